@@ -14,7 +14,7 @@ class RebalancerError(Exception):
     """An error that an operator can act on.
 
     Args:
-        message: what was wrong, with the offending value but never a secret. Its lines are cut and cleaned, because the
+        message: what was wrong, with the invalid value but without secrets. Each line is cut and cleaned, because the
             value may come from the network.
     """
 
@@ -33,7 +33,7 @@ class AdminError(RebalancerError):
     """A request to a broker's admin REST API was refused, failed, or could not be sent.
 
     Args:
-        broker: brokerId, or the address that was asked.
+        broker: brokerId, or the address to which the request was sent.
         status: HTTP status; None if there was no answer.
         sent: False if no connection to the broker could be made, so the broker cannot have carried out the request.
     """
@@ -52,7 +52,7 @@ class SnapshotError(RebalancerError):
 
 
 class StateError(RebalancerError):
-    """The state kept between runs is lost, has another version, or is newer than the plan (`stale_plan`)."""
+    """The state in the store is lost, has another version, or is newer than the plan (`stale_plan`)."""
 
 
 class PlanError(RebalancerError):

@@ -44,7 +44,7 @@ _LAST_HASH = 0xFFFFFFFF
 
 
 def is_broker_id(text: str) -> bool:
-    """Return whether the text is `host:port`, the form of every brokerId, and can be part of a URL."""
+    """Return whether a text has the form of a brokerId, `host:port`, and can be part of a URL."""
     if len(text) > _LONGEST_BROKER_ID or _BROKER_ID.fullmatch(text) is None:
         return False
     try:
@@ -70,14 +70,15 @@ def is_heartbeat(bundle: str) -> bool:
 
 
 def is_of_brokers(bundle: str) -> bool:
-    """Return whether the bundle holds the brokers' own topics; such bundles are never moved or split."""
+    """Return whether a bundle has the brokers' own topics; such bundles are never moved or split."""
     return is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE
 
 
 def is_in_bundle(topic: str, bundle: str) -> bool:
-    """Return whether a topic is in a bundle: the CRC32 of its full name is in the range, without the upper bound.
+    """Return whether a topic is in a bundle: the CRC32 of its full name is in the bundle's range.
 
-    The last range of a namespace includes its upper bound (NamespaceBundle.includes, Hashing.crc32).
+    A range does not include its upper bound, except the last range of a namespace (NamespaceBundle.includes,
+    Hashing.crc32).
 
     Args:
         topic: full name, `domain://tenant/namespace/topic`.
@@ -96,7 +97,7 @@ def is_extensible(load_manager: str) -> bool:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list, which may be in brackets as in brokers' answers: `[a, b]`."""
+    """Return the items of a comma-separated list. The list may be in brackets, as in brokers' answers: `[a, b]`."""
     text = text.strip()
     # A list with one IPv6 address and a port does not end in a bracket: "[::1]:8080".
     if text.startswith("[") and text.endswith("]"):
@@ -125,7 +126,7 @@ def _pattern(text: str) -> str:
 
 
 def _items(value: object) -> object:
-    """Return the names in a list, which may be written as one string, without surrounding spaces."""
+    """Return the items of a list, or of a comma-separated string, without surrounding spaces."""
     if isinstance(value, str):
         return split_list(value)
     if isinstance(value, (list, tuple)):

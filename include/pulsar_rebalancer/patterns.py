@@ -1,4 +1,4 @@
-"""Match names with patterns from people and from policies, by RE2, which comes with Arrow and takes linear time.
+"""Match names against patterns that people or policies specify. RE2, a part of Arrow, matches in linear time.
 
 Every pattern must match a whole name.
 """
@@ -36,12 +36,12 @@ _NAME = re.compile(rf"[!-~]{{1,{LONGEST_NAME}}}")
 
 
 def of_glob(pattern: str) -> str:
-    """Return a pattern for names as a regular expression; `*` matches any text, `?` any character."""
+    """Convert a name pattern to a regular expression: `*` matches any text, `?` any single character."""
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
 
 
 def is_as_in_java(pattern: str) -> bool:
-    """Return whether a regular expression matches the same names here as in Java, and does so in little time.
+    """Return whether RE2 can match a Java regular expression with the same result, in linear time.
 
     Look-around, back-references, possessive repeats and Java's own classes are not supported.
     """
@@ -62,12 +62,12 @@ def is_as_in_java(pattern: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether the text can be the name of a namespace or host: only visible ASCII, and not too long."""
+    """Return whether a text can be the name of a namespace or host: visible ASCII only, and not too long."""
     return _NAME.fullmatch(text) is not None
 
 
 def matching(pattern: str, names: Any) -> Any:
-    """Return for each name in an array whether a regular expression matches the whole name; null for null."""
+    """Return, for each name in an array, whether a regular expression matches the whole name; null for a null name."""
     return pc.match_substring_regex(names, rf"\A(?:{pattern})\z")
 
 

@@ -1,4 +1,4 @@
-"""Clean text from outside: make it storable when it is read, and printable on one line when it is shown."""
+"""Clean text from the network and from people, so that it can be stored, and printed on one line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {
 
 
 def one_line(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """Return the text without control, zero-width, direction and surrogate characters, cut to `most` characters.
+    """Return a text without control, zero-width, direction and surrogate characters, cut to `most` characters.
 
-    Characters with a width are replaced by a space; other characters are removed.
+    Each of these characters is replaced with a space if it has a width, else removed.
     """
     if not text.isprintable() or not _BLANK.isdisjoint(text):
         text = "".join(map(_shown, text))
@@ -40,7 +40,7 @@ def storable(text: str) -> str:
 
 
 def typed(value: Any) -> Any:
-    """Return what a person typed, with all strings in it stripped; a string without visible characters becomes empty.
+    """Strip all strings in a value that a person typed; a string without visible characters becomes empty.
 
     Raises:
         ValueError: a string has a lone surrogate, or a control character other than tab and line break.
@@ -58,7 +58,7 @@ def _typed(text: str) -> str:
 
 
 def require_storable(document: object) -> None:
-    """Refuse a document that could not be read again after it is written as JSON.
+    """Refuse a document that cannot be written as JSON and read back.
 
     Raises:
         ValueError: the document has NaN, an infinity or a lone surrogate, or is nested too deeply.
@@ -73,7 +73,7 @@ def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
     """Return the JSON document in UTF-8 bytes; lone surrogates become question marks.
 
     Args:
-        fix: function that is applied to all strings if the data has an escape; without escapes no string needs it.
+        fix: function that is applied to all strings if the data has any JSON escape; other data is left unchanged.
 
     Raises:
         ValueError: the data is not JSON, or is nested too deeply.

@@ -1,4 +1,4 @@
-"""Parse a broker's answer: return a value of the documented shape, or raise an error with a reason code."""
+"""Parse brokers' answers. An answer that does not have the documented form raises an error with a reason code."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def failure(
     *,
     sent: bool = True,
 ) -> AdminError:
-    """Return an error that names the request, the broker, the failure and what to do, with the token masked.
+    """Return an error whose message has the request, the broker, the failure and the remedy, with the token masked.
 
     Args:
         what: method and path of the request.
-        broker: brokerId, or the address that was asked.
+        broker: brokerId, or the address to which the request was sent.
         status: HTTP status; None if there was no answer.
         sent: see `AdminError`.
     """
@@ -46,7 +46,7 @@ def failure(
 
 
 def first_line(text: str) -> str:
-    """Return the first non-empty line of text from the network, cut to 200 characters but not cleaned."""
+    """Return the first non-empty line of a text, cut to 200 characters. Control characters are not removed."""
     return next((line for line in map(str.strip, text.splitlines()) if line), "")[:_QUOTED_CHARS]
 
 
@@ -56,8 +56,8 @@ class BrokerAnswer:
 
     Attributes:
         what: method and path of the request.
-        broker: brokerId, or the seed's address if a seed was asked.
-        cut: True if the body is only the beginning of a longer one.
+        broker: brokerId, or the seed's address if the request went to a seed.
+        cut: True if the body was longer and its end is missing.
     """
 
     what: str
@@ -91,7 +91,7 @@ class BrokerAnswer:
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:
-        """Return the text under `reason` in an error's body; empty if there is none."""
+        """Return the value of the key `reason` in the body of an error; empty if there is none."""
         try:
             body = parse_json(self.body, self.mask.text)
         except ValueError:
@@ -174,8 +174,8 @@ class BrokerAnswer:
     def brokers(self) -> list[str]:
         """Return the body as a sorted list of brokerIds; duplicates are kept.
 
-        An entry of another form is returned in quotation marks, because it could be the address of something else. A
-        request to such an entry is refused; requests to the other brokers are not.
+        An entry that is not host:port is returned in quotation marks, because it could be the address of another
+        server. Requests to such an entry are refused.
 
         Raises:
             AdminError: `bad_answer`, if no entry has the form host:port.
@@ -200,7 +200,7 @@ def _listed(entry: object) -> str:
 
 
 def _message_line(said: str) -> str:
-    """Return the line with the exception's message, without the banner and the stack trace that Pulsar adds."""
+    """Return the line of an error text that has the exception's message, without Pulsar's banner and stack trace."""
     for mark in ("Message:", "Stacktrace:"):
         line = first_line(said.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):

@@ -1,4 +1,4 @@
-"""Switch off Pulsar's own shedding before the rebalancer acts, and switch it on again to hand back the cluster."""
+"""Switch Pulsar's own shedding off before the rebalancer moves bundles, and on again when the rebalancer is retired."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SECONDS_BETWEEN_READS = 0.5
 
 
 def shedding_is_on(runtime: Mapping[str, str]) -> bool:
-    """Return whether a broker with this configuration would shed if it were the leader."""
+    """Return whether a broker with this runtime configuration would shed bundles if it were the leader."""
     return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
 
 
 def splitting_is_on(runtime: Mapping[str, str]) -> bool:
-    """Return whether a broker with this configuration splits bundles by itself, as leader or for its own bundles."""
+    """Return whether a broker with this runtime configuration splits bundles automatically."""
     return runtime.get(SPLITTING, "").strip().lower() == "true"
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
-    """Return the value of a switch on each broker, or `[<reason code>]` if the broker could not be asked.
+    """Return the value of a switch by broker, or `[<reason code>]` for a broker whose value cannot be read.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -49,19 +49,19 @@ async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
 
 
 async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> dict[str, str]:
-    """Set the shedding switch, wait until brokers apply it, and read it back from every broker.
+    """Set the shedding switch, wait until all brokers apply it, and return the value from every broker.
 
-    Repeating this is safe.
+    Repeated calls are safe.
 
     Args:
         value: `true` or `false`.
         timeout_seconds: maximum time for all brokers to apply the value.
 
     Returns:
-        Each broker's value, once all have applied the new one or the time is over; check it with `require`.
+        Each broker's value, when all have applied the new value or the timeout has passed; check it with `require`.
 
     Raises:
-        AdminError: the brokers refused, or the list of brokers cannot be read.
+        AdminError: a broker refused the request, or the list of brokers cannot be read.
     """
     await admin.set_dynamic(SHEDDING, value)
     limit = time.monotonic() + timeout_seconds

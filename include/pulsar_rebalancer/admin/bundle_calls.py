@@ -30,8 +30,8 @@ class LookupResult:
     """The owner of a topic's bundle, according to a lookup.
 
     Attributes:
-        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, the
-            URL that matches the scheme of the connection.
+        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both URLs,
+            the one with TLS if the connection uses TLS, else the one without.
         http_url: the owner's web service, `http://…` or `https://…`.
         addresses: `host:port` of every web address in the answer.
     """
@@ -56,8 +56,8 @@ class BundleAdmin:
         """Return the full names of a bundle's topics in both domains, sorted; each partition counts as a topic.
 
         The owner lists its loaded non-persistent topics and all existing persistent topics
-        (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only its persistent topics
-        are returned; they are found by their hash.
+        (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only persistent topics are
+        returned, selected by their hash.
         """
         tenant, local, _ = split_bundle(bundle)
         try:
@@ -74,8 +74,9 @@ class BundleAdmin:
         """Return the bundle's topics with their hashes (0 … 2**32 - 1), as its owner reports them.
 
         Args:
-            topic: the only topic to ask for; all topics of the bundle if empty.
-            broker: broker to ask, which must be the owner; if empty, the broker that any other broker redirects to.
+            topic: the only topic to return; if empty, all topics of the bundle are returned.
+            broker: broker that receives the request, which must be the owner. If empty, any broker receives the request
+                and redirects it to the owner.
 
         Raises:
             AdminError: `bad_range` if the range is stale or the bundle has no owner.
@@ -94,10 +95,10 @@ class BundleAdmin:
         """Look up a topic as clients do. If the topic's bundle has no owner, the lookup assigns one.
 
         Args:
-            destination: broker that gets a bundle without an owner, instead of the broker that the leader chooses. The
-                leader redirects a lookup to the broker it chose and marks the redirect as authoritative, which makes
-                that broker take the bundle (NamespaceService.searchForCandidateBroker). A bundle with an owner stays
-                there.
+            destination: broker that becomes the owner of a bundle without an owner, instead of the broker that the
+                leader chooses. The leader redirects a lookup to the broker it chose and marks the redirect as
+                authoritative, so that broker becomes the owner (NamespaceService.searchForCandidateBroker). A bundle
+                that has an owner is not affected.
         """
         answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
@@ -124,10 +125,11 @@ class BundleAdmin:
     async def service_url(self, topic: str) -> str:
         """Return the service URL of a topic's owner: `pulsar://host:port` or `pulsar+ssl://host:port`.
 
-        Clients send their credentials to this URL, so if there are credentials the host must belong to the cluster.
+        Clients send their credentials to this URL. If the connection has credentials, the host must therefore belong to
+        the cluster.
 
         Raises:
-            AdminError: `foreign_service_url` if the lookup names no such URL, or a host that no broker has.
+            AdminError: `foreign_service_url` if the lookup returns no such URL, or a URL whose host is not a broker's.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url
@@ -143,18 +145,18 @@ class BundleAdmin:
         return url
 
     async def owns(self, broker: str, bundle: str) -> bool:
-        """Return whether the broker itself says that it owns the bundle. The request never assigns the bundle.
+        """Ask a broker whether it owns a bundle, and return its answer. The request never assigns the bundle.
 
         The broker's list of its bundles (`owned_bundles`) also has this information, but it must not be read while
         bundles are being placed. With the modular load manager, that request waits for each bundle that the broker is
         taking over. It waits on the thread that completes the takeover
-        (NamespaceService.getOwnedNameSpacesStatusAsync), so it can block the broker forever. This method asks for hash
+        (NamespaceService.getOwnedNameSpacesStatusAsync), so it can block the broker forever. This method requests hash
         positions instead: only the owner answers, and other brokers redirect to it
-        (PulsarWebResource.validateBundleOwnershipAsync, read-only). If a broker waited for the bundle and another
-        broker got it first, the broker answers 500 and is asked again.
+        (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that tried to become the owner and lost to
+        another broker answers 500; the request is then repeated.
 
         Raises:
-            AdminError: `unreachable` or `timeout` if the broker cannot be asked, `bad_range` if the range is stale.
+            AdminError: `unreachable` or `timeout` if the broker does not answer, `bad_range` if the range is stale.
         """
         tenant, local, hash_range = split_bundle(bundle)
         no_topic = f"persistent://{tenant}/{local}/{hash_range}"  # asking for one topic keeps the answer short
@@ -171,7 +173,7 @@ class BundleAdmin:
         return True
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
-        """Return the brokerId of the bundle's owner, according to the brokers themselves; None if the bundle has none.
+        """Ask the brokers which of them owns a bundle, and return its brokerId; None if no broker owns the bundle.
 
         An unloaded bundle has no owner until the next lookup.
 
@@ -179,7 +181,8 @@ class BundleAdmin:
             likely: brokers to ask first, in this order.
 
         Raises:
-            AdminError: the owner is unknown: no broker claims the bundle, and at least one could not be asked.
+            AdminError: the owner is unknown, because at least one broker did not answer and no other broker owns the
+                bundle.
         """
         split_bundle(bundle)
         errors: list[AdminError] = []
@@ -201,10 +204,10 @@ class BundleAdmin:
         return owner
 
     async def unload(self, bundle: str, destination: str) -> None:
-        """Unload a bundle, so that the next lookup of one of its topics places it on a destination.
+        """Unload a bundle; the next lookup of one of its topics then places the bundle on the destination.
 
-        Success does not show where the bundle lands: look up a topic and read the owner back. The modular load
-        manager unloads a bundle even if the destination already owns it.
+        A successful unload does not prove where the bundle is placed: look up a topic, then query the owner. The
+        modular load manager unloads a bundle even if the destination already owns it.
 
         Raises:
             AdminError: `conflict` if the destination is not active, `bad_range` if the range is stale.
@@ -228,11 +231,12 @@ class BundleAdmin:
     async def split(self, bundle: str, algorithm: str, positions: Sequence[int] = (), *, unload: bool = False) -> None:
         """Split a bundle permanently: Pulsar cannot merge bundles.
 
-        Success does not mean that anything was split: read the namespace's bounds. If the bundle had no owner under
-        the modular load manager, the broker that receives the request becomes the owner of the new bundles.
+        A successful request does not prove that the bundle was split: check the namespace's bounds. Under the modular
+        load manager, if the bundle had no owner, the broker that receives the request becomes the owner of the new
+        bundles.
 
         Args:
-            algorithm: Pulsar's name for the algorithm. Brokers fail at `flow_or_qps_equally_divide` if it is not their
+            algorithm: Pulsar's name for the algorithm. `flow_or_qps_equally_divide` works only if it is the brokers'
                 default.
             positions: hashes at which `specified_positions_divide` cuts; other algorithms ignore them.
             unload: True to unload the new bundles afterwards.

@@ -53,7 +53,7 @@ class PulsarAdmin:
         return await self._transport.brokers()
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Remember the cluster's brokerIds: the client asks these brokers if no seed accepts a connection."""
+        """Store the cluster's brokerIds. The client sends requests to these brokers if no seed accepts a connection."""
         self._transport.know(brokers)
 
     async def leader(self) -> str:
@@ -73,7 +73,7 @@ class PulsarAdmin:
         return leader_id
 
     async def cluster_name(self) -> str:
-        """Return the cluster's name: the connection's, else Pulsar's only cluster, else the brokers' `clusterName`."""
+        """Return the cluster's name, from the connection if it has one, else from the brokers."""
         if not self._cluster:
             local = [name for name in (await self._transport.get("/admin/v2/clusters")).strings() if name != "global"]
             # Geo-replicated instances list every cluster; only the configuration says which one this is.
@@ -103,7 +103,8 @@ class PulsarAdmin:
     ) -> dict[str, _Read | AdminError | None]:
         """Fetch many brokers' load reports, at most `concurrency` at once, and return the results of `read`.
 
-        A parsed report takes many times the memory of its JSON, so each is reduced before the next is parsed.
+        A parsed report needs much more memory than its JSON, so `read` reduces each report before the next one is
+        parsed.
 
         Args:
             read: function that is called with a broker and its report; may raise `AdminError`.
@@ -154,7 +155,8 @@ class PulsarAdmin:
         """Return a broker's effective settings (any broker's if None), with all values as text.
 
         Raises:
-            AdminError: `bad_answer`, also if a setting about shedding is missing: it must not count as "off".
+            AdminError: `bad_answer`, also if a setting about shedding is missing, because a missing setting is not the
+                same as "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()
@@ -169,7 +171,7 @@ class PulsarAdmin:
     async def set_dynamic(self, name: str, value: str) -> None:
         """Override a dynamic setting on all brokers.
 
-        Brokers also store values of the wrong type and then ignore them, so read the effective value back.
+        Brokers accept values of the wrong type and then ignore them, so check the effective value afterwards.
 
         Raises:
             AdminError: `wrong_setting` if the name is unknown or not dynamic.
@@ -200,7 +202,7 @@ class PulsarAdmin:
         """Return the anti-affinity group of `tenant/namespace`; empty if the namespace is in none.
 
         Args:
-            broker: broker to ask; any broker reads the group from the metadata store.
+            broker: broker that receives the request; every broker reads the group from the metadata store.
         """
         url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
         text = (await self._transport.get(url_path, broker=broker)).text()

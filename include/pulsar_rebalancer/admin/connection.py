@@ -1,4 +1,4 @@
-"""How to reach the brokers of one cluster: addresses, credentials, TLS, limits."""
+"""The connection to the brokers of one cluster: addresses, credentials, TLS, limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def is_service_url(text: str) -> bool:
-    """Return whether the text is `pulsar://host:port` or `pulsar+ssl://host:port`, with one or several hosts."""
+    """Return whether a text has the form `pulsar://host:port` or `pulsar+ssl://host:port`, with one or more hosts."""
     match = _SERVICE_URL.fullmatch(text)
     return match is not None and all(map(is_broker_id, match[1].split(",")))
 
@@ -59,7 +59,7 @@ def _plain(address: str, key: str) -> str:
 
 
 def _base(url: str, key: str) -> str:
-    """Return an http(s) URL without its trailing slash; a URL with a user, query or fragment is refused."""
+    """Return an http(s) URL without a trailing slash; refuse a URL with a user, query or fragment."""
     if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
         shown = "an address with percent signs" if "%" in url else repr(url)
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
@@ -69,11 +69,11 @@ def _base(url: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConnection:
-    """How to reach one cluster's admin REST API.
+    """The connection to one cluster's admin REST API.
 
     A brokerId is an identifier (`advertisedAddress:webServicePort`), not always a reachable address. Requests to a
-    broker go to `address_map[brokerId]`. If the map lacks the broker, they go to `address_template` with the broker's
-    host and port, or without a template to the brokerId itself, with the scheme of the seeds.
+    broker go to `address_map[brokerId]`. If the broker is not in the map, they go to `address_template` with the
+    broker's host and port. Without a template, they go to the brokerId itself, with the scheme of the seeds.
 
     Attributes:
         seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts no
@@ -89,13 +89,14 @@ class AdminConnection:
         unload_timeout_s: maximum seconds for an unload; brokers themselves give up an unload after 60 s
             (namespaceBundleUnloadingTimeoutMs).
         max_answer_bytes: a longer answer is cut off and refused; answers about single topics may be longer. A load
-            report takes 250 to 450 bytes for each of the broker's bundles, so 8 MiB hold at least 18,000 bundles.
-            Pulsar itself writes the report to its metadata store, where ZooKeeper takes 1 MiB (jute.maxbuffer).
+            report has 250 to 450 bytes for each of the broker's bundles, so 8 MiB are enough for at least 18,000
+            bundles. Pulsar itself writes the report to its metadata store, where ZooKeeper's limit is 1 MiB
+            (jute.maxbuffer).
         read_only: refuse every request other than GET before it is sent.
         address_map: base URLs, by brokerId or advertised `host:port`.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
         service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the extensible load
-            manager's system topics; if empty, the brokers are asked, and must name a broker's host.
+            manager's system topics. If empty, a lookup determines the URL; its host must then be a broker's.
         concurrency: maximum number of concurrent requests.
 
     Raises:
@@ -138,7 +139,7 @@ class AdminConnection:
 
     @property
     def tls(self) -> bool:
-        """Return whether the brokers are reached over TLS."""
+        """Return whether the connection to the brokers uses TLS."""
         return urlsplit(self.seeds[0]).scheme == "https"
 
     def _check_service_url(self) -> None:
@@ -152,7 +153,7 @@ class AdminConnection:
 
     @property
     def has_credentials(self) -> bool:
-        """Return whether requests carry a token or a client certificate."""
+        """Return whether requests contain a token or use a client certificate."""
         return self.token is not None or self.client_cert_file is not None
 
     def _check_token(self) -> None:

@@ -60,7 +60,8 @@ class Request:
         on_412: reason code for an answer with status 412.
         size: factor for `max_answer_bytes`.
         body: JSON to send; a GET has none.
-        chosen: brokerId to which authoritative redirects are sent; if empty, the broker that they name.
+        chosen: brokerId of the broker that receives authoritative redirects, instead of the broker in the redirect;
+            empty to follow redirects unchanged.
     """
 
     method: str
@@ -75,13 +76,13 @@ class Request:
 
     @property
     def what(self) -> str:
-        """Return the method and path, for messages."""
+        """Return the method and path, for use in messages."""
         return f"{self.method} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The target of one hop: its base URL and query, and the broker's name for messages."""
+    """The target of one hop: base URL, query, and the broker's name for use in messages."""
 
     base: str
     query: str
@@ -93,7 +94,7 @@ class Place:
 
 
 class NotSentError(Exception):
-    """No connection could be made, so the broker has not seen the request. `reason` is a reason code."""
+    """No connection could be made, so the broker did not receive the request. `reason` is a reason code."""
 
     def __init__(self, error: BaseException) -> None:
         while error.__cause__ is not None:  # httpcore and anyio wrap the system's error
@@ -104,16 +105,19 @@ class NotSentError(Exception):
 
 
 class _BrokenError(Exception):
-    """The connection broke before the answer was complete; the broker may have seen the request."""
+    """The connection broke before the answer was complete; the broker may have received the request."""
 
 
 def _url(text: str) -> httpcore.URL:
-    """Return a URL, percent-encoded where a request line requires it, because the URL in a redirect may not be."""
+    """Parse a URL, and percent-encode it where necessary: the URL in a redirect may not be encoded."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
-    """Return whether the last answer ended well, without excess bytes that httpcore would add to the next answer."""
+    """Return whether the connection can be reused.
+
+    Bytes after the end of the last answer would be read as the next one.
+    """
     if not connection.is_idle() or connection.has_expired():
         return False
     http11: Any = connection._connection
@@ -121,7 +125,7 @@ def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
 
 
 class Exchange:
-    """Sends requests with a connection's credentials; callers must check the address.
+    """Sends requests with a connection's credentials. Callers must make sure that the address belongs to the cluster.
 
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
@@ -165,14 +169,14 @@ class Exchange:
         return failure(self.mask, reason, request.what, broker, detail, status, sent=sent)
 
     def most_bytes(self, request: Request) -> int:
-        """Return the maximum length of the request's answer, bytes."""
+        """Return the maximum length of the answer to a request, in bytes."""
         return self._connection.max_answer_bytes * request.size
 
     async def ask(self, request: Request, place: Place) -> tuple[int, str, bytes, bool]:
-        """Send a request and read its answer; a GET is repeated once if its connection broke.
+        """Send a request and read the answer; a GET is repeated once if the connection breaks.
 
         Returns:
-            Status, location for a redirect, body, and True if the body is only the beginning of a longer one.
+            HTTP status, the location of a redirect, the body, and True if the body was longer and its end is missing.
 
         Raises:
             NotSentError: no connection could be made.
@@ -218,9 +222,9 @@ class Exchange:
 
     @asynccontextmanager
     async def _connected(self, base: str) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
-        """Yield a connection to one broker for a single request.
+        """Yield a connection to one broker, for one request.
 
-        A connection pool shared by all brokers would search all of its connections for each request.
+        There is one pool per broker, because a shared pool would search all of its connections for each request.
         """
         idle = self._idle.setdefault(base, [])
         while idle:
@@ -263,7 +267,10 @@ class Exchange:
         return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(content), cut
 
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
-        """Read an answer's body; waiting for a turn to read a long body does not count towards the deadline."""
+        """Read an answer's body.
+
+        Long bodies are read one at a time; waiting for that does not count towards the deadline.
+        """
         chunks: list[bytes] = []
         size = 0
         async with AsyncExitStack() as turn:

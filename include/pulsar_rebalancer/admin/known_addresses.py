@@ -1,4 +1,4 @@
-"""The addresses of a cluster; requests and credentials go to no other address."""
+"""The addresses of a cluster. Requests and credentials are never sent to any other address."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class KnownAddresses:
-    """The addresses in a connection's settings, and those of the brokers that the cluster has listed."""
+    """The addresses in a connection's settings, and the addresses of the brokers that the cluster lists."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
         self.know(())
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Replace the known brokerIds by these."""
+        """Replace the known brokerIds."""
         self._brokers = frozenset(broker.lower() for broker in brokers if is_broker_id(broker))
         connection = self._connection
         self._bases: dict[str, set[str]] = {}
@@ -32,12 +32,12 @@ class KnownAddresses:
                 self._bases.setdefault(address, set()).add(base)
 
     def knows_host(self, address: str) -> bool:
-        """Return whether a broker of the cluster, or a broker's proxy, has the host of this address, on any port."""
+        """Return whether an address has the host of a broker of the cluster or its proxy; the port is ignored."""
         known = (*self._brokers, *self._bases, *self._connection.address_map)
         return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
 
     def find(self, address: str, path: str) -> tuple[str, str] | None:
-        """Return the base URL and the rest of the path; None if the address belongs to no broker of the cluster."""
+        """Return the base URL of an address, and the rest of the path; None if the address is not a broker's."""
         mapped = self._connection.address_map.get(address)
         if mapped is not None:
             return mapped, path

@@ -16,7 +16,7 @@ MASK = "***"
 
 
 class TokenMask:
-    """Replaces a token in answers by `***`, both in its plain form and escaped for a URL, HTML or JSON."""
+    """Replaces a token in answers with `***`, both in its plain form and escaped for a URL, HTML or JSON."""
 
     def __init__(self, token: SecretStr | None) -> None:
         value = token.get_secret_value() if token is not None else ""
@@ -30,7 +30,10 @@ class TokenMask:
         return data
 
     def text(self, text: str) -> str:
-        """Return storable text with the token masked. Mask before cutting: a part of a token is not recognised."""
+        """Return storable text with the token masked.
+
+        Mask a text before cutting it: part of a token is not recognised.
+        """
         for form in self._forms:
             text = text.replace(form, MASK)
         return storable(text)

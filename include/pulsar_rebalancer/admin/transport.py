@@ -73,18 +73,21 @@ class Transport:
         timeout_s: float | None = None,
         body: bytes = b"",
     ) -> None:
-        """Send a request that changes something, by default with the read time-out; see `Request` and `send`."""
+        """Send a request that changes the cluster; for the arguments see `Request` and `send`.
+
+        `timeout_s` defaults to the connection's read timeout.
+        """
         timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
         await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
 
     async def brokers(self) -> list[str]:
-        """Return the brokerIds of the active brokers, sorted, and remember them (`know`)."""
+        """Return the brokerIds of the active brokers, sorted, and store them with `know`."""
         brokers = (await self.get("/admin/v2/brokers")).brokers()
         self.know(brokers)
         return brokers
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Allow redirects to these brokers from now on, and try these brokers if no seed accepts a connection."""
+        """Allow redirects to these brokers, and use these brokers if no seed accepts a connection."""
         known = [broker.lower() for broker in brokers if is_broker_id(broker)]
         self.addresses.know(known)
         bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))
@@ -95,7 +98,8 @@ class Transport:
         """Send a request and return the answer after all redirects.
 
         Args:
-            broker: brokerId to ask; if empty, the first seed that accepts a connection is asked, else a known broker.
+            broker: brokerId of the broker that receives the request. If empty, the first seed that accepts a connection
+                receives it, else a known broker.
 
         Raises:
             AdminError: with any reason code of the admin REST API.
@@ -130,7 +134,7 @@ class Transport:
         raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", sent=False)
 
     async def _chain(self, request: Request, place: Place, *, seed: bool = False) -> BrokerAnswer:
-        """Send a request and follow its redirects; with `seed`, a failed first connection raises NotSentError."""
+        """Send a request and follow its redirects. If `seed` is true, a failed first connection raises NotSentError."""
         seen = {place.url(request)}
         for hop in range(MAX_HOPS + 1):
             try:
@@ -160,9 +164,9 @@ class Transport:
         return answer
 
     async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> Place:
-        """Return the target of a redirect, checked and mapped.
+        """Check the target of a redirect, and return the address that the connection's settings map it to.
 
-        Redirects from brokers change only host and query; the connection's scheme is always used.
+        Only the host and the query of a redirect are used; the scheme is always the connection's.
         """
         try:
             location = urljoin(came_from, location)
@@ -184,9 +188,9 @@ class Transport:
         return Place(base, parts.query, address)
 
     async def _refresh(self, request: Request) -> None:
-        """Read the list of brokers again: the target of a redirect may have joined recently.
+        """Read the list of brokers again, because the target of a redirect may have joined the cluster recently.
 
-        If this request is itself redirected, the known brokers stay as they are.
+        If this request is itself redirected, the known brokers do not change.
         """
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:

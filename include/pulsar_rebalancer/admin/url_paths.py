@@ -1,4 +1,4 @@
-"""Build URL paths from Pulsar names: a name is always a single path segment."""
+"""Build URL paths from Pulsar names. A name always becomes a single path segment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def path(*segments: str) -> str:
     """Return an absolute path made of percent-encoded segments.
 
     Raises:
-        AdminError: `not_found` if a segment is empty, `.`, `..` or not valid UTF-8: no name has this form, and the
+        AdminError: `not_found` if a segment is empty, `.`, `..` or not valid UTF-8. Pulsar has no such names, and the
             request would go to another path.
     """
     return "".join(f"/{_segment(s)}" for s in segments)

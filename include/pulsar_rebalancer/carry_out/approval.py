@@ -1,4 +1,4 @@
-"""Mode `approve`: which plans approve themselves, and how all other plans are shown to a person."""
+"""Mode `approve`: which plans need no person's approval, and the text in which a person sees all other plans."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LISTED = 20
 
 
 def approves_itself(criteria: SelfApproval | None, summary: Summary, now: datetime) -> bool:
-    """Return whether a plan approves itself: it meets all criteria, and is neither manual nor a plan with splits.
+    """Return whether a plan needs no person's approval. It must meet all criteria, have no splits and not be manual.
 
     Args:
-        criteria: `self_approval` of the clusters file; None if every plan needs a person.
+        criteria: `self_approval` from the clusters file; None if every plan needs a person's approval.
     """
     if criteria is None or summary.by_hand is not None or summary.bundles_split:
         return False
@@ -36,19 +36,19 @@ def approves_itself(criteria: SelfApproval | None, summary: Summary, now: dateti
 
 
 def _gain(summary: Summary) -> float:
-    """Return the points by which the score range is predicted to narrow."""
+    """Return the predicted decrease of the score range (hottest minus coldest broker), in points."""
     return 0.0 if summary.predicted_range is None else summary.score_range - summary.predicted_range
 
 
 class Texts(NamedTuple):
-    """A question in Markdown."""
+    """The subject and body of a question to a person, in Markdown."""
 
     subject: str
     body: str
 
 
 def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime) -> Texts:
-    """Return the plan as Markdown for the person who decides; names from Pulsar are never interpreted as Markdown.
+    """Return the plan as Markdown for the person who approves or rejects it. Names from Pulsar are escaped.
 
     Args:
         actions: the plan's verified moves and splits.
@@ -84,7 +84,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
 
 
 def code(text: str) -> str:
-    """Return text as a Markdown code span. Backticks in the text do not end the span, so no markup or link appears."""
+    """Return text as a Markdown code span. Backticks in the text do not end the span."""
     shown = one_line(text, 500)
     fence = "`" * (max((len(backticks) for backticks in re.findall("`+", shown)), default=0) + 1)
     # The spaces separate a leading or trailing backtick from the fence; Markdown strips them.
@@ -92,7 +92,7 @@ def code(text: str) -> str:
 
 
 def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
-    """Return the bundles' numbers of topics, producers and consumers; these clients reconnect."""
+    """Return the number of topics, producers and consumers of the bundles; these clients have to reconnect."""
     clients = Snapshot(run).clients(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

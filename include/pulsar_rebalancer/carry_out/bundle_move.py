@@ -1,9 +1,9 @@
-"""Move one bundle: unload it, have it placed, and ask the brokers until its owner is known.
+"""Move one bundle: unload it, look up a topic so that it is placed, and query the brokers until its owner is known.
 
 With the modular load manager, the leader keeps a planned destination in memory, and the next placement of the bundle
 consumes that destination (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore does not
-show where the bundle lands; only the brokers' own lists of bundles do. The extensible load manager hands a bundle over
-before it answers; its brokers are asked in the same way.
+prove where the bundle is placed; only the new owner's own answer does. The extensible load manager transfers a bundle
+before it answers; its brokers are queried in the same way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The result of an attempt or of the whole move; `again` is true if another unload may help."""
+    """The result of one attempt, or of the whole move. `again` is true if another unload may succeed."""
 
     reason: Reason
     owner: str = ""
@@ -49,11 +49,11 @@ class BundleMove:
     """Moves one bundle, once.
 
     Attributes:
-        retries: maximum number of further unloads if the bundle does not land on its destination.
-        timeout_s: seconds for an unload to reach a broker, and the same time again for the bundle to get an owner.
+        retries: maximum number of further unloads if the bundle is not placed on its destination.
+        timeout_s: maximum seconds until an unload reaches a broker, and also until the bundle has an owner afterwards.
         unloaded: True if an earlier attempt may have unloaded the bundle.
-        leaves: returns the reason why the move must not be made after all; None if it may be made.
-        begin: called before the first unload, to record that the bundle is being unloaded.
+        leaves: function that returns why the move must not be made after all; None if it may be made.
+        begin: function that is called before the first unload, to record that the bundle is being unloaded.
     """
 
     admin: BundleAdmin
@@ -122,7 +122,7 @@ class BundleMove:
     # before an unload
 
     async def _check(self) -> _Result | None:
-        """Return the result if the move ends before any unload; None if the bundle is to be unloaded."""
+        """Return the result if no unload is necessary or possible; None if the bundle is to be unloaded."""
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
@@ -140,9 +140,9 @@ class BundleMove:
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
-        """Return the result if the destination owns the bundle or is gone; None otherwise.
+        """Return the result if the destination already owns the bundle or does not answer; None otherwise.
 
-        The destination itself is asked: a killed broker is listed as active until its session ends.
+        The destination itself is queried, because a killed broker is listed as active until its session ends.
         """
         try:
             arrived = await self.admin.owns(self.move.destination, self.move.bundle)
@@ -152,7 +152,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topic(self) -> str | None:
-        """Return a topic in the bundle; None if there is none. Looking up another topic would place another bundle."""
+        """Return a topic in the bundle to look up; None if the bundle has no topic."""
         topics = await self.admin.topics_of_bundle(self.move.bundle)
         return next((topic for topic in topics if is_in_bundle(topic, self.move.bundle)), None)
 
@@ -194,7 +194,7 @@ class BundleMove:
         return _Result(Reason.ASTRAY, self._owner, again=True)
 
     def _keeps(self, error: AdminError, owner: str | None) -> bool:
-        """Return whether the leader may still remember the destination after a failed unload.
+        """Return whether the leader may still store the destination after a failed unload.
 
         The leader stores the destination after its own checks and before it redirects the unload to the owner
         (NamespacesBase, unload of a bundle). A destination stored by an earlier attempt remains.
@@ -204,14 +204,13 @@ class BundleMove:
         return self._kept or not error.reason.has(Trait.NOT_UNLOADED) or error.reason.has(Trait.MAY_HAVE_PLAN)
 
     async def _unload(self) -> None:
-        """Unload the bundle, trying again while the request reaches no broker.
+        """Unload the bundle. If the request reaches no broker, repeat it until the timeout.
 
-        Requests are redirected to a dead leader, or by the leader to a dead owner, until the dead broker's session
-        ends. If the owner is dead, the leader remembers the destination, and a client may meanwhile have placed the
-        bundle there.
+        Until a dead broker's session ends, requests are redirected to it if it was the leader or the owner. If the
+        owner is dead, the leader has stored the destination, and a client's lookup may have placed the bundle there.
 
         Raises:
-            AdminError: the unload was refused, failed, or reached no broker within the time-out.
+            AdminError: the unload was refused, failed, or reached no broker within the timeout.
         """
         pauses, until = _pauses(), time.monotonic() + self.timeout_s
         while True:
@@ -227,13 +226,13 @@ class BundleMove:
                     return None
 
     async def _settled(self, topic: str, leaving: str | None) -> str | None:
-        """Return the bundle's owner after an unload; None if the bundle has no owner at the end of the time-out.
+        """Return the bundle's owner after an unload; None if the bundle has no owner when the timeout ends.
 
         Args:
-            leaving: a broker that may still be unloading the bundle; that it owns the bundle proves nothing yet.
+            leaving: a broker that may still be unloading the bundle. While it is the owner, the result is not final.
 
         Raises:
-            AdminError: the owner cannot be established.
+            AdminError: the owner cannot be determined.
         """
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -242,7 +241,7 @@ class BundleMove:
             return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
     async def _placed(self, topic: str, leaving: str | None) -> str:
-        """Look up the topic until the broker in the answer confirms that it owns the bundle; return that broker.
+        """Look up the topic until the broker in the answer confirms that it owns the bundle, and return that broker.
 
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
         brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.
@@ -262,7 +261,7 @@ class BundleMove:
 
 
 def _pauses() -> Iterator[float]:
-    """Yield the seconds to wait between attempts."""
+    """Yield the seconds to wait before each further attempt."""
     pause = _FIRST_PAUSE_S
     while True:
         yield pause

@@ -1,4 +1,4 @@
-"""The rules of the gate, which decides whether a plan may be carried out. Every wave asks it again before it begins."""
+"""The rules of the gate, which decides whether a plan may be carried out. The gate decides again before every wave."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Verdict(NamedTuple):
     """The gate's decision on a plan.
 
     Attributes:
-        reason: `open`, or the reason why nothing is moved.
+        reason: `open`, or why nothing is moved.
         detail: the figure or name behind the reason.
         moves: the plan's moves if the gate is open, else empty.
         splits: the plan's splits if the gate is open, else empty.
@@ -50,9 +50,9 @@ class Answered(NamedTuple):
 
     Attributes:
         approved: True if a person approved this run's plan.
-        answers: answers to other plans.
-        unreadable: why the answers cannot be read. If they cannot, no plan counts as approved, and every plan needs a
-            person.
+        answers: answers to the questions about other plans.
+        unreadable: why the answers cannot be read; empty if they can. If they cannot, no plan is approved, and plans
+            that would need no approval need it too.
     """
 
     approved: bool = False
@@ -72,11 +72,13 @@ def judge_plan(
     until: datetime,
     answered: Answered = NOTHING_ANSWERED,
 ) -> Verdict:
-    """Return whether a run's plan may be carried out, by the stricter of the planned and the present settings.
+    """Decide whether a run's plan may be carried out.
+
+    Both the settings of the plan and the current settings must allow it.
 
     Args:
-        present: the cluster's settings in the clusters file now.
-        until: when the plan becomes too old.
+        present: the cluster's current settings, from the clusters file.
+        until: time after which the plan is too old to be carried out.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -130,7 +132,7 @@ def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
 
 
 def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
-    """Return why automatic splits may no longer be carried out; `split_mode` does not apply to manual ones."""
+    """Return why automatic splits may not be carried out now. Manual splits are not subject to `split_mode`."""
     automatic = [split for split in splits if split.condition]
     if automatic and present.split_mode is not Mode.AUTO:
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
@@ -142,10 +144,10 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 def _unapproved(
     summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
 ) -> Verdict | None:
-    """Return why the plan is not approved; None if it is approved or needs no approval.
+    """Return why the plan lacks an approval; None if it is approved or needs no approval.
 
     Args:
-        settings: the planned and the present settings.
+        settings: the settings of the plan, and the current settings.
     """
     planned, present = settings
     if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):

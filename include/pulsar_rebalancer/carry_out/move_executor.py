@@ -1,4 +1,4 @@
-"""Carry out the moves of one wave, several bundles at once."""
+"""Carry out the moves of one wave, several at a time."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ async def carry_out_moves(
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave; a failed move never stops the others.
 
-    Repeating is safe: a bundle on its planned broker is not unloaded again, and a bundle that an earlier attempt
-    unloaded is placed. After a cancellation, bundles under way have no outcome and count as recently unloaded.
+    A retry is safe. A bundle that is on its planned broker is not unloaded again; a bundle that an earlier attempt
+    unloaded is placed. After a cancellation, bundles that were being moved have no outcome and count as recently
+    unloaded.
 
     Args:
         moves: the moves of one wave; no hash range occurs twice.
-        concurrency: maximum number of bundles under way at once.
-        retries: maximum number of further unloads of a bundle that does not land on its destination.
-        timeout_seconds: in each attempt, for an unload to reach a broker, and the same time again for the bundle to get
-            an owner.
-        on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, bundles under way are
-            finished, no other bundle is begun, and the error is raised.
-        unloaded: bundles that an earlier attempt may have unloaded. If one of these is on neither its source nor its
-            destination, it has gone astray and is moved. Any other bundle there has changed owner and is not moved.
-        held: called before each bundle; returns why no further bundle may begin. Bundles under way are finished.
+        concurrency: maximum number of bundles that are moved at the same time.
+        retries: maximum number of further unloads of a bundle that is not placed on its destination.
+        timeout_seconds: maximum time in each attempt until an unload reaches a broker, and also until the bundle has an
+            owner afterwards.
+        on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
+            completed, no further move starts, and the error is raised.
+        unloaded: bundles that an earlier attempt may have unloaded. If such a bundle is on neither its source nor its
+            destination, it has gone astray and is moved. A bundle outside this set has changed owner and is not moved.
+        held: called before each move; returns why no further move may start. Moves in progress are completed.
         leaves: called before the first unload of a bundle; returns why this move must not be made. It is not called for
-            bundles that an earlier attempt did unload.
+            bundles that an earlier attempt unloaded.
         begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
-        affinity: True if the leader remembers destinations, as the modular load manager does.
+        affinity: True if the leader stores destinations, as under the modular load manager.
 
     Returns:
         One outcome per move, in the order of the moves.

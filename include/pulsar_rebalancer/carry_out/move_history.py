@@ -1,4 +1,4 @@
-"""The history of one wave: its moves are planned together, then each move is begun and ended.
+"""The history of one wave: all moves are recorded as planned, then each move's start and end are recorded.
 
 The unload history in the state store protects bundles from being moved again. The whole wave is written there before
 the first unload. The wave's file in the run's folder records each move before its unload, and the move's outcome
@@ -61,11 +61,11 @@ class WaveHistory:
         self._begun = self._written_up_to = 0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the moves that have no outcome yet or that another attempt may complete."""
+        """Return the moves without an outcome, and those that another attempt may complete."""
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:
-        """Return whether an earlier attempt planned this wave."""
+        """Return whether an earlier attempt recorded this wave as planned."""
         return any(move.bundle in self._planned for move in moves)
 
     @property
@@ -75,14 +75,14 @@ class WaveHistory:
 
     @property
     def ended(self) -> list[MoveOutcome]:
-        """Return the outcomes of moves that were begun and have ended."""
+        """Return the outcomes of moves that started and have ended."""
         return _ended(self.outcomes.values())
 
     def failed(self, closed_at: datetime | None) -> int:
-        """Return the number of the run's failed moves that the circuit breaker has not yet counted.
+        """Return the number of the run's failed moves that the circuit breaker has not counted yet.
 
         Args:
-            closed_at: when a person last closed the breaker; None if that never happened.
+            closed_at: when a person last closed the breaker, after which earlier failures do not count; None if never.
         """
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
@@ -96,10 +96,10 @@ class WaveHistory:
         self._store_unloads()
 
     async def begin(self, move: Move) -> None:
-        """Record that a bundle is about to be unloaded, so that a retry of a killed task knows.
+        """Record that a bundle is about to be unloaded, so that a retry after a killed task knows it.
 
-        This returns once the wave's file is written. Another thread writes the file, once for all bundles that begin
-        meanwhile.
+        This returns when the wave's file is written. Another thread writes the file, and a single write covers all
+        moves that start in the meantime.
         """
         begun = not_moved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
@@ -114,13 +114,13 @@ class WaveHistory:
                 self._written_up_to = up_to
 
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
-        """Record an outcome. Outcomes are written at most once a second, so call `write` at the end."""
+        """Record an outcome. Outcomes are written at most once a second; call `write` at the end to write the rest."""
         self._note(outcome, now)
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
 
     def leave(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
-        """Write the outcomes of moves that will not be begun."""
+        """Write the outcomes of moves that will not be started."""
         for outcome in outcomes:
             self._note(outcome, now)
         self._write_details()
@@ -164,7 +164,7 @@ class WaveHistory:
         }
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return a move's outcome over all attempts. A bundle that an earlier attempt put in place counts as moved."""
+        """Return a move's outcome over all attempts. A bundle that an earlier attempt moved counts as moved."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -196,12 +196,12 @@ def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: 
 def still_kept(
     history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
 ) -> MovesState:
-    """Return the history without kept destinations that the leader has consumed: their bundles have a new owner.
+    """Drop destinations that the leader no longer stores, because their bundles have a new owner.
 
     Args:
-        owners: the brokers that reported each bundle; bundles of brokers without a report are missing.
-        collected_at: when the brokers reported. Destinations kept later are not judged by these reports.
-        now: the present. Destinations kept after it are judged, because a clock has since been set back.
+        owners: the brokers that reported each bundle. Bundles of brokers without a report are not included.
+        collected_at: when the brokers reported. Destinations recorded after this time are not dropped.
+        now: the current time. Destinations recorded after this time may be dropped, because the clock was set back.
     """
     kept = {
         bundle: destination

@@ -1,7 +1,7 @@
-"""Carry out a plan's splits one after the other, reading back the namespace's bounds after each split.
+"""Carry out a plan's splits one after the other, and check the namespace's bounds after each split.
 
-A broker answers 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be undone:
-a bundle that already has a bound inside its range, planned or not, is not split again.
+A broker answers 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be undone,
+so a bundle that already has a bound inside its range is not split again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ async def carry_out_splits(
 ) -> list[SplitOutcome]:
     """Carry out splits one after the other; a failed split never stops the other splits.
 
-    Repeating is safe: a bundle that already has the planned bounds is a success and is not split again.
+    A retry is safe: a bundle that already has the planned bounds counts as split and is not split again.
 
     Args:
         most_bundles: maximum number of bundles in a namespace.
-        timeout_seconds: time for the new bounds to appear after a split.
+        timeout_seconds: maximum time until the new bounds appear after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
-        held: called before each split; returns why no further split may begin.
-        leaves: called for each bundle that is still whole; returns why it must not be split.
+        held: called before each split; returns why no further split may start.
+        leaves: called for each bundle that has not been split yet; returns why it must not be split.
         begin: called before each request. If it raises an error, the request is not sent.
     """
     outcomes = []
@@ -112,7 +112,7 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        """Return why the split ends before any request; None if the split is to be requested."""
+        """Return the reason if the split is not requested; None if it is to be requested."""
         bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
         lower, upper = HashRange.of(self._split.bundle)
         if lower not in bounds or upper not in bounds:
@@ -126,10 +126,10 @@ class _BundleSplit:
         return left
 
     async def _ask(self) -> Reason:
-        """Request the split, wait until its bounds appear, and return the reason with which the split ends.
+        """Request the split, wait until its bounds appear, and return the reason code of the result.
 
         Raises:
-            AdminError: the request failed and the bounds are as before.
+            AdminError: the request failed, and the bounds have not changed.
         """
         self._begin(self._split)
         self._attempts, failed = 1, None

@@ -1,8 +1,8 @@
-"""The history of a plan's splits: they are planned together, then each split is begun and ended.
+"""The history of a plan's splits: all are recorded as planned, then each split's start and end are recorded.
 
-The records in the state store protect the parts of a split bundle (the bundles it was split into) from being split
-again. They also hold the share of the bundle's moving averages (the means) that each part inherits in the next run.
-The run's splits file records each split before its request, and the outcome afterwards.
+The records in the state store prevent the parts of a split bundle (the bundles it was split into) from being split
+again. They also have the share of the bundle's moving averages (the means) that each part inherits in the next run. The
+run's splits file records each split before its request, and its outcome afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SplitHistory:
         store: applies a change to the latest stored document, so that other writers' changes are kept.
 
     Attributes:
-        planned: True if an earlier attempt planned the splits.
+        planned: True if an earlier attempt recorded the splits as planned.
         outcomes: each bundle's outcome; `interrupted` while its split is under way.
     """
 
@@ -50,7 +50,7 @@ class SplitHistory:
         self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
-        """Return the splits that have no outcome yet or that another attempt may complete."""
+        """Return the splits without an outcome, and those that another attempt may complete."""
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
@@ -64,7 +64,7 @@ class SplitHistory:
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
     def begin(self, split: Split) -> None:
-        """Record that a split is about to be requested, so that a retry of a killed task knows."""
+        """Record that a split is about to be requested, so that a retry after a killed task knows it."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
         self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
@@ -86,7 +86,10 @@ class SplitHistory:
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
     def _merged(self, outcome: SplitOutcome) -> SplitOutcome:
-        """Return a split's outcome over all attempts: bounds that an earlier attempt requested count as a success."""
+        """Return a split's outcome over all attempts.
+
+        If an earlier attempt requested the bounds, the bundle counts as split.
+        """
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome

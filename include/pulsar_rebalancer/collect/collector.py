@@ -1,4 +1,4 @@
-"""Collect what the brokers report and write it to a run's folder. Nothing is decided here."""
+"""Collect the brokers' reports and write them to a run's folder. This module makes no decisions."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The data that earlier runs left.
+    """Data from earlier runs.
 
     Attributes:
-        folder: folder with the bundles' moving averages and the load data that brokers under the extensible load
-            manager published; None if there is no earlier data and none is to be kept.
-        before: the documents of the state store.
+        folder: folder with the bundles' moving averages, and with the load data that brokers under the extensible load
+            manager published; None to use and store no such data.
+        before: the documents of the state store before this run.
     """
 
     folder: StoragePath | None = None
@@ -86,9 +86,9 @@ class Collected:
     """One sample of a cluster.
 
     Attributes:
-        request: who requested what, and the effective settings.
+        request: the run's request, with the effective settings.
         tables: the tables `cluster`, `brokers` and `bundles`, as described by `tables.INPUT`.
-        policies: the policies for the cluster's namespaces and brokers.
+        policies: policies of the cluster's namespaces and brokers.
         before: the documents of the state store when the sample was taken.
         candidates: bundles that may have to be split, with the load of their topics.
     """
@@ -108,12 +108,12 @@ async def collect(
 ) -> Collected:
     """Take one sample of a cluster.
 
-    Settings are resolved before any load report is read, so contradictory settings are refused first.
+    Settings are resolved before any load report is read, so invalid settings are refused early.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
-        AdminError: the list of brokers, the leader or every broker's configuration is unreadable; bad credentials;
-            `no_load_report` if the load manager gives no reports; `client_missing`; or the system topics of the
+        AdminError: the list of brokers, the leader or all configurations cannot be read; invalid credentials;
+            `no_load_report` if the load manager provides no reports; `client_missing`; or the system topics of the
             extensible load manager cannot be read.
     """
     if entry.error:
@@ -171,7 +171,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
 
 
 def save(collected: Collected, run: StoragePath) -> None:
-    """Write a sample into the run's folder: the tables as `input/*.parquet`, and the documents next to them."""
+    """Write a sample to the run's folder: the tables as `input/*.parquet`, and the documents in the same folder."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
     if collected.candidates.bundles:

@@ -32,7 +32,7 @@ class LargeBundle(NamedTuple):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of the bundle's owner.
-        excess: the largest ratio of one of the bundle's figures to its bound.
+        excess: the largest ratio of any figure of the bundle to the figure's bound.
     """
 
     bundle: str
@@ -41,7 +41,7 @@ class LargeBundle(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """Bounds above which a bundle is split. As in Pulsar, a bound of 0 or less is ignored only for sessions."""
+    """Bounds above which a bundle is split. As in Pulsar, only the bound for sessions is ignored if it is 0 or less."""
 
     topics: int
     sessions: int
@@ -55,7 +55,7 @@ class _Bounds(NamedTuple):
         return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
 
     def exceeded(self) -> pc.Expression:
-        """Return a filter for the rows of the bundles table that exceed a bound."""
+        """Return an Arrow filter for the rows of the bundles table that exceed a bound."""
         too_large = (
             (_figure("topics") > self.topics)
             | (_figure("msg_rate_in") + _figure("msg_rate_out") > self.msg_rate)
@@ -66,7 +66,7 @@ class _Bounds(NamedTuple):
         return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
-        """Return the largest ratio of a figure in the row to its bound."""
+        """Return the largest ratio of any figure in a row to the figure's bound."""
         return max(
             _times(row["topics"], self.topics),
             _times(_sum(row, "producers", "consumers"), self.sessions),
@@ -75,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return, for bundles with a long-term average above its bound, the largest ratio of average to bound."""
+        """Return the largest ratio of a long-term average to its bound, by bundle, where the ratio is above 1."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
@@ -91,12 +91,14 @@ class _Bounds(NamedTuple):
 def choose(
     bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
-    """Return the bundles that may meet a condition for splitting, the largest excess over a bound first.
+    """Return the bundles that may meet a condition for splitting, sorted by excess over a bound, largest first.
 
-    Bundles that would not be split must not displace others. So bundles are left out if they belong to the brokers' own
-    namespaces or to excluded namespaces, or have a figure that validation refuses. Bundles that must wait come last.
+    The number of bundles is limited, so bundles that would not be split are left out: those in the brokers' own
+    namespaces or in excluded namespaces, and those with a figure that validation refuses. Bundles that must wait come
+    last.
 
-    A moving average exceeds a bound only if its previous value or the present figure does, so both are checked.
+    A moving average can exceed a bound only if its previous value or the current figure exceeds the bound, so both are
+    checked.
 
     Args:
         means: long-term moving averages as of the last counted sample; None if there are none.

@@ -1,8 +1,8 @@
 """Read a broker's load report (the modular load manager's LocalBrokerData) as columns of the snapshot.
 
 Reports from brokers under the extensible load manager are built in the same form (`extensible.load_data`), with moving
-averages and ranks added. Nothing is cleaned here, so that validation can say what is wrong: a missing figure, or text
-in its place, becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
+averages and ranks added. Figures are not corrected here, so that validation can report errors: a missing figure, or a
+text instead of a figure, becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _LONGEST_VERSION = 200
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """The data that one broker's report gives for the tables.
+    """The rows that one broker's report adds to the tables.
 
     Attributes:
-        names: the `host:port` names that the report gives its broker. Brokers up to 4.x do not write their brokerId,
-            but their web addresses have the same host and port.
+        names: the broker's names in the report, as `host:port`. Brokers up to 4.x do not report their brokerId, but
+            their web addresses have the same host and port.
         columns: the columns of `tables.BROKERS` that depend on the report only.
         bundles: the columns of `tables.BUNDLES` that depend on the report only. One row per bundle with at least one
             loaded topic, including system and heartbeat namespaces.
@@ -64,7 +64,7 @@ class BrokerReport:
 def read_report(
     broker: str, report: Mapping[str, JsonValue], *, collected_at: datetime, host_interval_s: float
 ) -> BrokerReport:
-    """Return a report's data for the tables.
+    """Return the rows that a report adds to the tables.
 
     Args:
         broker: brokerId of the broker that sent the report.
@@ -88,8 +88,8 @@ def read_report(
 def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, host_interval_s: float) -> dict[str, Cell]:
     """Return the columns of the brokers table for one report.
 
-    `last_update` is the time of the last write to the metadata store: up to 15 minutes ago in a healthy cluster.
-    Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
+    `last_update` is the time of the last write to the metadata store, which is up to 15 minutes ago in a healthy
+    cluster. Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
     """
     now_ms = collected_at.timestamp() * 1000
     updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))
@@ -126,7 +126,7 @@ def _names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
 
 
 def figure(value: object) -> float | None:
-    """Return a number as float, including NaN and infinities; None for anything else, such as text or booleans."""
+    """Return a number as float, including NaN and infinities; None for any other value, such as text or booleans."""
     if type(value) is float:
         return value
     if type(value) is not int:
@@ -138,7 +138,7 @@ def figure(value: object) -> float | None:
 
 
 def count(value: object) -> int | None:
-    """Return a whole number that fits into 64 bits; None for anything else."""
+    """Return a whole number that fits into 64 bits; None for any other value."""
     if type(value) is float and value.is_integer():
         value = int(value)
     return value if type(value) is int and -_INT64 <= value < _INT64 else None

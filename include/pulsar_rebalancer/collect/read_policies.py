@@ -59,16 +59,16 @@ async def read_policies(
     without_persistent: Collection[str] = (),
     answering: Sequence[str] = (),
 ) -> Policies:
-    """Return the policies for these brokers and bundles. If one request fails, the other policies are still read.
+    """Read the policies for these brokers and bundles. If one request fails, the other policies are still read.
 
     Args:
-        admin: client that receives one request per namespace; it limits the number of concurrent requests.
+        admin: the client, which sends one request per namespace and limits the number of concurrent requests.
         read: the result of `read_isolation`.
         brokers: brokerIds of all active brokers.
         bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
-        failure_domains: True if anti-affinity groups are spread over failure domains first.
-        without_persistent: brokers whose load reports say that they take no persistent topics.
-        answering: brokers that have just answered; some of them share the requests about namespaces.
+        failure_domains: True to read failure domains, over which anti-affinity groups are spread first.
+        without_persistent: brokers that accept no persistent topics according to their load reports.
+        answering: brokers that have just answered; the requests about namespaces are distributed over some of them.
     """
     namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
     if isinstance(read, AdminError):
@@ -104,7 +104,7 @@ async def read_policies(
 async def _groups(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
-    """Return the anti-affinity group of each namespace that has one, and the errors for namespaces that failed."""
+    """Return anti-affinity groups by namespace, and the errors of failed requests by namespace."""
 
     async def ask(namespace: str, broker: str) -> str | AdminError:
         try:
@@ -122,7 +122,7 @@ async def _groups(
 
 
 def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
-    """Return the failure domain of each broker; malformed domains are ignored."""
+    """Return the failure domain of each broker; invalid domains are ignored."""
     domain_of: dict[str, str] = {}
     for name, domain in document.items():
         brokers = domain.get("brokers") if isinstance(domain, dict) else None
@@ -164,5 +164,5 @@ def _named(names: Collection[str]) -> str:
 
 
 def _is_users(namespace: str) -> bool:
-    """Return whether the namespace belongs to users: heartbeat and SLA namespaces have a `:` or three parts."""
+    """Return whether a namespace belongs to users. Heartbeat and SLA namespaces have a `:` or three parts."""
     return _NAMESPACE.fullmatch(namespace) is not None and namespace != "pulsar/system"

@@ -26,8 +26,8 @@ class Runtimes:
 
     Attributes:
         leader: brokerId of the leader; empty if there is none.
-        by_broker: configuration of each broker from which it could be read.
-        failed: for each other broker, why its configuration could not be read.
+        by_broker: configuration by broker, for brokers whose configuration could be read.
+        failed: why a configuration could not be read, by broker, for all other brokers.
     """
 
     leader: str
@@ -40,17 +40,17 @@ class Runtimes:
         return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
 
     def settings(self) -> dict[str, str]:
-        """Return the brokers' settings; `auto_split` is on if at least one broker splits bundles."""
+        """Return the leader's load-balancer settings; `auto_split` is on if at least one broker splits bundles."""
         splits = any(map(splitting_is_on, self.by_broker.values()))
         return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
 
     def to_ask(self) -> dict[str, Mapping[str, str]]:
-        """Return the brokers that may answer further requests, each with its own configuration or else the leader's."""
+        """Return the brokers that may answer further requests, with their own configuration, else the leader's."""
         others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 
     def switches(self) -> dict[str, bool | str]:
-        """Return settings on which rebalancer and brokers must agree; a flag is set if any broker has it on."""
+        """Return the columns of the table `cluster` about brokers' settings; a flag is true if any broker sets it."""
         runtimes = self.by_broker.values()
         even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)
         return {
@@ -64,7 +64,7 @@ async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration.
 
     Raises:
-        AdminError: the leader or all configurations cannot be read.
+        AdminError: the leader cannot be read, or none of the configurations.
     """
     leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configurations(admin, brokers))
     return Runtimes(leader, by_broker, failed)

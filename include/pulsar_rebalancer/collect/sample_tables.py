@@ -32,7 +32,7 @@ def cluster_table(
     """Return the table `cluster`, which has one row.
 
     Args:
-        listed: number of brokers that the cluster lists.
+        listed: number of brokers in the cluster's list.
         bundles: number of rows of the table `bundles`.
     """
     manager = runtimes.of_leader.get("loadManagerClassName", "").rpartition(".")[2]
@@ -54,7 +54,7 @@ def cluster_table(
 def broker_table(
     request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
-    """Return the table `brokers`: one row per listed broker, including how often the cluster lists it."""
+    """Return the table `brokers`, with one row per listed broker, and how often it occurs in the cluster's list."""
     rows = []
     for broker, times in sorted(listings.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}

@@ -1,4 +1,4 @@
-"""Read the topics and namespace bounds for the few bundles that may have to be split."""
+"""Read the topics and the namespace's bounds of each bundle that may have to be split; there are only a few."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    """Return a bundle that a person wants to split, whatever its size, with the load of each topic."""
+    """Return a bundle that a person wants to split, with the load of each topic. Its size does not matter."""
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 
@@ -98,7 +98,7 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 async def _topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
 ) -> tuple[TopicLoad, ...] | None:
-    """Return the load of a bundle's topics, 0 without statistics; None if unreadable or more than `most` topics."""
+    """Return the load of a bundle's topics; None if it cannot be read or there are more than `most` topics."""
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:

@@ -1,4 +1,4 @@
-"""The load reports that can be used, and the reasons why other reports cannot."""
+"""The load reports that can be used, and the reasons why the others cannot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UsableReports:
 
     Attributes:
         by_broker: the usable reports, by broker.
-        errors: for each other broker, why it has no usable report.
+        errors: why a broker has no usable report, by broker, for all other brokers.
     """
 
     by_broker: Mapping[str, BrokerReport]
@@ -44,7 +44,7 @@ class UsableReports:
         """Return the usable reports from these answers, and why the other answers are unusable.
 
         Raises:
-            AdminError: no report is usable, because of the credentials or the load manager.
+            AdminError: no report is usable, and the cause is the credentials or the load manager.
         """
         judged = {broker: _judge(broker, answer, listed) for broker, answer in answers.items()}
         reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
@@ -56,7 +56,7 @@ class UsableReports:
 
     @property
     def without_persistent(self) -> list[str]:
-        """Return the brokers that take no persistent topics; empty if no broker takes any."""
+        """Return the brokers that accept no persistent topics; empty if no broker accepts any."""
         closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.by_broker) else []
 
@@ -79,7 +79,7 @@ def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collec
 
 
 def _is_of_another(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
-    """Return whether the report certainly comes from another listed broker, for example because of a proxy."""
+    """Return whether a report is known to come from another listed broker, for example because of a proxy."""
     names = {name.lower() for name in report.names}
     return broker.lower() not in names and any(other.lower() in names for other in listed)
 

@@ -1,1 +1,1 @@
-"""What operators decide: a cluster's settings, the clusters file, and which source of a setting wins."""
+"""Configuration: the settings of a cluster, the clusters file, and the precedence of the sources of a setting."""

@@ -1,4 +1,4 @@
-"""Read the YAML file of clusters; one broken entry does not affect the others."""
+"""Read the YAML file of clusters. An invalid entry does not affect the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Entries(dict[Any, Any]):
-    """A mapping that remembers repeated keys; YAML itself silently keeps only the last value."""
+    """A mapping that also stores which keys were repeated. YAML itself silently keeps only the last value of a key."""
 
     repeated: tuple[str, ...] = ()
 
@@ -39,10 +39,10 @@ _LONGEST_PROBLEM = 300
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain values only; an invalid value in one entry does not make the whole file unreadable."""
+    """Reads plain YAML values only. An invalid value in one entry does not make the whole file unreadable."""
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document's root; refuse a document that is too deep or, for example by aliases, too large."""
+        """Return the document's root; refuse a document that is too deeply nested or, counting aliases, too large."""
         try:
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
@@ -90,9 +90,9 @@ class ClusterEntry(BaseModel):
 
     Attributes:
         name: the cluster's name in this file, which is part of folders and DAG ids.
-        given: the file's settings for the cluster, including `defaults`, by our field names.
-        settings: the given settings, completed by Pulsar's defaults; the live brokers are queried later.
-        error: why the entry cannot be used; empty if it can. An unusable entry has the default settings.
+        given: the cluster's settings in the file, including those from `defaults`, by our field names.
+        settings: the given settings, with Pulsar's defaults for the others. The live brokers' settings are added later.
+        error: why the entry cannot be used, in which case it has the default settings; empty if it can be used.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -104,7 +104,7 @@ class ClusterEntry(BaseModel):
 
 
 def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
-    """Return the clusters in a file, in the file's order.
+    """Return the clusters in a file, in the order of the file.
 
     The file has a mapping `clusters` of names to settings and, optionally, `defaults` for all of them.
 
@@ -113,7 +113,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
         check: a further check, as in `validate`.
 
     Raises:
-        SettingsError: `wrong_setting` if the whole file cannot be read; a single broken entry raises nothing.
+        SettingsError: `wrong_setting` if the whole file cannot be read. A single invalid entry raises no error.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
@@ -133,7 +133,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
 
 
 def _problem(error: Exception) -> str:
-    """Return on one line what is wrong, and where in the file."""
+    """Return a one-line description of an error, with its position in the file."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return " ".join(str(error).split())[:_LONGEST_PROBLEM]
     context = f"{error.context}, " if error.context else ""

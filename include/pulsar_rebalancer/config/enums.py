@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What the rebalancer may do, in order from least to most."""
+    """What the rebalancer may do, from the most to the least restricted mode."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -15,12 +15,12 @@ class Mode(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the mode's position in this order; a manual run may lower the mode, but never raise it."""
+        """Return the position in this order. A manual run may lower the mode's rank, but never raise it."""
         return list(Mode).index(self)
 
     @property
     def moves(self) -> bool:
-        """Return whether bundles are moved in this mode, with a person's approval or without."""
+        """Return whether this mode moves bundles, with or without a person's approval."""
         return self in (Mode.APPROVE, Mode.AUTO)
 
 
@@ -67,7 +67,7 @@ class Action(StrEnum):
 
 
 class Overrule(StrEnum):
-    """What a person may overrule in a manual plan; the plan records who did so, and why."""
+    """Rules that a person may overrule in a manual plan. The plan records the person and the reason."""
 
     POLICIES = "policies"
     ANTI_AFFINITY = "anti_affinity"

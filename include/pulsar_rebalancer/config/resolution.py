@@ -1,7 +1,7 @@
-"""Effective settings, the origin of each setting, and what a manual run may change.
+"""Effective settings, the origin of each setting, and the parameters of a manual run.
 
-Later sources win, in this order: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys only),
-the clusters file, the parameters of a manual run.
+A later source overrides an earlier one: the defaults of Pulsar 5.0, the live brokers' configuration (load-balancer keys
+only), the clusters file, the parameters of a manual run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ THRESHOLD_FIELDS = ("low_threshold", "high_threshold", "hit_count_low", "hit_cou
 
 
 class RunParams(BaseModel):
-    """Parameters of a manual run: force a balance, lower the mode, change thresholds, add exclusions."""
+    """Parameters of a manual run. It may force a balance, lower the mode, change thresholds and add exclusions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -77,7 +77,7 @@ class RunParams(BaseModel):
 
     @property
     def changes_thresholds(self) -> bool:
-        """Return whether the run has its own thresholds, or forms other pairs of brokers than scheduled runs."""
+        """Return whether the run's thresholds or its pairs of brokers differ from those of scheduled runs."""
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
@@ -91,7 +91,7 @@ class Resolved(BaseModel):
 
 
 def parse_params(values: Mapping[str, object]) -> RunParams:
-    """Return the parameters of a manual run. They are validated before anything is collected.
+    """Validate and return the parameters of a manual run.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`; the message names the field.
@@ -103,7 +103,7 @@ def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
     """Return the live brokers' load-balancer settings, by our field names.
 
     Args:
-        runtime: answer to `/admin/v2/brokers/configuration/runtime`; all values are strings.
+        runtime: a broker's answer to `/admin/v2/brokers/configuration/runtime`; all values are strings.
     """
     settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
@@ -146,7 +146,8 @@ def resolve(
     Args:
         file: the cluster's entry in the clusters file, by our names or Pulsar's.
         brokers: live settings, from `from_brokers`.
-        params: parameters of a manual run; its lists extend the file's, and its mode may only be lower.
+        params: parameters of a manual run. Its lists are added to the file's; its mode must not be higher than the
+            file's.
         check: a further check, as in `validate`.
 
     Raises:

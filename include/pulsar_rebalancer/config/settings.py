@@ -1,6 +1,6 @@
 """The validated settings of one cluster.
 
-Load-balancer settings have Pulsar's meaning and are accepted under Pulsar's name and under ours.
+Load-balancer settings have the same meaning as in Pulsar. Both Pulsar's names and ours are accepted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pause(BaseModel):
 
 
 class SelfApproval(BaseModel):
-    """Plans that need no person's approval in mode `approve`: those that meet all given criteria."""
+    """Criteria for plans in mode `approve`. A plan that meets all given criteria needs no person's approval."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,7 +58,7 @@ class SelfApproval(BaseModel):
 
 
 class BreakerRules(BaseModel):
-    """Conditions that open the circuit breaker, and how long it stays open."""
+    """Conditions that open the circuit breaker, and the time for which it remains open."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -90,7 +90,7 @@ CAPS = (
 class Settings(PulsarSettings):
     """Effective settings of one cluster.
 
-    Pulsar's settings may come from the live brokers; the others come only from the clusters file or a manual run.
+    Pulsar's settings may come from the live brokers. All others come only from the clusters file or a manual run.
     """
 
     strategy: str = Field(
@@ -239,7 +239,7 @@ def validate(
     Args:
         values: values by setting name, ours or Pulsar's.
         where: source of the settings, for errors, such as `clusters.yaml: east`.
-        origins: origin of each field, for errors, if there are several sources.
+        origins: source of each field, for errors; None if all fields come from `where`.
         check: a further check of the settings, such as against their strategy.
 
     Raises:
@@ -253,7 +253,7 @@ def validate(
 
 
 def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:
-    """Return a `SettingsError` that names the keys for a validation error in settings or parameters.
+    """Convert a validation error in settings or parameters to a `SettingsError` that names the keys.
 
     Args:
         error: error from a settings or parameters model.
@@ -261,7 +261,8 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
         origins: origin of each field, as in `validate`.
 
     Returns:
-        An error with the reason `contradiction` if only a combination of keys is wrong, else `wrong_setting`.
+        An error with the reason `contradiction` if each key is valid but their combination is not, else
+        `wrong_setting`.
     """
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
@@ -275,7 +276,7 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
 
 
 def _shown(value: object) -> str:
-    """Return a value as given, but cut: a list may be endless, and a number may be too long to print."""
+    """Return a value as text for a message, cut to a fixed length."""
     try:
         return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Check what people type into forms and the clusters file, before any other code reads it."""
+"""Check the values that people type into forms and the clusters file, before other code uses them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
-    """Return the values with all text in them cleaned (`texts.typed`).
+    """Return the values with every text in them cleaned by `texts.typed`.
 
     Args:
         where: source of the values, for errors.
 
     Raises:
-        SettingsError: `wrong_setting`, with the key, if its text cannot be stored.
+        SettingsError: `wrong_setting` if a text cannot be stored; the message names its key.
     """
     cleaned: dict[str, object] = {}
     for key, value in values.items():

@@ -1,1 +1,1 @@
-"""Act 2: a run's plan, which says what moves, what is split, what stays, and why."""
+"""Act 2, decide: a run's plan, with the bundles to move or split, and why other bundles are not moved."""

@@ -1,4 +1,4 @@
-"""Complete a run's decisions with the bundles that move after policies and caps."""
+"""Complete a run's decisions: add the number of bundles that move after policies and caps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELD_BACK = CAPPED | KEPT_IN_PLACE
 
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
-    """Return, for each pair, the number of one cluster's candidates with each reason."""
+    """Count the candidates of one cluster by reason, for each pair."""
     counts: dict[int, Counter[Reason]] = {}
     for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
         counts.setdefault(pair, Counter())[reason] = count
@@ -34,7 +34,7 @@ def complete(
 ) -> list[Decision]:
     """Return the decisions with the number and traffic of the bundles that move after policies and caps.
 
-    If a pair fired but moves nothing, the decision's reason says why.
+    If a pair fired but none of its bundles moves, the decision has the reason for that.
 
     Args:
         decisions: one cluster's decisions.
@@ -70,7 +70,7 @@ def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapp
 
 
 def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
-    """Return two sentences: which bundles move, and how many are passed over for which reason.
+    """Return two sentences: the bundles that move, and the number of candidates passed over for each reason.
 
     Args:
         taken: candidates that are taken, sorted by pair and rank.
@@ -85,7 +85,7 @@ def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reaso
 
 
 def explain(decision: Decision) -> str:
-    """Return a sentence with AvgShedder's finding about a broker or pair."""
+    """Return a sentence with AvgShedder's result for a broker or pair."""
     if decision.gap is None:
         return f"{decision.source} is left out. {decision.reason.meaning}"
     pair = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}"

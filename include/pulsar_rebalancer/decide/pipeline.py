@@ -1,4 +1,4 @@
-"""One run of any shedder over one cluster: shed and place bundles, apply caps, and keep state for the next run."""
+"""One run of any shedder over one cluster: shed and place bundles, apply caps, and return the new state."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class RunDecision(NamedTuple):
     Attributes:
         decisions: the shedder's decisions. `explain.complete` adds the bundles that move after policies and caps.
         moves: the candidates after placement and caps, with destinations and waves.
-        kept: what the strategy and its placement keep for the next run.
-        sentence: the finding, and the bundles that move after policies and caps.
-        samples: for each broker, the figure that gave a hit for the whole cluster, or that made bundles move.
-            AvgShedder's figures are in the decisions (`sample.used_samples`).
+        kept: state of the strategy and its placement for the next run.
+        sentence: the shedder's result, and the bundles that move after policies and caps.
+        samples: by broker, the figure that caused a hit for the whole cluster, or caused bundles to move. AvgShedder's
+            figures are in the decisions instead (`sample.used_samples`).
     """
 
     decisions: list[Decision]
@@ -52,14 +52,15 @@ class RunContext:
 
     Attributes:
         settings: effective settings.
-        counting: how the sample counts.
+        counting: rules for counting this sample.
         kept: the strategy's state after the last counted run.
         policies: isolation policies, anti-affinity groups and failure domains.
-        forced: True if the run acts without waiting for hits.
-        force_threshold: the gap in points of score from which a forced run acts, if the shedder has thresholds.
+        forced: True if the run moves bundles without waiting for hits.
+        force_threshold: smallest gap, in points of score, at which a forced run moves bundles, if the shedder has
+            thresholds.
         unloaded_brokers: seconds from each broker's last unload to the sample.
-        arriving: traffic that drains bring to each broker in this run, in msg/s and bytes/s.
-        seed: decides between equal destinations; the same seed gives the same plan.
+        arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
+        seed: seed for the choice between equal destinations; the same seed gives the same plan.
     """
 
     settings: Settings
@@ -114,11 +115,11 @@ def _placed(
     policies: Callable[[], PolicyFilter],
     before: KeptState,
 ) -> RunDecision:
-    """Return the decision for a shedder that leaves samples and policies to the pipeline.
+    """Return the decision of a shedder for which the pipeline handles samples and policies.
 
-    A sample too soon after the last one is judged, but nothing is shed, because its moving averages would still be the
-    last sample's. For a shedder that counts hits, the same holds for a sample without a new figure. Only samples that
-    count change the kept state.
+    If a sample is too soon after the last one, the shedder's result is reported, but nothing is shed, because the
+    moving averages are still those of the last sample. If the shedder counts hits, the same applies to a sample without
+    a new figure. Only samples that count change the state for the next run.
     """
     counting = context.counting
     samples = _samples(sample, shed)
@@ -148,7 +149,7 @@ def _capped(
 
 
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
-    """Return the brokers' figures that give hits for the whole cluster; empty if the shedder counts no such hits."""
+    """Return the brokers' figures that cause hits for the whole cluster; empty if the shedder counts no such hits."""
     if not shed.outermost:
         return {}
     figure = profile_of(sample.settings).figure
@@ -161,7 +162,7 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return the finding and, if bundles were chosen, how many are taken and how many are passed over."""
+    """Return the shedder's result and, if it chose bundles, how many of them move and how many are passed over."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)

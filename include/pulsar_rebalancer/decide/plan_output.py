@@ -1,4 +1,4 @@
-"""The files of a strategy's plan: moves, decisions and new state, and the summary that completes the plan."""
+"""Write the files of a strategy's plan: moves, decisions, new state and, last, the summary."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
         decided: the strategy's decision; drained brokers' bundles move before the strategy's bundles.
 
     Returns:
-        The summary, which is written last.
+        The summary, whose file is written last.
     """
     taken = [move for move in decided.moves if move.taken]
     traffic = _source_traffic(run, decided.decisions, taken)
@@ -73,14 +73,14 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
 
 
 def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterable[CandidateMove]) -> dict[str, float]:
-    """Return each source's present traffic, in the measure of its moves."""
+    """Return each source's current traffic, in the same measure as its moves (msg/s or bytes/s)."""
     measures = {decision.source: decision.measure for decision in decisions if decision.measure}
     measures |= {move.source: move.measure for move in taken}
     return {b.broker: b.traffic(measures[b.broker]) for b in run.brokers if b.broker in measures}
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
-    """Return the decision with the drained brokers' bundles first; moves that were passed over stay in the decision."""
+    """Return the decision with the drained brokers' bundles first. It still has the moves that were passed over."""
     leaving = number_of(sum(drain.moving for drain in served.progress.values()), "bundle")
     return decided._replace(
         decisions=served.decisions,
@@ -140,7 +140,7 @@ def _summary(
 
 
 def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
-    """Return the moves table. It is built column by column, as there may be hundreds of thousands of moves."""
+    """Return the moves table. It is built column by column for speed: there may be hundreds of thousands of moves."""
     columns: dict[str, Any] = dict.fromkeys(MOVES.names, ())
     if moves:
         columns |= zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)
@@ -158,15 +158,17 @@ def write_files(
     reasons: Mapping[int, Mapping[Reason, int]],
     splits: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write decisions, state and splits next to the moves file, which must exist; the summary must be written last.
+    """Write decisions, state and splits.
+
+    The moves file must exist already; the caller must write the summary afterwards.
 
     Args:
         run: the run's folder.
         request: the run's request.
-        state: the state that *record* is to commit. Its number is one above the number of the state that the plan was
-            made from.
+        state: the state that the task *record* will commit. Its sequence number is one higher than that of the state
+            from which the plan was made.
         decisions: decisions that `explain.complete` completed.
-        taken: rows of the moves table for taken moves, as read back from the file.
+        taken: rows of the moves table for accepted moves, as read back from the file.
         reasons: for each pair, the number of candidates with each reason.
         splits: rows of the splits table.
 
@@ -207,7 +209,7 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
     Args:
         before: scores of the judged brokers, in percent.
         after: scores after the moves (`scoring.scores_after`), in percent.
-        apart: brokers that are not compared with the others.
+        apart: brokers that are not compared with other brokers.
     """
     before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))
     return {

@@ -1,4 +1,4 @@
-"""The bundles in a run's snapshot as columns, read when a strategy asks for them."""
+"""The bundles in a run's snapshot as columns, which are read when a strategy needs them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
 class _Reported(NamedTuple):
-    """Bundles of the announced brokers, and the names of all bundles in the namespaces that are counted."""
+    """Bundles of the announced brokers, and the names of all bundles in namespaces whose bundles are counted."""
 
     bundles: pa.Table
     counted: pa.Table
@@ -40,11 +40,11 @@ class _Reported(NamedTuple):
 class RunBundles(Bundles):
     """The bundles that a run's brokers report, with their moving averages (the means).
 
-    The bundles are read and sorted first; only then does this wait for the means.
+    The bundles are read and sorted before waiting for the means.
 
     Args:
         run: the run.
-        means: waits for the file with the means after this sample, and returns that file.
+        means: function that waits for the file with the means after this sample, and returns the file.
     """
 
     def __init__(self, run: RunInput, means: Callable[[], StoragePath]) -> None:
@@ -53,14 +53,14 @@ class RunBundles(Bundles):
         self._announced: pa.Array[Any] | None = None
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Announce the brokers whose bundles will be needed; no other bundles are kept."""
+        """Set the brokers whose bundles will be requested; bundles of other brokers are not loaded."""
         self._announced = pa.array(list(brokers), pa.string())
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return the number of reported bundles for each namespace and broker.
 
         Args:
-            namespaces: namespaces in anti-affinity groups, or the system namespaces; None for all namespaces.
+            namespaces: the namespaces to count: those in anti-affinity groups, or the system namespaces. None for all.
 
         Raises:
             SnapshotError: the bundles table cannot be read.
@@ -89,18 +89,18 @@ class RunBundles(Bundles):
         return _Reported(in_order(_concatenated(held, _REPORTED)), _concatenated(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the bundles in batches, so that the driver need not hold all bundles at once."""
+        """Yield the bundles in batches, so that the driver does not need memory for all bundles at once."""
         for rows in batches(self._run.file("bundles"), ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
 
 def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str, Reason] | None = None) -> Column:
-    """Return the reason why each bundle must stay, whatever its traffic; null for each bundle that may move.
+    """Return, for each bundle, why it must not be moved, regardless of traffic; null if it may be moved.
 
     Args:
         names: bundle names, `tenant/namespace/0x…_0x…`.
         settings: settings that exclude namespaces and bundles.
-        passed_over: bundles with a further reason to stay.
+        passed_over: further bundles that must not be moved, with the reason.
     """
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
     of_brokers = {name: Reason.SYSTEM_NAMESPACE for name in names.filter(may_be).to_pylist() if is_of_brokers(name)}
@@ -115,9 +115,9 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
 
 
 def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
-    """Return the bundles in their order, with the means `msg_rate`, `msg_throughput` and `long_term_msg_rate`.
+    """Return the bundles in unchanged order, with the means `msg_rate`, `msg_throughput` and `long_term_msg_rate`.
 
-    Each mean is inbound plus outbound traffic, and null for a bundle without means.
+    Each mean is inbound plus outbound traffic (msg/s or bytes/s), and null for a bundle without means.
 
     Args:
         bundles: a table with a column of bundle names.

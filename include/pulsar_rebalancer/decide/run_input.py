@@ -1,4 +1,4 @@
-"""The input of one run: the small documents next to its tables, and the rules that follow from these documents."""
+"""The input of one run: the documents that are stored with its tables, and the rules that follow from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunInput(Snapshot):
-    """One run as *decide* reads it; each property may raise the same errors as `read`.
+    """One run as input for the task *decide*. Every property may raise the same errors as `read`.
 
     Attributes:
         root: the storage root.
@@ -42,7 +42,7 @@ class RunInput(Snapshot):
 
     @classmethod
     def read(cls, root: str, run: str) -> Self:
-        """Read a run's documents and check its tables' columns.
+        """Read a run's documents, and check the columns of its tables.
 
         Args:
             root: the storage root.
@@ -69,12 +69,12 @@ class RunInput(Snapshot):
 
     @property
     def shares_bundles(self) -> bool:
-        """Return whether two brokers may report the same bundle."""
+        """Return whether the bundles table may have a bundle that two brokers report."""
         return _largest(self.bundles_footer, "owners") > 1
 
     @cached_property
     def counting(self) -> Counting:
-        """Return how the sample counts."""
+        """Return the rules for counting this sample."""
         request = self.request
         return decide_counting(
             self.before.decision,
@@ -86,7 +86,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def splits(self) -> SplitPlan:
-        """Return the bundles to be split, and why other candidates are not split."""
+        """Return the bundles to split, and the reasons why other candidates are not split."""
         return split_planning.plan(self)
 
     @property
@@ -130,7 +130,10 @@ class RunInput(Snapshot):
 
     @property
     def bundles_passed_over(self) -> dict[str, Reason]:
-        """Return the bundles that stay, each with the reason; a planned move without an outcome counts as an unload."""
+        """Return the bundles that must not be moved, with the reason.
+
+        A planned move without an outcome counts as an unload.
+        """
         recent = self.before.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
         kept = self.before.moves.kept
         reasons = {name: Reason.DESTINATION_KEPT if name in kept else Reason.RECENTLY_UNLOADED for name in recent}
@@ -144,7 +147,7 @@ class RunInput(Snapshot):
 
     @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
-        """Return the bundles that recently split bundles were split into (`spark_tables.PARTS`)."""
+        """Return the parts of recently split bundles: the bundles that they were split into (`spark_tables.PARTS`)."""
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
             for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
@@ -160,7 +163,8 @@ class RunInput(Snapshot):
     def new_means(self) -> StoragePath:
         """Return the file for the moving averages (the means) after this sample, named after a hash of their input.
 
-        If the file exists, it therefore has this content already. A file named by a recorded state is never rewritten.
+        If the file exists, it therefore already has this content. A file that a recorded state refers to is never
+        rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"means-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
@@ -177,7 +181,7 @@ def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
 
 
 def _largest(table: pq.FileMetaData, name: str) -> float:
-    """Return the largest figure in a column; infinity if the file has no statistics for that column."""
+    """Return the largest figure in a column, from the file's statistics; infinity if there are none for the column."""
     groups = [table.row_group(number) for number in range(table.num_row_groups)]
     statistics = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
     return max((float(part.max) if part and part.max is not None else math.inf for part in statistics), default=0)

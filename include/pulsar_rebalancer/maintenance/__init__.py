@@ -1,1 +1,1 @@
-"""Daily upkeep: compact past days into one table per kind, and delete old files."""
+"""Daily upkeep: compact the runs of past days into one table per kind, and delete old files."""

@@ -1,7 +1,7 @@
-"""Compact a day's run folders into one table per kind; check the tables before anything is deleted.
+"""Compact a day's run folders into one table per kind, and check the tables before anything is deleted.
 
-A crash at any point leaves everything readable. The tables are published one by one, `runs` last, and a run's folder is
-deleted only once the history holds the complete run. The next attempt starts again with the remaining folders.
+After a crash at any point, all data can still be read. The tables are published one by one, `runs` last, and a run's
+folder is deleted only after the complete run is in the history. The next attempt starts with the remaining folders.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class UnreadableRunError(Exception):
 def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dry_run: bool = False) -> dict[str, str]:
     """Add runs to the history of their day.
 
-    Rows that an interrupted attempt wrote for these runs are replaced; other rows and all run folders stay.
+    Rows of these runs from an interrupted attempt are replaced. Other rows and all run folders are kept.
 
     Args:
-        dry_run: write nothing. Damaged data behind a valid footer is then not noticed.
+        dry_run: True to write nothing. Damaged data in a file with a valid footer is then not detected.
 
     Returns:
-        For each run that could not be read, by name, the problem. All other runs are now in the history.
+        The problem of each run that could not be read, by the run's name. All other runs are now in the history.
 
     Raises:
-        SnapshotError: `file_damaged` if the day's tables cannot be read or do not hold what was written,
-            `file_version` if another release wrote the tables, or `storage_failed`. The tables are then unchanged.
+        SnapshotError: `file_damaged` if the day's tables cannot be read or differ from what was written, `file_version`
+            if another release wrote the tables, or `storage_failed`. The tables are then unchanged.
     """
     unreadable = {}
     readable = []
@@ -86,7 +86,7 @@ def check(run: RunFolder) -> None:
 
     Raises:
         UnreadableRunError: a table's footer cannot be read, a table's columns have incompatible types, another release
-            wrote a table, or the run has files that the history cannot hold.
+            wrote a table, or the history has no place for one of the run's files.
     """
     if run.foreign:
         raise UnreadableRunError(run.name, f"it has files that are not the rebalancer's: {', '.join(run.foreign[:3])}")
@@ -123,7 +123,7 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
 
 
 def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
-    """Return the columns for a day's table, with types that hold both the table's present rows and new rows."""
+    """Return the columns for a day's table, with types that fit both the table's current rows and the new rows."""
     try:
         return _widened(with_run(today), today, target) if target.exists() else with_run(today)
     except pa.ArrowException as error:
@@ -131,14 +131,14 @@ def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
 
 
 def _widened(columns: pa.Schema, today: pa.Schema, file: StoragePath) -> pa.Schema:
-    """Return the columns with types that also hold the rows in a file."""
+    """Return the columns, with types extended to fit the rows in a file."""
     stored = footer_of(file)[0]
     refuse_other(stored, today, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
 def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
-    """Return the columns with types that hold the rows of all runs."""
+    """Return the columns, with types extended to fit the rows of all runs."""
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
@@ -159,7 +159,7 @@ def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str
 
 
 def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
-    """Add a run's rows; return their number from the files' footers, or None if the run has no such table."""
+    """Add a run's rows; return their number according to the files' footers, or None if the run has no such table."""
     parts = _parts(run, TABLES[kind][0])
     try:
         for part in parts:
@@ -171,13 +171,13 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
 
 
 def _unreadable(run: RunFolder, error: Exception) -> Exception:
-    """Return the error to raise for a run that could not be added; a full disk does not make the run unreadable."""
+    """Return the error to raise for a run that could not be added. A full disk does not count as an unreadable run."""
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
 
 def _parts(run: RunFolder, path: str) -> list[StoragePath]:
-    """Return the files that make up a table: a single file, or the parts in a folder that Spark wrote."""
+    """Return the files of a table: a single file, or the parts in a folder that Spark wrote."""
     if path in run.files:
         return [run.folder / path]
     parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]
@@ -200,10 +200,10 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
 
 
 def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
-    """Read the finished draft back, and check the number of rows for each run.
+    """Read the completed draft, and check the number of rows for each run.
 
     Raises:
-        SnapshotError: `file_damaged` if a run has another number of rows than expected.
+        SnapshotError: `file_damaged` if the number of a run's rows differs from the expected number.
     """
     written = rows_by_run(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])

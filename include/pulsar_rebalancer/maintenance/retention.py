@@ -1,7 +1,7 @@
-"""Upkeep of the files that runs leave: compact past days, and delete files that are older than the settings allow.
+"""Upkeep of the runs' files: compact past days, and delete files that are older than the settings allow.
 
-Upkeep never touches today's runs, runs without an outcome that are younger than a day, runs whose plan is in the state,
-files that the state points to, and files that the rebalancer did not write.
+Upkeep never changes today's runs, runs younger than a day that have no outcome, runs whose plan is in the state, files
+that the state refers to, or files that the rebalancer did not write.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _NOT_OURS = "not the rebalancer's"
 
 
 def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
-    """Compact and delete the files that are due; return a report.
+    """Compact and delete the files that have reached their age limit, and return a report.
 
-    This may be interrupted at any time; the next call completes it.
+    If this is interrupted, the next call completes it.
 
     Args:
         settings: `compact_after_days`, `retention_days` and `history_days` are used.
@@ -52,7 +52,7 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: d
 
 
 def expired(day: date, now: datetime, days: int) -> bool:
-    """Return whether a day is more than `days` days before today (UTC). If `days` is 0, no day ever is."""
+    """Return whether a day is more than `days` days before today (UTC). If `days` is 0, nothing expires."""
     return days > 0 and (now.date() - day).days > days
 
 
@@ -94,7 +94,7 @@ class _Upkeep:
         return due and not expired(day, self.now, settings.history_days)
 
     def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
-        """Compact a day; return the runs that cannot be compacted, which are deleted only when they are old enough."""
+        """Compact a day; return the runs that cannot be compacted. These are deleted only when they expire."""
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]

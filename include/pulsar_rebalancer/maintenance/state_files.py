@@ -34,8 +34,8 @@ class Needed(NamedTuple):
 
     Attributes:
         plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
-        files: names of files in the state folder: kept copies, and the moving averages that they point to. None if the
-            stored state is lost: then everything in the folder may be needed to restore it.
+        files: names of files in the state folder: copies to keep, and the moving averages that they refer to. None if
+            the stored state is lost; then every file in the folder may be needed to restore it.
     """
 
     plans: frozenset[str]
@@ -65,7 +65,7 @@ class Needed(NamedTuple):
 
 
 def is_draft(entry: Entry) -> bool:
-    """Return whether the entry is a partly written file that a killed task left."""
+    """Return whether an entry is an incomplete file from a killed task."""
     return entry.kind is Kind.FILE and _DRAFT.fullmatch(entry.path) is not None
 
 
@@ -74,14 +74,15 @@ def unneeded_files(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return the entries in a state folder that can be deleted.
 
-    Records of changes (who changed what and why) are kept forever; so are published load data, drains and orders.
+    Records of changes (the person, the change and the reason) are never deleted, nor are published load data, drains
+    and orders.
 
     Args:
-        needed: names of files that must stay, from `Needed.files`.
-        retention_days: age in days from which exports are deleted; 0: never.
+        needed: names of files that must not be deleted, from `Needed.files`.
+        retention_days: age in days at which exports are deleted; 0 to keep them forever.
 
     Returns:
-        Entries to delete, by kind (`copies`, `means`, `exports` or `drafts`), and names that are not the rebalancer's.
+        Entries to delete, by kind (`copies`, `means`, `exports` or `drafts`), and names of files from other programs.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
     foreign = []

@@ -1,4 +1,4 @@
-"""The report about daily upkeep: what it did to a cluster's files, or would do in a dry run."""
+"""The report about daily upkeep of a cluster's files, or about a dry run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LISTED = 20
 
 
 class Step(NamedTuple):
-    """One step of upkeep that was done, or would be done in a dry run.
+    """One step of upkeep. In a dry run, it is only reported.
 
     Attributes:
         action: `compact` (which also deletes the run folders), `remove runs`, `remove history`, `remove state files`
@@ -32,11 +32,11 @@ class Step(NamedTuple):
 
 @dataclass
 class Report:
-    """What upkeep did, or would do in a dry run.
+    """All steps of upkeep. In a dry run, they are only reported.
 
     Attributes:
         left: old entries that are kept, each with the reason.
-        problems: what a person should look at; the files concerned were not deleted.
+        problems: problems that a person should examine. The files in question were not deleted.
     """
 
     dry_run: bool

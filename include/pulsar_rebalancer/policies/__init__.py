@@ -1,1 +1,1 @@
-"""Interpret isolation policies, anti-affinity groups and failure domains for brokers and bundles."""
+"""Isolation policies, anti-affinity groups and failure domains, and their effect on brokers and bundles."""

@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 
 class Policies(VersionedDocument):
-    """`input/policies.json`: the cluster's policies that could be read.
+    """`input/policies.json`: the policies of a cluster, as far as they could be read.
 
     Attributes:
         isolation: isolation policies in Pulsar's order.
-        groups: the anti-affinity group of each namespace that is in a group.
+        groups: anti-affinity group by namespace, for namespaces that are in a group.
         domains: each broker's failure domain; empty if failure domains are off.
-        unknown: namespaces whose permitted brokers are unknown, each with an admin reason code or a sentence.
-        without_persistent: brokers that take no persistent topics, if other brokers do.
+        unknown: for namespaces whose permitted brokers are unknown, the cause: an admin reason code or a sentence.
+        without_persistent: brokers that accept no persistent topics, if other brokers accept them.
         readable: True if the policies of at least one namespace are known, or there is no namespace.
-        problem: what could not be read, and which policies no broker can serve; empty if there is no problem.
+        problem: which policies could not be read, and for which policies no broker is active; empty if there is no
+            problem.
     """
 
     FILE: ClassVar[str] = "input/policies.json"
@@ -36,7 +37,7 @@ class Policies(VersionedDocument):
     problem: str = ""
 
     def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
-        """Return for each namespace the first of `unknown`, `isolation` and `anti_affinity` that applies; else None."""
+        """Return a kind for each namespace: `unknown`, else `isolation`, else `anti_affinity`, else None."""
         ruling = rulings(self.isolation, namespaces)
 
         def kind(namespace: str) -> str | None:
@@ -48,7 +49,7 @@ class Policies(VersionedDocument):
         return {namespace: kind(namespace) for namespace in namespaces}
 
     def kind(self, namespace: str) -> str | None:
-        """Return the value that `kinds` gives for one namespace."""
+        """Return the result of `kinds` for one namespace."""
         return self.kinds([namespace])[namespace]
 
     def reserved_by(self, broker: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Interpret namespace isolation policies as Pulsar does: which brokers are for which namespaces."""
+"""Namespace isolation policies, which reserve brokers for namespaces. They are interpreted as in Pulsar."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class IsolationPolicy(BaseModel):
         primary: patterns of host names; matching brokers are reserved for the policy's namespaces.
         secondary: patterns of host names; matching brokers are for failover.
         min_limit: secondary brokers are used while fewer primary brokers than this number are active.
-        problems: what is wrong with each part, keyed by the part's name in Pulsar's document. The fields above hold the
-            values that could be read.
+        problems: errors by the name of the field in Pulsar's document. The fields above have the values that could be
+            read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,11 +46,13 @@ class IsolationPolicy(BaseModel):
         return _matches(self.namespaces, namespace)
 
     def reserves(self, broker: str) -> bool:
-        """Return whether the broker is a primary broker; only its host is compared, not its port."""
+        """Return whether a broker is a primary broker of this policy; only its host is compared, not its port."""
         return _matches(self.primary, host_of(broker))
 
     def candidates(self, brokers: Sequence[str]) -> list[str]:
-        """Return the brokers for its namespaces (LoadManagerShared.applyNamespacePolicies, MinAvailablePolicy).
+        """Return the brokers that may own the policy's namespaces.
+
+        Pulsar's rules are in LoadManagerShared.applyNamespacePolicies and MinAvailablePolicy.
 
         Args:
             brokers: all active brokers.
@@ -72,12 +74,12 @@ def parse_isolation(document: Mapping[str, JsonValue]) -> tuple[IsolationPolicy,
 
 
 def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationPolicy | None:
-    """Return the policy that applies to a namespace, among the policies that could be read; None if none applies."""
+    """Return the first policy that covers a namespace; None if no policy does. Unreadable policies are ignored."""
     return next((policy for policy in policies if policy.covers(namespace)), None)
 
 
 def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
-    """Return for each namespace the result of `policy_of`; faster for many namespaces."""
+    """Return the result of `policy_of` for each namespace; this is faster for many namespaces."""
     ruling: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
     left = pa.array(filter(is_name, ruling), pa.string())
     for policy in policies:
@@ -89,11 +91,11 @@ def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> d
 
 
 def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: IsolationPolicy | None) -> str:
-    """Return why the brokers permitted to a namespace are unknown; empty if they are known.
+    """Return why the permitted brokers of a namespace are unknown; empty if they are known.
 
-    A policy whose namespaces cannot be read may apply to any namespace that no earlier policy covers. If a policy's
-    primary brokers cannot be read, they may be any brokers, so the brokers left for namespaces under no policy are
-    unknown as well.
+    If a policy's namespaces cannot be read, it may apply to any namespace that no earlier policy covers. If a policy's
+    primary brokers cannot be read, any broker may be reserved, so the brokers for namespaces without a policy are also
+    unknown.
 
     Args:
         ruling: the policy that applies to the namespace, from `rulings`.

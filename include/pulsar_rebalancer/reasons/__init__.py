@@ -1,4 +1,4 @@
-"""Reason codes: why something happened or did not, and what follows from it."""
+"""Reason codes, which explain every decision and result, and their effect on a run."""
 
 from __future__ import annotations
 

@@ -14,15 +14,15 @@ HELD = Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON
 
 
 class Reason(StrEnum):
-    """Why something happened or did not. The value is the stable code in files, XComs and messages.
+    """A reason for a decision or a result. The value is the code in files, XComs and messages; it never changes.
 
-    The module is long because the list is: an enumeration cannot span several modules.
+    This module is long because an enumeration cannot be divided among several modules.
 
     Attributes:
-        effect: what it does to the run when validation finds it.
-        traits: how other modules classify it.
-        meaning: one sentence: what was seen.
-        action: one sentence: what to do; empty when nothing needs to be done.
+        effect: effect on the run if validation reports this reason.
+        traits: the groups that the reason belongs to.
+        meaning: one sentence that describes what was observed.
+        action: one sentence that says what to do; empty if no action is necessary.
     """
 
     effect: Effect
@@ -33,7 +33,7 @@ class Reason(StrEnum):
     def __new__(
         cls, code: str, effect: Effect = VERDICT, traits: Trait = Trait.NONE, meaning: str = "", action: str = ""
     ) -> Self:
-        """Make a member from an entry of the list."""
+        """Create a member from an entry of the list below."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.effect, member.traits, member.meaning, member.action = effect, traits, meaning, action
@@ -45,7 +45,7 @@ class Reason(StrEnum):
 
     @classmethod
     def get(cls, code: str) -> Reason | None:
-        """Return the reason for a code; None for a code that this release does not know."""
+        """Return the reason with this code; None if this release has no such code."""
         return cls._value2member_map_.get(code)  # type: ignore[return-value]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What other modules need to know about a reason code apart from its texts."""
+"""Properties of reason codes that other modules use, apart from the texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Flag, StrEnum, auto
 
 
 class Effect(StrEnum):
-    """What a reason does to a run."""
+    """The effect of a reason on a run."""
 
     BLOCK = "block"  # the data cannot be judged: the run fails, nothing is decided
     HOLD = "hold"  # decided and explained, but the gate stays closed
@@ -16,7 +16,7 @@ class Effect(StrEnum):
 
 
 class Trait(Flag):
-    """Groups of reasons that other modules treat alike."""
+    """Groups of reasons that other modules treat in the same way."""
 
     NONE = 0
     PASSING = auto()

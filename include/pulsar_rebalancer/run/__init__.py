@@ -1,1 +1,1 @@
-"""The tables and documents of a run: its request, input, findings, plan and outcome."""
+"""The tables and documents of a run: request, input, findings, plan and outcome."""

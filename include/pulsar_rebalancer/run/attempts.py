@@ -1,4 +1,4 @@
-"""Rules for repeated attempts at moves and splits, and for the records of them in the state store."""
+"""Rules for retries of moves and splits, and for their records in the state store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
 def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
-    """Return the planned items that have no outcome, or an outcome that another attempt can fix.
+    """Return the planned items without an outcome, and those that another attempt may complete.
 
     Args:
         outcomes: outcomes of earlier attempts, by bundle.
@@ -35,7 +35,7 @@ def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | 
 
 
 def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
-    """Return the state store's records that belong to a plan, by bundle."""
+    """Return those of the state store's records that belong to a plan, by bundle."""
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 
@@ -46,24 +46,24 @@ def failed_moves(
 
     Args:
         unloads: the state store's unloads, by bundle.
-        closed_at: when a person last closed the breaker, which accepts all earlier failures; None if never.
+        closed_at: when a person last closed the breaker, after which earlier failures do not count; None if never.
     """
     failed = {outcome.bundle for outcome in outcomes if outcome.failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}
 
 
 def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> None:
-    """Write the details of the outcomes to a file, sorted by bundle."""
+    """Write outcomes with all details to a file, sorted by bundle."""
     file.write_json([outcomes[bundle].model_dump(mode="json") for bundle in sorted(outcomes)])
 
 
 def remembered(
     records: Mapping[str, _Record], outcomes: Iterable[MoveOutcome | SplitOutcome], plan_id: str
 ) -> dict[str, _Record]:
-    """Return the records to keep after a run: all except this plan's records of bundles that the run did not touch.
+    """Return the records to keep after a run: all, except those of planned bundles that the run did not change.
 
-    If a record of this plan has no outcome, its result is unknown and it is kept as interrupted. Records of untouched
-    bundles are dropped because Pulsar, too, remembers an unload only after success (ModularLoadManagerImpl).
+    A record of this plan without an outcome is kept as interrupted, because its result is unknown. The excepted records
+    are dropped because Pulsar, too, stores an unload only after success (ModularLoadManagerImpl).
 
     Args:
         records: the state store's unloads or splits, by bundle.

@@ -1,4 +1,4 @@
-"""A cluster's bundles as Arrow columns; only the bundles of requested brokers become Python objects."""
+"""A cluster's bundles as Arrow columns. Only bundles of requested brokers are converted to Python objects."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rat
 
 
 class BundleSample(NamedTuple):
-    """One bundle on the broker that reports it. It is a tuple because tuples are created five times as fast.
+    """One bundle on the broker that reports it. The class is a tuple, because a tuple is created five times faster.
 
     Attributes:
         broker: brokerId.
         bundle: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: current rate, msg/s; `msg_rate_out` too.
-        msg_throughput_in: current throughput, bytes/s; `msg_throughput_out` too.
-        topics: number of topics; `producers` and `consumers` are also numbers.
-        cache_size: bytes.
-        top_rank: the bundle's place in its broker's own list of top bundles; extensible manager only.
-        policy: the kind of policy that applies to the bundle's namespace; None without a policy.
-        msg_rate: short-term moving average of the rate, in plus out, msg/s.
-        msg_throughput: short-term moving average of the throughput, in plus out, bytes/s.
-        long_term_msg_rate: long-term moving average of the rate, in plus out, msg/s; None if it is not known yet.
-        reason: why the bundle must stay, whatever its traffic; None if it may move.
+        msg_rate_in: current inbound rate, msg/s; `msg_rate_out` is the outbound rate.
+        msg_throughput_in: current inbound throughput, bytes/s; `msg_throughput_out` is the outbound throughput.
+        topics: number of topics; `producers` and `consumers` are also counts.
+        cache_size: size of the bundle's cache, bytes.
+        top_rank: the bundle's position in its broker's own list of top bundles; extensible load manager only.
+        policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
+        msg_rate: short-term moving average of the inbound plus outbound rate, msg/s.
+        msg_throughput: short-term moving average of the inbound plus outbound throughput, bytes/s.
+        long_term_msg_rate: long-term moving average of the inbound plus outbound rate, msg/s; None if it is not known
+            yet.
+        reason: why the bundle must not be moved, regardless of its traffic; None if it may be moved.
     """
 
     broker: str
@@ -64,22 +65,22 @@ class BundleSample(NamedTuple):
     reason: Reason | None = None
 
     def mean(self, measure: Measure) -> float:
-        """Return the bundle's short-term moving average of traffic, in plus out: msg/s or bytes/s."""
+        """Return the short-term moving average of the bundle's inbound plus outbound traffic, in msg/s or bytes/s."""
         return self.msg_rate if measure is Measure.RATE else self.msg_throughput
 
     @property
     def present_msg_rate(self) -> float:
-        """Return the bundle's current rate, in plus out, msg/s."""
+        """Return the bundle's current inbound plus outbound rate, msg/s."""
         return self.msg_rate_in + self.msg_rate_out
 
     @property
     def present_msg_throughput(self) -> float:
-        """Return the bundle's current throughput, in plus out, bytes/s."""
+        """Return the bundle's current inbound plus outbound throughput, bytes/s."""
         return self.msg_throughput_in + self.msg_throughput_out
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Return the bundles with the columns `COLUMNS` only; missing figures become 0."""
+    """Return the bundles with only the columns in `COLUMNS`; missing figures become 0."""
     bundles = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _FIGURES:
         figures = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
@@ -122,7 +123,7 @@ class Bundles:
         self._given = table
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Announce the brokers whose bundles will be needed, so that the bundles of others need not be read."""
+        """Set the brokers whose bundles will be requested. A subclass can then skip the bundles of other brokers."""
 
     def of(self, broker: str) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name."""
@@ -149,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _found(self) -> dict[str, dict[str, BundleSample]]:
-        """Return the cache of `find`: by broker, its bundles by name. It holds only the few brokers that shed."""
+        """Return the cache of `find`: bundles by broker and name. Only the few brokers that shed bundles are in it."""
         return {}
 
     @cached_property
@@ -159,7 +160,10 @@ class Bundles:
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
 
     def owners(self) -> dict[str, str]:
-        """Return the broker that reports each bundle; if several report it, the last by name."""
+        """Return the broker that reports each bundle.
+
+        If several brokers report a bundle, the last broker by name is returned.
+        """
         return {row["bundle"]: row["broker"] for row in self._table.select(["bundle", "broker"]).to_pylist()}
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
@@ -183,7 +187,7 @@ class Bundles:
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """Return a column as a list. `to_pylist` is slow for numbers and empty columns, which most columns are."""
+    """Return a column as a list. This is faster than `to_pylist` for numbers and for columns that have only nulls."""
     if column.null_count == len(column):
         return [None] * len(column)
     is_number = column.null_count == 0 and pa.types.is_primitive(column.type)

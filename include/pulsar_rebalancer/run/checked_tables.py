@@ -1,4 +1,4 @@
-"""Read the tables of runs, from folders or compacted, and refuse tables that a reader cannot rely on."""
+"""Read tables from the folders of runs or from compacted files, and refuse invalid tables."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def read_checked(
     may_be_missing: str = "",
     runs: Collection[str] | None = None,
 ) -> pa.Table:
-    """Return columns of a table after checking them.
+    """Check and return columns of a table.
 
     Args:
         file: the table of a run or of a day.
         today: the table's columns in this release.
-        may_be_missing: a further column, which is left out if the table lacks it.
-        runs: the runs to read from a day's table, by its column `run`; None for the table of one run.
+        may_be_missing: an optional column, which is left out if the table does not have it.
+        runs: names of the runs to read from a day's table; None for the table of one run.
 
     Raises:
-        SnapshotError: `file_missing`, `file_version` or `file_damaged`; the message names file, column and row.
+        SnapshotError: `file_missing`, `file_version` or `file_damaged`; the message has the file, column and row.
     """
     further = [] if runs is None else ["run"]
     wanted = [*further, *columns, *({may_be_missing} & set(footer_of(file)[0].names))]
@@ -53,7 +53,7 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
 
     Args:
         today: the table's columns in this release.
-        coded: columns to read as dictionaries.
+        coded: columns to read as Arrow dictionaries, which need less memory if values repeat.
     """
     _check(file, columns, today)
     with opened(file, coded) as source:
@@ -62,7 +62,7 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
 
 
 def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
-    """Refuse a table that has another version, or whose columns are missing, have another type or lack a name."""
+    """Refuse a table with another version, missing columns, columns of another type, or rows without a name."""
     schema = footer_of(file)[0]
     refuse_other(schema, today, file.uri)
     for name in columns:
@@ -95,7 +95,7 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return a description of the first row whose text is not a number; rows are counted from 1."""
+    """Return a description of the first row with a text that is not a number; rows are counted from 1."""
     before = 0
     for table in batches(file, [column]):
         texts: list[Any] = table[column].to_pylist()

@@ -1,8 +1,8 @@
 """The history of a cluster: one table per day and kind, compacted from the day's runs.
 
-`<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are the tables of a run, and `runs`, which has a
-row for every run: the run's documents as JSON texts, and the number of its rows in each table. Every table has the
-column `run`.
+`<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are the tables of a run, and `runs`. The table
+`runs` has one row per run, with the run's documents as JSON texts and its number of rows in each table. Every table has
+the column `run`.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
 
 
 def with_run(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a run's table as the history has them: with the column `run`."""
+    """Return the columns of a run's table in the history, which has the additional column `run`."""
     return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
 
 
 class Draft:
-    """A table that is being written; it is published complete or not at all. A context manager.
+    """A table that is being written. It is published only when complete. A context manager.
 
-    Memory is bounded by one row group, whatever the size of the table.
+    It needs the memory of one row group, regardless of the size of the table.
 
     Args:
         target: the file to publish.
@@ -104,7 +104,7 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file. Delete it if it was not published, even when closing fails for lack of space."""
+        """Close the file. If it was not published, delete it, even if closing fails because the disk is full."""
         if self._published:
             return
         try:
@@ -116,11 +116,11 @@ class Draft:
             self.file.delete()
 
     def add(self, table: pa.Table, run: str | None = None) -> None:
-        """Append rows; columns that are missing from them become null.
+        """Append rows; missing columns become null.
 
         Args:
             table: rows whose columns are among the schema's.
-            run: name of the run that the rows belong to; None when the table has the column `run`.
+            run: name of the rows' run; None if the table has the column `run`.
 
         Raises:
             ArrowInvalid: a value does not fit its column.
@@ -146,7 +146,7 @@ class Draft:
             self._waiting = []
 
     def finish(self) -> None:
-        """Write the remaining rows and close the file; it can then be read under its draft name.
+        """Write the remaining rows and close the file. It can then be read under its temporary name.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -212,7 +212,7 @@ def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
-    """Return whether a column of a Parquet file may hold nulls, according to its footer; errors as in `opened`."""
+    """Return whether a column of a Parquet file may have nulls, according to the footer; errors as in `opened`."""
     with opened(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
@@ -220,7 +220,9 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Refuse a table with another version: its columns may mean something else. Tables from Spark have no version.
+    """Refuse a table with another version, because its columns may have another meaning.
+
+    Tables from Spark have no version.
 
     Raises:
         SnapshotError: `file_version`.
@@ -231,7 +233,7 @@ def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
-    """Return each run's number of rows in a history table; empty when the table is missing.
+    """Return the number of rows of each run in a history table; empty if the table is missing.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -248,7 +250,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     """Return the names of the day's runs whose rows are all in the history.
 
     Raises:
-        SnapshotError: `file_damaged`, or `file_version` when another release wrote the table.
+        SnapshotError: `file_damaged`, or `file_version` if another release wrote the table.
     """
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
@@ -261,7 +263,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
 
 
 def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
-    """Return the documents of a compacted run; empty when the table does not list the run.
+    """Return the documents of a compacted run; empty if the table has no row for the run.
 
     Args:
         listed: the table `runs` of the run's day.

@@ -1,4 +1,4 @@
-"""Explain validation findings to people: for each reason the count, the worst cases and what to do."""
+"""Explain the findings of validation to people: the count, the worst cases and the remedy for each reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUOTED = 160
 
 @dataclass(frozen=True)
 class ExplainedReason:
-    """A reason code that a run's validation found.
+    """A reason code among the findings of a run's validation.
 
     Attributes:
         count: number of brokers, bundles or facts with this reason.
@@ -43,12 +43,12 @@ class ExplainedReason:
 
     @property
     def effect(self) -> Effect:
-        """Return what the reason does to the run."""
+        """Return the effect of the reason on the run."""
         return self.reason.effect
 
     @property
     def meaning(self) -> str:
-        """Return the reason's meaning: what was observed."""
+        """Return the reason's meaning, a description of what was observed."""
         return self.reason.meaning
 
     def line(self) -> str:
@@ -59,7 +59,7 @@ class ExplainedReason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """At most ten of a run's reasons, sorted by the gravity of their effect, then by count.
+    """At most ten of a run's reasons, sorted by the severity of their effect, then by count.
 
     Attributes:
         more: number of further reasons, which are not listed.
@@ -84,7 +84,7 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """Return the explanation of a validation, whose findings must be sorted with the worst of each reason first."""
+    """Return the explanation of a validation. Its findings must be sorted: the worst of each reason first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)

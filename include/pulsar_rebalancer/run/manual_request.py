@@ -1,4 +1,4 @@
-"""Manual requests: the fields of the form, and the record of the request in a plan."""
+"""Manual requests: the form's fields, and the record of the request in a plan."""
 
 from __future__ import annotations
 
@@ -122,21 +122,21 @@ class HandRequest(BaseModel):
 
     @property
     def shows(self) -> bool:
-        """Return whether the request makes a plan to show; any other request changes something at once."""
+        """Return whether the request only makes a plan to show. Any other request has an effect immediately."""
         return not self.plan and self.action is not Action.RELEASE
 
     @property
     def overruled(self) -> frozenset[Overrule]:
         """Return the rules that do not apply to this request.
 
-        An undo moves recently moved bundles again. The plan of a drain shows all bundles; runs then drain
-        them within the caps.
+        To undo a run, bundles that were recently moved are moved again. The plan of a drain shows all bundles,
+        regardless of caps; the runs that drain the broker apply the caps.
         """
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
     def differs(self, shown: HandRequest) -> list[str]:
-        """Return the names of the fields that were given and differ from the shown plan's fields."""
+        """Return the names of fields that the person filled in and that differ from the shown plan's fields."""
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
@@ -147,10 +147,10 @@ class ByHand(BaseModel):
     Attributes:
         by: the Airflow user who requested the plan, or approved a strategy's plan.
         approved_by, approved_because: who approved it in mode `approve`, and why; empty when no approval was needed.
-        carries_out: hash of the plan that was shown, in the run that carries out this plan; empty in the shown plan.
-        scores: score before and after, percent, for each broker that gives or takes bundles, if score follows traffic.
-        topics, producers, consumers: totals over the bundles that move.
-        unknown: names of the request, or of the run to undo, for which no broker reports a bundle.
+        carries_out: in a run that carries out a shown plan, the hash of the shown plan; else empty.
+        scores: scores before and after the moves, in percent, of each source and destination, assuming that scores are
+        proportional to traffic. topics, producers, consumers: totals over the bundles that move.
+        unknown: names from the request, or from the run to undo, that match no reported bundle.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -168,21 +168,22 @@ class ByHand(BaseModel):
 
     @property
     def approval(self) -> str:
-        """Return in words who approved the plan and why; empty when no approval was needed."""
+        """Return a text with the person who approved the plan, and the reason; empty if no approval was needed."""
         why = f" ({self.approved_because})" if self.approved_because else ""
         return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 
 
 class DrainProgress(BaseModel):
-    """The bundles that a drained broker reports in a run, and how many of them move.
+    """The progress of a drain in one run: how many bundles the broker still has, and how many of them move.
 
     Attributes:
         since, by, reason: when the drain was ordered, by whom and why.
         overrule: rules that do not apply to the drain.
         bundles: number of bundles that the broker reports, including those that cannot move.
         moving: number of bundles that this plan moves.
-        stay: number of bundles that stay, by reason.
-        named: the first bundles that can never move: heartbeat, system and topicless ones.
+        stay: number of bundles that do not move, by reason.
+        named: names of the first bundles that can never move: heartbeat bundles, system bundles and bundles without
+            topics.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -198,7 +199,7 @@ class DrainProgress(BaseModel):
 
     @property
     def left(self) -> int:
-        """Return the number of bundles that this plan leaves on the broker and a later plan may move."""
+        """Return the number of bundles that this plan does not move and a later plan may move."""
         return sum(
             count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
         )

@@ -1,4 +1,4 @@
-"""How a run ended: the outcome of every move and split, stored in `outcome.json` and described for people."""
+"""The outcome of a run, of its moves and of its splits: `outcome.json`, and its description for people."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class MoveOutcome(BaseModel):
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        source: brokerId of the broker that the plan moves the bundle from.
-        destination: brokerId of the broker that the plan moves the bundle to.
-        owner: brokerId read back at the end; empty if the bundle had no owner or the owner could not be read.
-        attempts: number of unloads tried, without refused ones; 0 when the bundle was not touched.
+        source: brokerId of the bundle's owner according to the plan.
+        destination: brokerId of the new owner according to the plan.
+        owner: brokerId of the owner after the move, according to the brokers; empty if there is none or it could not be
+            read.
+        attempts: number of unload requests that were not refused; 0 if the bundle was not unloaded.
         seconds: time from the first read to the outcome.
-        error: the message of a broker or the connection, if it decided the outcome; never contains a secret.
-        destination_kept: True if the leader may still remember the destination although the unload failed.
+        error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
+        destination_kept: True if the leader may still store the destination, although the unload failed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,23 +52,23 @@ class MoveOutcome(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Return whether the bundle is where the plan wants it."""
+        """Return whether the bundle is on its planned destination."""
         return self.reason.has(Trait.ON_PLANNED_BROKER)
 
     @property
     def failed(self) -> bool:
-        """Return whether the move counts towards the breaker's limit `failed_moves`; interrupted moves do not."""
+        """Return whether the move counts towards the breaker's limit `failed_moves`. Interrupted moves do not count."""
         ended = self.reason is not Reason.INTERRUPTED
         return ended and not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
 
     @property
     def read_back(self) -> str:
-        """Return in words which owner the brokers reported at the end."""
+        """Return a text about the owner after the move."""
         return f"owner {self.owner or '-'}"
 
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
-    """Return the outcome of a move that was not begun, for this reason."""
+    """Return the outcome of a move that was not started for this reason."""
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -102,16 +103,16 @@ _Outcome = TypeVar("_Outcome", MoveOutcome, SplitOutcome)
 
 
 class Outcome(VersionedDocument):
-    """`outcome.json`: how a run ended.
+    """`outcome.json`: the outcome of a run.
 
     Attributes:
         plan_id: name of the run's folder.
         ended_at: when the task `report` wrote this.
-        verdict: the gate's reason code; `blocked` when validation stopped the run, `unfinished` when another task did.
+        verdict: the gate's reason code; `blocked` if validation stopped the run, `unfinished` if another task failed.
         moves: every move of the plan if its gate was open; else empty.
-        destinations_kept: destinations that the leader may still remember from this or an earlier run, by bundle.
+        destinations_kept: destinations from this or an earlier run that the leader may still store, by bundle.
         splits: every split of the plan if its gate was open; else empty.
-        in_force: a sentence about the orders in force when this was written, and who gave them.
+        in_force: a sentence about the orders at the time of writing, and the people who gave them.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -143,19 +144,19 @@ class Outcome(VersionedDocument):
 
     @property
     def landed(self) -> int:
-        """Return the number of bundles whose owner has changed since before the run."""
+        """Return the number of bundles that have a new owner after the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
 def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
-    """Return the outcome of a run from its files.
+    """Return the outcome of a run, from the files of the run.
 
-    An earlier report is extended, never reduced: an open gate stays open and known outcomes of moves are kept, even if
-    tasks were cleared since then.
+    Information from an earlier report is never lost, even if tasks were cleared since then: the verdict `open` and
+    known outcomes of moves are kept.
 
     Args:
         gate: the gate's verdict; None if the run did not reach the gate.
-        kept: destinations that the leader may still remember, by bundle.
+        kept: destinations that the leader may still store, by bundle.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -188,14 +189,14 @@ def _latest(
     earlier: Iterable[_Outcome],
     found: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    """Return each bundle's latest outcome: from its task, else from an earlier report, else from the plan."""
+    """Return the latest outcome of each bundle: from its task, else from an earlier report, else from the plan."""
     last = {item.bundle: unknown(item, Reason.NOT_ATTEMPTED) for item in planned}
     last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(found)).values())
 
 
 def describe(outcome: Outcome, run: StoragePath) -> str:
-    """Return a few lines about the run: its scores, pairs, hits, verdict, splits and moves."""
+    """Return a text of a few lines about the run: scores, pairs, hits, verdict, splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)
     in_force = outcome.in_force or (summary.in_force if summary else "")

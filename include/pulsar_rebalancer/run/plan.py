@@ -1,4 +1,4 @@
-"""A plan: the result of the task *decide*, its hash, and the moves that the task *unload* carries out."""
+"""A plan, which the task *decide* makes: its files, its hash, and the moves for the task *unload*."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONGEST_RUN = timedelta(minutes=30)
 
 
 class Forced(BaseModel):
-    """Who forced a balance and why, and the lowest gap that AvgShedder then acts on, in points of score."""
+    """A forced balance: the person, the reason, and the smallest gap at which AvgShedder moves bundles, in points."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,30 +51,30 @@ class Forced(BaseModel):
 
 
 class Summary(VersionedDocument):
-    """`plan/summary.json`, written last: a run without it has no plan.
+    """`plan/summary.json`, which is written last. A run without this file has no plan.
 
     Attributes:
         plan_id: name of the run's folder.
         base_seq: sequence number of the state from which the plan was made.
-        hash: hash over decisions, taken moves, new state and splits. Spark master, partitioning and order of the input
-            do not change it.
-        by_hand: who requested what, if a person made the plan.
+        hash: hash over decisions, accepted moves, new state and splits. It does not depend on the Spark master,
+            partitioning or the order of the input.
+        by_hand: record of the request, if a person made the plan; else None.
         drains: progress of each drained broker's drain, by broker.
-        counting: reason code that says how the run treated the counters.
-        score_min, score_max, score_mean: scores of the compared brokers, percent; None if none were compared.
-        pairs: number of pairs judged; 0 for a strategy without pairs.
-        pairs_over: number of pairs at or above the low threshold.
+        counting: reason code for how the run counted hits. score_min, score_max, score_mean: scores of the compared
+        brokers, percent; None if none were compared.
+        pairs: number of pairs compared; 0 for a strategy without pairs.
+        pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
-        hits: the highest hit counts of any pair, `[low, high]`, before any reset.
+        hits: the highest hit counts of any pair, `[low, high]`, before hits are reset.
         reasons: number of pairs or brokers for each reason code.
-        sentence: what was decided and why, in the strategy's own words.
-        in_force: a sentence about the orders in force when the sample was taken, and who gave them.
+        sentence: the strategy's own text about its decision.
+        in_force: a sentence about the orders at the time of the sample, and the people who gave them.
         bundles_taken: number of bundles to move.
-        waves: number of waves in which the bundles move.
-        predicted_min, predicted_max: scores after the moves if score follows traffic, percent.
+        waves: number of waves in which the bundles move. predicted_min, predicted_max: scores after the moves, in
+        percent, assuming that scores are proportional to traffic.
         bundles_split: number of bundles to split.
-        splits_passed_over: for each reason code, the number of bundles that met a split condition but stay whole.
-        splits_told: sentences about planned splits, about bundles not split and why, and where a split would help.
+        splits_passed_over: number of bundles that met a split condition but are not split, by reason code.
+        splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"
@@ -112,33 +112,36 @@ class Summary(VersionedDocument):
 
     @property
     def opens_until(self) -> datetime:
-        """Return the latest time at which the gate may open for the plan."""
+        """Return the time after which the gate no longer opens for the plan."""
         return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)
 
     @property
     def waves_begin_until(self) -> datetime:
-        """Return the latest time at which a wave may begin: earlier waves take time, and loads change meanwhile."""
+        """Return the time after which no wave may start, because loads change while earlier waves are carried out."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
 
     @property
     def waves_resume_until(self) -> datetime:
-        """Return the latest time at which an interrupted wave may resume: its unloaded bundles need a broker."""
+        """Return the time after which an interrupted wave may not resume.
+
+        It is later, because unloaded bundles need an owner.
+        """
         return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
 
     @property
     def score_range(self) -> float:
-        """Return the difference between the hottest and the coldest broker's score, in points; 0 if none was judged."""
+        """Return the score of the hottest minus the coldest broker, in points; 0 if no brokers were compared."""
         return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
 
     @property
     def predicted_range(self) -> float | None:
-        """Return the difference between the highest and lowest predicted score, in points; None if none was judged."""
+        """Return the highest minus the lowest predicted score, in points; None if no brokers were compared."""
         low, high = self.predicted_min, self.predicted_max
         return None if low is None or high is None else high - low
 
 
 class Move(BaseModel):
-    """One bundle that a plan moves."""
+    """The move of one bundle in a plan."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -152,7 +155,7 @@ class Move(BaseModel):
 
 
 def write_moves(run: StoragePath, candidates: pa.Table) -> None:
-    """Write `plan/moves.parquet`: every candidate, whether taken or passed over."""
+    """Write `plan/moves.parquet`, which has all candidates, including those that do not move."""
     (run / _MOVES).write_table(candidates)
 
 
@@ -214,9 +217,10 @@ def plan_hash(
 
     Args:
         decisions: rows of the decisions table.
-        moves: the taken rows of the moves table.
+        moves: rows of the moves table for bundles that move.
         state: the decision state as JSON values.
-        splits: the taken rows of the splits table; if empty, the hash is the same as in releases without splits.
+        splits: rows of the splits table for bundles that are split; if empty, the hash is the same as in releases
+            without splits.
     """
     parts = [_ordered(decisions), _ordered(moves), state, *filter(None, [_ordered(splits)])]
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -235,14 +239,14 @@ class Actions(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Return the SHA-256 hash of the actions. It does not depend on the data from which they were decided."""
+        """Return the SHA-256 hash of the actions. It does not depend on the data behind the decision."""
         moves = [[move.bundle, move.source, move.destination] for move in self.moves]
         splits = [[split.bundle, *split.positions] for split in self.splits]
         return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
 
 
 def verify(run: StoragePath, summary: Summary) -> Actions:
-    """Return a plan's moves and splits after checking its files against the recorded hash.
+    """Check a plan's files against the recorded hash, and return its moves and splits.
 
     Raises:
         PlanError: `plan_changed` if a file of the plan was altered after the plan was made.

@@ -1,4 +1,4 @@
-"""Decide which brokers and bundles a run leaves out, and whether enough brokers remain."""
+"""Choose the brokers and bundles that a run excludes, and check that enough brokers remain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENOUGH_SAMPLES = 2
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings in the same order, with only the first quarantine of each broker or bundle."""
+    """Return the findings in the same order. Of several quarantines of a broker or bundle, only the first is kept."""
     kept: list[Finding] = []
     left_out: set[str] = set()
     for finding in findings:
@@ -36,10 +36,10 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
-    """Return the brokers and bundles that are left out, except those where this is normal after a move.
+    """Return the excluded brokers and bundles, without bundles for which this is normal after a move.
 
     Args:
-        moved: recently moved bundles; two brokers may report such a bundle for one interval.
+        moved: recently moved bundles. For one interval, two brokers may report such a bundle, which is then excluded.
     """
     return frozenset(
         f.subject
@@ -49,10 +49,10 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
 
 
 def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return a finding for each broker whose left-out bundles carry too much of its traffic, the worst first.
+    """Return a finding for each broker with too much of its traffic in excluded bundles, the largest share first.
 
     Args:
-        shares: left-out share of each broker's traffic, 0 to 1.
+        shares: share of a broker's traffic that is in excluded bundles, 0 to 1, by broker.
     """
     allowed = settings.max_quarantined_traffic
     return [
@@ -67,13 +67,13 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
 
 
 def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
-    """Return a finding for each excluded broker that the cluster does not list: a misspelt name excludes no broker."""
+    """Return a finding for each name in the setting `excluded_brokers` that is not a broker of the cluster."""
     unknown = sorted(set(settings.excluded_brokers) - set(brokers))
     return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
 
 
 def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> list[Finding]:
-    """Return a finding for each pattern of excluded bundles that matches no bundle."""
+    """Return a finding for each pattern in the setting `excluded_bundles` that matches no bundle."""
     if not settings.excluded_bundles:
         return []
     names = pa.array(bundles, pa.string())
@@ -84,7 +84,7 @@ def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> lis
 
 
 def interval_below_host_sample(settings: Settings) -> list[Finding]:
-    """Return a warning if brokers measure their host less often than runs sample the brokers."""
+    """Return a warning if brokers measure their hosts less often than runs take samples."""
     host = settings.host_usage_interval_minutes * 60
     if settings.interval_seconds >= host:
         return []
@@ -94,10 +94,10 @@ def interval_below_host_sample(settings: Settings) -> list[Finding]:
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return the findings that block the run if too few brokers remain after all other expectations.
+    """Return findings that block the run if too few brokers remain after all other checks.
 
     Args:
-        samples: number of host samples since the broker's start, for each listed broker.
+        samples: number of host samples since a broker's start, by listed broker.
     """
     quarantined = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
     left_out: dict[Reason, list[str]] = defaultdict(list)
@@ -125,7 +125,7 @@ def _counts(reason: Reason) -> bool:
 
 
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    """Return in words how many brokers are left out for each reason, and when brokers that just started will count."""
+    """Return a text with the number of brokers excluded for each reason, and when new brokers will be included."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}

@@ -1,4 +1,4 @@
-"""The request and the validation of a run: the small documents that are stored next to the tables."""
+"""The request of a run and its validation, two documents in the run's folder."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class RunRequest(VersionedDocument):
 
     Attributes:
         cluster: the cluster's name in the clusters file.
-        airflow_run_id: id of the DAG run. It is never part of a path, because ids may hold `:` and users' text.
+        airflow_run_id: id of the DAG run. It is never part of a path, because ids may contain `:` and text from users.
         requested_by: the person who started a manual run; empty for scheduled ones.
-        collected_at: the time of the sample; ages and counting refer to it.
-        closed: why bundles must not move, if that is known before the decision; None if they may move.
+        collected_at: the time of the sample, to which ages and counting refer.
+        closed: why nothing may be moved, if this is known before the decision; None if moves are allowed.
         in_force: a sentence about the orders in force when the sample was taken, and who gave them.
     """
 
@@ -37,7 +37,7 @@ class RunRequest(VersionedDocument):
 
     @property
     def forced(self) -> bool:
-        """Return whether the run acts without waiting for hits; a forced run counts no hits."""
+        """Return whether the run moves bundles without waiting for hits. Such a run counts no hits."""
         return bool(self.params.force.strip())
 
 
@@ -46,7 +46,7 @@ class Finding(BaseModel):
 
     Attributes:
         subject: the broker or bundle; empty for the whole cluster.
-        detail: the observed figure or text.
+        detail: text with the observed figure or value.
         cause: the underlying reason code, such as that of a failed request; empty if there is none.
     """
 
@@ -60,7 +60,7 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """Return what the reason does to the run; files contain it for people who read them."""
+        """Return the effect of the reason on the run. It is also written to files, for people who read them."""
         return self.reason.effect
 
     @model_validator(mode="before")
@@ -82,5 +82,5 @@ class Validation(VersionedDocument):
 
     @property
     def quarantined(self) -> dict[str, Reason]:
-        """Return the reason for each broker or bundle that is left out."""
+        """Return the excluded brokers and bundles, each with the reason."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}

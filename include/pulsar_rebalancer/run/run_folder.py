@@ -1,4 +1,4 @@
-"""Find a run's folder from an untrusted address."""
+"""Find a run's folder by an address that may come from anyone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
-    """Return the run folder of this cluster and DAG run, without trusting the address.
+    """Return the folder at an address, after checking that it belongs to this cluster and DAG run.
 
-    Anyone who can write an XCom or type an address must not choose whose plan is carried out or whose files are read.
+    Without this check, anyone who can write an XCom could choose another run's plan to be carried out, or another run's
+    files to be read.
 
     Args:
         address: address of the run's folder, as the task *collect* returned it.
@@ -40,13 +41,13 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
 
 
 def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
-    """Return whether a request (`input/settings.json`) names this cluster and DAG run."""
+    """Return whether a request (`input/settings.json`) has this cluster and DAG run."""
     named = (request.get("cluster"), request.get("airflow_run_id")) if isinstance(request, dict) else None
     return named == (cluster, airflow_run_id)
 
 
 def lies_below(root: str, file: StoragePath) -> bool:
-    """Return whether the file is below the root when links are followed; object stores have no links."""
+    """Return whether a file is below the root after links are resolved. Object stores have no links."""
     file_system, path = file.open()
     if not isinstance(file_system, LocalFileSystem):
         return True

@@ -1,4 +1,4 @@
-"""The documents and tables of a run, as the tasks *collect* and *validate* wrote them."""
+"""The documents and tables of a run that the tasks *collect* and *validate* write."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Snapshot:
 
     @cached_property
     def before(self) -> StateBefore:
-        """Return the state kept between runs, as it was when the sample was taken."""
+        """Return the stored state at the time of the sample."""
         return StateBefore.read(self.folder)
 
     @cached_property
@@ -74,7 +74,7 @@ class Snapshot:
         return Policies.read(self.folder)
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-        """Return the brokers sorted by name; brokers without a report are always marked as left out.
+        """Return the brokers, sorted by name. Brokers without a report are always marked as left out.
 
         Args:
             left_out: why a broker is neither source nor destination, by broker.
@@ -120,7 +120,9 @@ class Snapshot:
             raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[dict[str, Any]]:
-        """Return the rows of these bundles, one per bundle and reporting broker; any version of the table is read.
+        """Return the rows of these bundles, one for each broker that reports a bundle.
+
+        Any version of the table is accepted.
 
         Args:
             columns: columns of the bundles table, including `bundle`.
@@ -131,7 +133,7 @@ class Snapshot:
         return [row for part in (parts if names else ()) for row in part.to_pylist()]
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
-        """Return the brokers that report each bundle; bundles that no broker reports are missing."""
+        """Return the brokers that report each bundle. Bundles that no broker reports are not included."""
         owners: dict[str, set[str]] = {}
         for row in self.bundles_named(bundles, ["bundle", "broker"]):
             owners.setdefault(row["bundle"], set()).add(row["broker"])
@@ -145,10 +147,11 @@ class Snapshot:
     def means_in(self, state_folder: StoragePath) -> StoragePath | None:
         """Return the file with the moving averages (the means) from the last counted sample; None if there is none.
 
-        A missing file is not an error: the means start again with this sample, as when Pulsar's leader changes.
+        If the file is missing, None is returned too: the means then start with this sample, as after a change of
+        Pulsar's leader.
 
         Args:
-            state_folder: folder that holds the cluster's means.
+            state_folder: folder with the cluster's means.
         """
         file = state_folder / self.before.decision.means
         return file if self.before.decision.means and file.exists() else None

@@ -29,10 +29,11 @@ class Split(BaseModel):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of the bundle's owner when the plan was made.
-        algorithm: the algorithm that found the positions.
+        algorithm: the algorithm that determined the positions.
         positions: hashes at which to cut, ascending, all within the bundle's range.
-        shares: share of the bundle's traffic for each bundle it is split into (0 to 1); one more than positions.
-        unload: True if the new bundles are unloaded afterwards, so that placement may spread them.
+        shares: share of the bundle's traffic (0 to 1) in each bundle it is split into; one more item than in
+            `positions`.
+        unload: True if the new bundles are unloaded afterwards, so that placement may put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
     """
 
@@ -48,7 +49,7 @@ class Split(BaseModel):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return the names of the bundles it is split into, each with its share of the traffic (0 to 1)."""
+        """Return the names of the bundles that this bundle is split into, each with its share of traffic (0 to 1)."""
         return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
 
 
@@ -60,7 +61,7 @@ def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
 
 
 def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
-    """Return for each split bundle the bundles it is split into, each with its share of the traffic (0 to 1)."""
+    """Return, for each split bundle, the bundles it is split into, each with its share of the traffic (0 to 1)."""
     return {
         bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()
@@ -84,8 +85,8 @@ class SplitOutcome(BaseModel):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         positions: hashes at which the plan cuts the bundle.
-        found: the namespace's bounds within the bundle's range, read back at the end.
-        attempts: number of requests that a broker accepted; 0 when the bundle was not touched.
+        found: the namespace's bounds within the bundle's range after the split, according to the brokers.
+        attempts: number of requests that a broker accepted.
         seconds: time from the first read to the outcome.
         error: the message of a broker or the connection, if it decided the outcome; never contains a secret.
     """
@@ -107,12 +108,12 @@ class SplitOutcome(BaseModel):
 
     @property
     def read_back(self) -> str:
-        """Return in words which bounds the brokers reported at the end."""
+        """Return a text with the bounds after the split."""
         return f"bounds {self.found}"
 
 
 def not_split(split: Split, reason: Reason) -> SplitOutcome:
-    """Return the outcome of a split that was not begun, for this reason."""
+    """Return the outcome of a split that was not started for this reason."""
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 
@@ -120,7 +121,7 @@ def write_splits(run: StoragePath, rows: Sequence[Mapping[str, Any]]) -> list[di
     """Write `plan/splits.parquet` if there are rows.
 
     Returns:
-        The rows of the bundles to split as they are read back from the file, for `plan_hash`.
+        The rows of the bundles to split, as read back from the file, for `plan_hash`.
     """
     if not rows:
         return []
@@ -139,7 +140,7 @@ def taken_rows(run: StoragePath) -> list[dict[str, Any]]:
 
 
 def splits_of(rows: Iterable[dict[str, Any]]) -> list[Split]:
-    """Return the splits that rows of the table describe, in the order in which they are carried out."""
+    """Convert rows of the table to splits, in the order in which they are carried out."""
     ordered = sorted(rows, key=lambda row: row["rank"])
     return [
         Split.model_validate({name: row[name] for name in Split.model_fields if row[name] is not None})
@@ -167,7 +168,7 @@ def outcomes_file(run: StoragePath) -> StoragePath:
 
 
 def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
-    """Return the outcomes of a run's splits, by bundle; empty if no split has begun.
+    """Return the outcomes of a run's splits, by bundle; empty if no split has started.
 
     Raises:
         SnapshotError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""`input/state.json`: the state kept between runs, as it was when the sample was taken."""
+"""`input/state.json`: the stored state at the time of the sample."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StateBefore(BaseModel):
         decision: the last plan's number, the counters, and the file name of the moving averages.
         moves: bundles that were recently unloaded or split.
         drains: drained brokers.
-        handed_over: the plan that the run carries out; None if the run makes its own plan.
+        handed_over: the earlier plan that the run carries out; None if the run makes its own plan.
     """
 
     model_config = ConfigDict(frozen=True)

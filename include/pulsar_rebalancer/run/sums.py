@@ -1,4 +1,4 @@
-"""Sums that are the same in every release of Python."""
+"""Sums of floats that are the same in every Python version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def one_by_one(figures: Iterable[float]) -> float:
     """Return the sum of the figures, added one after the other as Java does.
 
-    Since Python 3.12, `sum` compensates for rounding errors. A different last digit can decide a tie, so the same run
-    would lead to another plan.
+    Since Python 3.12, `sum` compensates for rounding errors. The last digit of a sum can decide between equal
+    candidates, so the plan would depend on the Python version.
     """
     return reduce(add, figures, 0.0)

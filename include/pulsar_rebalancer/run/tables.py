@@ -1,7 +1,7 @@
 """The tables of a run. A column has the same name everywhere, and its unit is defined here only.
 
-*collect* writes `cluster`, `brokers` and `bundles`; *decide* writes `decisions`, `moves` and `splits`.
-Every table is keyed by `cluster`, so that one Spark application can judge many clusters at once.
+*collect* writes `cluster`, `brokers` and `bundles`; *decide* writes `decisions`, `moves` and `splits`. Every table has
+the key `cluster`, so that one Spark application can process many clusters at once.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Measure(StrEnum):
 
 
 class ResourceUsage(NamedTuple):
-    """A broker's use of one resource, in the resource's unit (`_UNITS`); None or -1 without a measurement or limit."""
+    """A broker's use of one resource, in the resource's unit (`_UNITS`). A figure is None or -1 if it is unknown."""
 
     usage: float | None = None
     limit: float | None = None
@@ -233,19 +233,18 @@ class ResourceUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSample:
-    """One broker as a run sees it.
+    """One broker in the sample of a run.
 
     Attributes:
         broker: brokerId, host:port.
-        left_out: why the broker is neither source nor destination, such as a missing report; None if it may be either.
-        resources: usage of each resource (`run.tables.RESOURCES`).
-        msg_rate_in, msg_rate_out: msg/s.
-        msg_throughput_in, msg_throughput_out: bytes/s.
-        topics, bundles: numbers that the broker reports.
+        left_out: why the broker can be neither source nor destination, such as a missing report; None if it can be
+            both.
+        resources: usage of each resource (`run.tables.RESOURCES`). msg_rate_in, msg_rate_out: msg/s. msg_throughput_in,
+        msg_throughput_out: bytes/s. topics, bundles: number of topics and of bundles, according to the broker's report.
         version: the broker's Pulsar version.
-        reserved_by: the isolation policy that reserves the broker for its namespaces.
-        load_average: the broker's own moving average of its load, 1 is 100 percent; extensible manager only.
-        throughput_average: the broker's own moving average of its throughput, bytes/s; extensible manager only.
+        reserved_by: the isolation policy that reserves the broker for certain namespaces.
+        load_average: the broker's own moving average of its load, 1 is 100 percent; extensible load manager only.
+        throughput_average: the broker's own moving average of its throughput, bytes/s; extensible load manager only.
         weighted: the broker's results from `scoring.weighted_usage` with the sample's settings, by the resources
             considered; empty if they were not computed for all brokers at once.
     """
@@ -267,7 +266,7 @@ class BrokerSample:
     weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
 
     def traffic(self, measure: Measure) -> float:
-        """Return the broker's current traffic, in plus out: msg/s or bytes/s."""
+        """Return the broker's current inbound plus outbound traffic, in msg/s or bytes/s."""
         if measure is Measure.RATE:
             return self.msg_rate_in + self.msg_rate_out
         return self.msg_throughput_in + self.msg_throughput_out
@@ -277,11 +276,11 @@ _OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKE
 
 
 def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-    """Return one cluster's brokers, sorted by name; brokers without a report are always marked as left out.
+    """Return one cluster's brokers, sorted by name. Brokers without a report are always marked as left out.
 
     Args:
         rows: rows of the brokers table; unused columns may be missing.
-        left_out: why a broker is neither source nor destination, by broker.
+        left_out: why a broker can be neither source nor destination, by broker.
     """
     return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
 
@@ -301,7 +300,7 @@ def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Sc
     """Return the rows as a table with exactly this schema; a missing key becomes null.
 
     Raises:
-        SnapshotError: `file_damaged` when a value does not fit its column.
+        SnapshotError: `file_damaged` if a value does not fit its column.
     """
     try:
         return pa.Table.from_pylist(list(rows), schema=schema)
@@ -316,5 +315,5 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
 
 
 def version_of(schema: pa.Schema) -> str:
-    """Return a table's version; empty if it has none, as in tables from Spark."""
+    """Return a table's version; empty if it has none. Tables from Spark have none."""
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")

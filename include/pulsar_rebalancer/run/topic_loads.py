@@ -1,4 +1,4 @@
-"""`input/splits.json`: the task *collect*'s data about the few bundles that may need a split."""
+"""`input/splits.json`: data from the task *collect* about the few bundles that may have to be split."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class TopicLoad(NamedTuple):
 
     Attributes:
         position: hash of the topic's full name.
-        msg_rate: msg/s, in plus out.
-        msg_throughput: bytes/s, in plus out.
+        msg_rate: inbound plus outbound, msg/s.
+        msg_throughput: inbound plus outbound, bytes/s.
     """
 
     position: int
@@ -27,7 +27,7 @@ class TopicLoad(NamedTuple):
 
 
 class Candidate(BaseModel):
-    """One bundle that may need a split.
+    """One bundle that may have to be split.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
@@ -43,7 +43,7 @@ class Candidate(BaseModel):
 
 
 class Candidates(VersionedDocument):
-    """The bundles of a run that may need a split; a run without this file has none."""
+    """The bundles of a run that may have to be split. A run without this file has none."""
 
     FILE: ClassVar[str] = "input/splits.json"
 

@@ -1,1 +1,1 @@
-"""Act 4: what people and monitoring see of a run: page, alerts, metrics, age check."""
+"""Act 4, show: page, alerts, metrics and age check."""

@@ -1,7 +1,8 @@
-"""Report how old the rebalancer's files are. Run it outside Airflow, because a dead scheduler sends no alerts.
+"""Report the age of the rebalancer's files. Run this outside Airflow, because a dead scheduler sends no alerts.
 
-`python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and exits
-like a Nagios plugin: 0 OK; 1 WARNING, runs end but commit no decision; 2 CRITICAL, no run ends with an outcome.
+`python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and has the
+exit codes of a Nagios plugin: 0 OK; 1 WARNING, runs end without committing a decision; 2 CRITICAL, no run ends with an
+outcome.
 """
 
 from __future__ import annotations
@@ -77,14 +78,14 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 
 def judge_ages(measured: Ages, limit: float) -> int:
-    """Return the exit code; an age above the limit (seconds) is too old."""
+    """Return the exit code for these ages; the limit is the maximum age in seconds."""
     if measured.outcome is None or measured.outcome > limit:
         return CRITICAL
     return WARNING if measured.decision is None or measured.decision > limit else OK
 
 
 def line(cluster: str, measured: Ages, limit: float) -> str:
-    """Return the line to print: status, text, and performance data after the bar."""
+    """Return the line to print: status, text and, after a `|`, performance data."""
     text = (
         f"last outcome {_old(measured.outcome)}, last committed decision {_old(measured.decision)}, limit {limit:g} s"
     )
@@ -98,7 +99,7 @@ def _old(age: float | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the line and return the exit code; unreadable files are CRITICAL."""
+    """Print the line, and return the exit code. Unreadable files are CRITICAL."""
     parser = argparse.ArgumentParser(prog="python -m pulsar_rebalancer.show.check_age", description=__doc__)
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")

@@ -1,7 +1,7 @@
-"""A run's measurements: names, values and labels, which are the same for StatsD and OpenTelemetry.
+"""The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
 
 Gauges describe the cluster and the plan; counters add up events. A gauge keeps its last value until it is sent again.
-So there are no gauges for things that come and go, except the brokers' scores.
+Therefore only brokers' scores are gauges for objects that may disappear.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Measurement:
 
     Attributes:
         name: without the prefix; `docs/metrics.md` lists the units.
-        value: finite; for a counter, the increment, which is never negative.
-        labels: values by name, with only characters that are safe in a StatsD line.
-        counter: True if values are added up; the value of a gauge replaces the previous one.
+        value: a finite number. For a counter, it is the increment, which is never negative.
+        labels: values by name. They contain only characters that are allowed in a StatsD line.
+        counter: True for a counter, whose values are added up; False for a gauge, whose value replaces the previous
+            one.
     """
 
     name: str
@@ -57,8 +58,8 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
 
     Args:
         cluster: name in the clusters file.
-        run: the run's folder; None when nothing was collected.
-        outcome: None when nothing was collected.
+        run: the run's folder; None if nothing was collected.
+        outcome: the run's outcome; None if nothing was collected.
 
     Raises:
         SnapshotError: a file of the run is damaged.

@@ -16,8 +16,8 @@ class Scores(NamedTuple):
     """Scores in percent; mean, range and deviation are None if no broker is compared.
 
     Attributes:
-        by_broker: score of each broker with a valid load report, including brokers that are left out.
-        compared: scores of the brokers that are compared with each other.
+        by_broker: scores of all brokers with a valid load report, including excluded brokers.
+        compared: scores of the brokers that the strategy compares, by broker.
     """
 
     by_broker: dict[str, float] = {}

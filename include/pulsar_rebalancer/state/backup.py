@@ -1,4 +1,7 @@
-"""Copies of the committed decision state, stored next to the runs. They can restore a lost state store."""
+"""Copies of the committed decision state, stored below the storage root.
+
+A lost state store can be restored from them.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ def committed_sequences(storage: ClusterStorage) -> list[int]:
 
 
 def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
-    """Return the file that holds the copy with this sequence number."""
+    """Return the path of the copy with this sequence number."""
     return storage.state / f"decision-{seq}.json"
 
 
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
-    """Write a copy of a state that the store already holds, and delete files that no kept copy needs.
+    """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
 
-    Repeating this changes nothing. The means that any kept copy needs stay. If a copy cannot be read, all means stay:
-    the copy may come from another release, which a reset resolves. Copies with a higher sequence number are deleted,
-    because the store has been rolled back since they were written.
+    Repeated calls have no further effect. The bundles' moving averages (the means) are kept if a remaining copy needs
+    them. If a copy cannot be read, for example because another release wrote it, all means are kept; a reset resolves
+    this. Copies with a higher sequence number are deleted, because the store was rolled back after they were written.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)

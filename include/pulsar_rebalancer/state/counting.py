@@ -1,15 +1,15 @@
-"""The rules that make every sample count exactly once.
+"""The rules by which every sample counts exactly once.
 
-One sample of a broker is at most one hit, whatever the parameters of the run that reads the sample:
+A sample of a broker adds at most one hit, regardless of the parameters of the run:
 
-* a run counts if at least half an interval has passed since the last run that counted;
-* a pair counts if a host interval has passed since its last hit, or if the figure of one of its brokers has changed
-  since: brokers measure their host once per host interval and repeat the figure until then. So a broker that gave a
-  hit does not give another with the same figure when its partner changes;
+* a run adds hits if at least half an interval has passed since the last run that added hits;
+* a pair gets a hit if a host interval has passed since its last hit, or if the figure of one of its brokers has changed
+  since then. Brokers measure their host once per host interval and repeat the figure until the next measurement. So the
+  same figure of a broker does not cause a second hit when its partner changes;
 * hits older than `state_max_gap` intervals no longer count as consecutive;
-* forced runs and runs with their own thresholds change no counter. When the gate opens for such a run's plan, the
-pairs whose bundles move start from zero (`DecisionState.restarts`). In mode `approve` this happens in the run that
-carries out the plan.
+* forced runs and runs with their own thresholds add no hits. When the gate opens for such a run's plan, the hits of
+  pairs whose bundles move are reset (`DecisionState.restarts`). In mode `approve`, the run that carries out the plan
+  resets them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ late, and a broker at its limit always shows the same figure."""
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How a run treats the counters.
+    """Rules for the hit counters in one run.
 
     Attributes:
         counts: True if the sample adds hits and updates the bundles' moving averages.
         reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
-        clear: True if the counters are cleared before the run.
-        samples: by broker, the figure that gave a hit less than a host interval ago.
+        clear: True if all hits are reset before the run.
+        samples: figure that caused a hit less than a host interval ago, by broker.
     """
 
     counts: bool
@@ -54,7 +54,7 @@ class Counting:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:
-        """Return whether these brokers repeat the figures of recent hits; brokers without a recent hit are ignored."""
+        """Return whether the figures are the same as those of recent hits. Brokers without a recent hit are ignored."""
         known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
         return bool(known) and all(known)
 
@@ -67,12 +67,12 @@ def decide_counting(
     forced: bool = False,
     thresholds: bool = False,
 ) -> Counting:
-    """Return how a run treats the counters.
+    """Return the rules for the hit counters in a run.
 
     Args:
         state: the decision state as the task *collect* read it.
-        forced: True if the run acts without hits; it counts none.
-        thresholds: True if the run has its own thresholds; it counts no hits.
+        forced: True if the run moves bundles without waiting for hits; it adds no hits.
+        thresholds: True if the run has its own thresholds; it adds no hits.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
@@ -97,7 +97,7 @@ def decide_counting(
 
 
 def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    """Return by broker the figure that gave a hit less than a host interval ago."""
+    """Return, by broker, the figure that caused a hit less than a host interval ago."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
         broker: sample.figure
@@ -109,12 +109,12 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to keep: those whose figure may still be repeated, and those that gave a hit in this run.
+    """Return the samples to store: those with a figure that may be repeated, and those that caused a hit in this run.
 
     Args:
         state: the decision state as the task *collect* read it.
-        counting: how the run treated the counters.
-        used: by broker, the figure that gave a hit in this run.
+        counting: rules for the hit counters in this run.
+        used: figure that caused a hit in this run, by broker.
         now: time of the sample.
     """
     before = {broker: state.samples[broker] for broker in counting.samples}
@@ -122,7 +122,7 @@ def samples_after(
 
 
 def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    """Return these figures as samples taken at this time, by broker."""
+    """Return samples with these figures and this time, by broker."""
     return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
 
 
@@ -130,8 +130,9 @@ def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | 
     """Return the document to store for a plan; None if the store already holds it.
 
     Args:
-        stored: the document that the store holds now.
-        plan_state: the state that the task *decide* made from an earlier one; its `seq` is one higher than before.
+        stored: the current document in the store.
+        plan_state: the state that the task *decide* made; its `seq` is one higher than that of the state it was made
+            from.
 
     Raises:
         StateError: `stale_plan` if the state has changed since the plan was made.

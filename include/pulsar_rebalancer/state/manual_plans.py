@@ -1,6 +1,6 @@
 """The documents of manual plans and drains. Each document is written by only one task of `pulsar_by_hand__<cluster>`.
 
-Resetting or restoring the state does not change these documents.
+A reset or restore of the state does not change these documents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ShownPlan(BaseModel):
-    """A manual plan that was shown to the person who requested it.
+    """A plan as it was shown to a person, before a run carries it out.
 
     Attributes:
         plan_id: name of the plan's run folder.
@@ -36,7 +36,7 @@ class ShownPlan(BaseModel):
 
 
 class ShownPlans(StateDocument):
-    """The `shown` document: plans by hash. Only the task *plan* writes it."""
+    """The `shown` document: plans that were shown, by hash. Only the task *plan* writes it."""
 
     KEY: ClassVar[str] = "shown"
 
@@ -47,21 +47,21 @@ class ShownPlans(StateDocument):
 
         Args:
             identity: hash of the plan.
-            kept: maximum age of a plan when it is handed over.
+            kept: maximum age at which a plan can be handed over.
         """
         young = {known: shown for known, shown in self.plans.items() if now - shown.at <= kept}
         return ShownPlans(plans={identity: plan} | young)
 
 
 class HandedOver(BaseModel):
-    """A plan that someone handed over to be carried out.
+    """A plan that a person handed over to be carried out.
 
     Attributes:
         plan: the shown plan.
         run_id: the Airflow run that carries out the plan; for a drain, the by-hand run that marked the broker.
         at: when the plan was handed over.
         by: the Airflow user who handed it over.
-        approved: True if the user approved this very plan in mode `approve`.
+        approved: True if the user approved the plan in mode `approve`.
         reason: why the user handed it over; empty if no reason was given.
     """
 
@@ -76,31 +76,31 @@ class HandedOver(BaseModel):
 
 
 class HandedOverPlans(StateDocument):
-    """The `handed_over` document: plans by hash. Only the task *carry_out* writes it."""
+    """The `handed_over` document: plans that were handed over, by hash. Only the task *carry_out* writes it."""
 
     KEY: ClassVar[str] = "handed_over"
 
     plans: dict[str, HandedOver] = {}
 
     def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
-        """Return a copy with one more plan, and without plans that are too old to be handed over or to be under way.
+        """Return a copy with one more plan, and without plans that can no longer be handed over or in progress.
 
         Args:
             identity: hash of the plan.
-            handed: who handed it over, and when.
-            kept: maximum age of a plan when it is handed over, plus the longest duration of its run.
+            handed: the plan, the person who handed it over, and the time.
+            kept: maximum age at which a plan can be handed over, plus the maximum duration of its run.
         """
         young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
         return self.model_copy(update={"plans": young | {identity: handed}})
 
 
 class Drain(BaseModel):
-    """A drain of a broker: bundles leave the broker, and none are moved onto it until the broker is released.
+    """A drain of a broker: its bundles move to other brokers, and no bundle moves to it until it is released.
 
     Attributes:
         at: when the drain started.
         by: the Airflow user who requested the drain.
-        overrule: rules that do not apply to the bundles that leave.
+        overrule: rules that do not apply to moves from this broker.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -116,7 +116,8 @@ class Drains(StateDocument):
 
     Attributes:
         brokers: current drains, by broker.
-        released: time of each broker's last release; with it, clearing an old run does not start the drain again.
+        released: time of each broker's last release. It prevents an old run that is cleared from starting the drain
+            again.
     """
 
     KEY: ClassVar[str] = "drains"
@@ -125,13 +126,16 @@ class Drains(StateDocument):
     released: dict[str, AwareDatetime] = {}
 
     def without(self, broker: str, now: datetime) -> Self:
-        """Return a copy in which the broker is released; releases older than any usable plan are dropped."""
+        """Return a copy in which the broker is released.
+
+        Release times older than any plan that can be used are dropped.
+        """
         brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
         young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}
         return self.model_copy(update={"brokers": brokers, "released": young | {broker: now}})
 
     def united(self, other: Self) -> Self:
-        """Return the union of two copies: all drains, and for each broker the later of its two release times."""
+        """Merge two copies: return all drains of both, and the later release time of each broker."""
         both = self.released.keys() & other.released.keys()
         later = {broker: max(self.released[broker], other.released[broker]) for broker in both}
         released = self.released | other.released | later

@@ -20,17 +20,18 @@ VERSION = 1
 
 
 class HitCount(NamedTuple):
-    """A broker's numbers of consecutive hits."""
+    """A broker's numbers of consecutive hits of the high and of the low threshold."""
 
     high: int = 0
     low: int = 0
 
 
 class CountedSample(NamedTuple):
-    """The last sample in which a broker had a hit.
+    """The last sample in which a broker caused a hit.
 
     Attributes:
-        figure: the figure that gave the hit: AvgShedder's score in percent, TransferShedder's load (1 is 100 percent).
+        figure: the figure that caused the hit: AvgShedder's score in percent, or TransferShedder's load (1 is 100
+            percent).
         at: when the sample was collected.
     """
 
@@ -53,7 +54,7 @@ class StateDocument(BaseModel):
 
     @classmethod
     def parse(cls, document: Any) -> Self:
-        """Return the parsed document; the initial document if the store has none (None).
+        """Return the parsed document; if the store has none (None), return the initial document.
 
         Raises:
             StateError: `state_version` if the document has another version or is damaged.
@@ -78,16 +79,16 @@ class DecisionState(StateDocument):
 
     Attributes:
         seq: sequence number, which grows by one with every recorded plan.
-        plan_id: the plan recorded last; the gate opens only for this plan.
-        plan_hash: the plan's hash when it was recorded; if the plan's files are rewritten later, they are another plan.
+        plan_id: the last recorded plan. The gate opens only for this plan.
+        plan_hash: the plan's hash when it was recorded. It detects later changes to the plan's files.
         counted_at: time of the last sample that counted.
-        strategy: the strategy that the counters belong to.
+        strategy: the strategy whose hits are counted.
         hits: AvgShedder's hit counts, by broker, without zero counts.
-        kept: the state of another strategy and of its placement, in their own form.
-        samples: by broker, the sample that gave a hit within the last host interval.
-        restarts: brokers whose hits start again once the plan is carried out, each with the sample that the plan used.
+        kept: state of a strategy other than AvgShedder and of its placement, in their own format.
+        samples: sample that caused a hit within the last host interval, by broker.
+        restarts: brokers whose hits are reset when the plan is carried out, with the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
-        split_hits: number of consecutive samples that met a split condition, by bundle; extensible manager only.
+        split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
     """
 
     KEY: ClassVar[str] = "decision"
@@ -105,7 +106,7 @@ class DecisionState(StateDocument):
     split_hits: dict[str, int] = {}
 
     def carried_out(self) -> Self:
-        """Return the state after the plan is carried out: the hits of the brokers in `restarts` start again."""
+        """Return the state after the plan is carried out: the hits of the brokers in `restarts` are reset."""
         if not self.restarts:
             return self
         shedder = {name: value for name, value in self.kept.get("shedder", {}).items() if name != "hits"}
@@ -123,8 +124,9 @@ class Unload(BaseModel):
 
     Attributes:
         at: when the move was planned to start, or ended.
-        outcome: a reason code once known; empty while only planned, which also counts as recently unloaded.
-        owner: the owner read back from the brokers; empty if unknown.
+        outcome: reason code of the result. It is empty while the move is planned; the bundle then counts as recently
+            unloaded.
+        owner: the owner according to the brokers afterwards; empty if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -138,14 +140,14 @@ class Unload(BaseModel):
 
 
 class KeptDestination(BaseModel):
-    """A destination that the leader may still remember: an unload to it reached the leader, then failed.
+    """A destination that the leader may still store, because an unload reached the leader and then failed.
 
     The leader uses the destination for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity).
-    So the leader forgets it once the bundle has another owner, and the next unload's destination replaces it.
+    So the leader drops it when the bundle gets another owner, or replaces it at the next unload.
 
     Attributes:
         at: when the unload failed.
-        owner: the broker that the bundle stayed on; empty if unknown.
+        owner: the broker that still owned the bundle after the failure; empty if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -162,8 +164,8 @@ class BundleSplit(BaseModel):
     Attributes:
         at: when the split was planned to start, or ended.
         positions: hashes at which the bundle is cut.
-        shares: share of the bundle's traffic for each bundle it is split into, 0 to 1.
-        outcome: a reason code once known; empty while only planned.
+        shares: share of the bundle's traffic in each bundle that it is split into, 0 to 1.
+        outcome: reason code of the result; empty while the split is planned.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -180,8 +182,8 @@ class MovesState(StateDocument):
 
     Attributes:
         unloads: the last unload of each recently unloaded bundle, by bundle.
-        kept: destinations that the leader may still remember, by bundle.
-        splits: recent splits, by the name of the bundle before the split.
+        kept: destinations that the leader may still store, by bundle.
+        splits: recent splits, by the name of the bundle that was split.
     """
 
     KEY: ClassVar[str] = "moves"
@@ -191,9 +193,11 @@ class MovesState(StateDocument):
     splits: dict[str, BundleSplit] = {}
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
-        """Return the unloads within the grace period. ModularLoadManagerImpl forgets an unload at `ts < now - grace`.
+        """Return the unloads within the grace period.
 
-        Unloads further in the future than the grace period are dropped: the clock was set back.
+        As in ModularLoadManagerImpl, an unload is dropped if `ts < now - grace`.
+
+        Unloads further in the future than the grace period are also dropped, because the clock was set back.
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}

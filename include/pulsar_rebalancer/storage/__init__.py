@@ -1,1 +1,1 @@
-"""Files below the storage root: their paths, the layout of a cluster's folders, and documents with a version."""
+"""Files below the storage root: paths, the layout of a cluster's folders, and versioned documents."""

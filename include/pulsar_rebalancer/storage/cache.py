@@ -1,4 +1,4 @@
-"""A bounded cache for the content of files that no longer change."""
+"""A cache of limited size for the content of files that no longer change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Value = TypeVar("_Value")
 
 
 class Cache(Generic[_Value]):
-    """Values by key. When the sum of their weights exceeds the limit, the least recently used values are dropped."""
+    """A cache that drops the least recently used values when the sum of all weights exceeds its limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class Cache(Generic[_Value]):
             return self._values[key][0]
 
     def put(self, key: str, value: _Value, weight: int = 1) -> _Value:
-        """Store a value for a key, and return the value."""
+        """Store a value under a key, and return the value."""
         with self._lock:
             self.weight += weight - self._values.pop(key, (value, 0))[1]
             self._values[key] = (value, weight)

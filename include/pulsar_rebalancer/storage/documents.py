@@ -1,4 +1,4 @@
-"""JSON documents with a version; a document with another version is refused with a reason code."""
+"""JSON documents with a version number. A document with another version is refused with a reason code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class VersionedDocument(BaseModel):
     """A JSON document with a fixed place in a folder, such as a run's folder.
 
     Attributes:
-        FILE: the document's path below the folder.
+        FILE: the document's path relative to the folder.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,7 +60,7 @@ class VersionedDocument(BaseModel):
 
     @classmethod
     def known(cls, folder: StoragePath) -> Self | None:
-        """Read the document; None if it is missing or cannot be read."""
+        """Read the document; return None if it is missing or cannot be read."""
         try:
             return cls.read(folder)
         except SnapshotError:
@@ -68,7 +68,7 @@ class VersionedDocument(BaseModel):
 
     @classmethod
     def find(cls, folder: StoragePath) -> Self | None:
-        """Read the document; None if the folder has none.
+        """Read the document; return None if it is missing.
 
         Raises:
             SnapshotError: `file_damaged` or `file_version`.

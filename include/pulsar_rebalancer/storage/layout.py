@@ -20,7 +20,7 @@ _RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
-    """Return the day from a folder's name `date=YYYY-MM-DD`; None for any other name."""
+    """Return the day in a folder's name `date=YYYY-MM-DD`; None for any other name."""
     match = _DAY.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
@@ -29,7 +29,7 @@ def day_of(name: str) -> date | None:
 
 
 def time_of(name: str) -> datetime | None:
-    """Return the time of the sample from the name of a run's folder; None for any other name."""
+    """Return the sample's time, which is part of the name of a run's folder; None for any other name."""
     match = _RUN.fullmatch(name)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None
@@ -66,7 +66,7 @@ class ClusterStorage:
 
     @property
     def control(self) -> StoragePath:
-        """The copy of the orders that people gave."""
+        """The copy of the orders from people."""
         return self.state / CONTROL
 
     @property
@@ -75,19 +75,22 @@ class ClusterStorage:
         return self.base / "replays"
 
     def new_replay(self, now: datetime) -> StoragePath:
-        """Return a new folder for one attempt at a replay; its name has the same form as those of runs."""
+        """Return the path of a new folder for one attempt at a replay; the name has the same form as a run's."""
         return self.replays / self.new_run(now).name
 
     def replay(self, name: str) -> StoragePath | None:
-        """Return a replay's folder, even if it does not exist; None if the name is not a replay's."""
+        """Return the path of a replay's folder, which need not exist; None if the name is not a valid replay name."""
         return None if time_of(name) is None else self.replays / name
 
     def new_run(self, now: datetime) -> StoragePath:
-        """Return a new folder for one attempt at a run. Its name has the time and random digits, but no user input."""
+        """Return the path of a new folder for one attempt at a run.
+
+        Its name is the time and random digits, without user input.
+        """
         at = now.astimezone(UTC)
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
     def run(self, name: str) -> StoragePath | None:
-        """Return a run's folder, even if it does not exist; None if the name is not a run's."""
+        """Return the path of a run's folder, which need not exist; None if the name is not a valid run name."""
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name

@@ -1,4 +1,4 @@
-"""List and delete the content of a cluster's folder; symbolic links are listed but never followed."""
+"""List and delete the content of a cluster's folder. Symbolic links are listed but never followed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Entry:
     Attributes:
         path: path relative to the listed folder, with `/` as separator.
         size: size in bytes; 0 if the entry is not a file.
-        changed_at: time of the last change; None if the store does not report it, as for most folders in object stores.
+        changed_at: time of the last change; None if unknown, as for most folders in object stores.
     """
 
     path: str
@@ -98,23 +98,24 @@ def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
 
 
 def below(name: str, content: Iterable[Entry]) -> list[Entry]:
-    """Return a folder and its content, with paths relative to the folder's parent."""
+    """Return an entry for a folder, followed by its content, with paths relative to the folder's parent."""
     return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 
 def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
     """Delete entries from a folder, then the folder itself if it is empty.
 
-    Entries that no longer exist are not an error, so a second attempt completes the first one.
+    Missing entries are ignored, so a second attempt can complete an interrupted first one.
 
     Args:
         base: the cluster's folder; nothing outside this folder is deleted.
         folder: the folder to delete from, below `base`.
         content: entries to delete, from `walk` or `entries`; entries that are neither files nor folders are kept.
-        whole: True if `content` is complete, so that an object store can delete the folder in few requests.
+        whole: True if `content` is everything in the folder, so that an object store can delete the folder in few
+            requests.
 
     Raises:
-        SnapshotError: `file_damaged` if a path leads out of the cluster's folder, or `storage_failed`.
+        SnapshotError: `file_damaged` if a path is outside the cluster's folder, or `storage_failed`.
     """
     file_system, path = folder.open()
     with failures_of(folder.uri, "emptied"):

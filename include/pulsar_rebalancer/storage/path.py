@@ -1,6 +1,6 @@
-"""Paths below the storage root, which every Airflow worker and Spark executor can reach.
+"""Paths below the storage root, to which every Airflow worker and Spark executor needs access.
 
-The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`). It is used through Arrow.
+The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`). Arrow reads and writes the files.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class StoragePath:
 
     @property
     def for_spark(self) -> str:
-        """The address for Spark. Hadoop's S3 client uses the scheme `s3a`."""
+        """The path as Spark expects it. Hadoop's S3 client uses the scheme `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
     def open(self) -> tuple[pafs.FileSystem, str]:
-        """Return Arrow's file system, and the path within that file system."""
+        """Return Arrow's file system for this path, and the path within that file system."""
         if "://" in self.uri:
             file_system, path = pafs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
             return file_system, path
@@ -103,7 +103,7 @@ class StoragePath:
         """Write a file atomically. On a local disk, only the file's owner may read it.
 
         Raises:
-            SnapshotError: `storage_failed`; if the file existed before, it is unchanged.
+            SnapshotError: `storage_failed`; an existing file is then unchanged.
         """
         file_system, path = self.open()
         with failures_of(self.uri, "written"):
@@ -150,7 +150,7 @@ class StoragePath:
         self.write_bytes(sink.getvalue().to_pybytes())
 
     def read_table(self, columns: list[str] | None = None) -> pa.Table:
-        """Return the table in a Parquet file, or in a folder of Parquet files as Spark writes them.
+        """Return the table in a Parquet file, or in a folder of Parquet files that Spark wrote.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -188,10 +188,10 @@ def json_document(data: bytes | str, where: str) -> Any:
 
 @contextmanager
 def failures_of(uri: str, done: str) -> Iterator[None]:
-    """Turn errors from the file system into errors with a reason code.
+    """Convert errors of the file system to errors with a reason code.
 
     Args:
-        done: what was to be done to the file, for the message "cannot be …".
+        done: the failed action as a participle, such as "read", for the message "cannot be …".
 
     Raises:
         SnapshotError: `file_missing` if the file does not exist, else `storage_failed`.
@@ -208,7 +208,7 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
 
 @contextmanager
 def damage_of(uri: str) -> Iterator[None]:
-    """Turn Arrow's errors about a file's content into errors with a reason code.
+    """Convert Arrow's errors about a file's content to errors with a reason code.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -223,7 +223,7 @@ def damage_of(uri: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Create a local folder and its missing parents. Only their owner has access, whatever the umask."""
+    """Create a local folder and its missing parents. Only the owner has access to them, regardless of the umask."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 

@@ -1,7 +1,7 @@
-"""Sample clusters under Pulsar's ExtensibleLoadManagerImpl, whose brokers give no load report.
+"""Sample clusters under Pulsar's ExtensibleLoadManagerImpl, whose brokers provide no load reports.
 
-Equivalent reports are built from the admin REST API (`broker-stats` of each broker) and from what brokers publish on
-two non-persistent system topics: their moving averages and their top bundles.
+Equivalent reports are built from two sources: the admin REST API (`broker-stats` of each broker), and two
+non-persistent system topics, on which brokers publish their moving averages and their top bundles.
 """
 
 from pulsar_rebalancer.collect.extensible.reports import load_reports

@@ -1,7 +1,7 @@
 """Build a load report (LocalBrokerData) from the figures of a broker under the extensible load manager.
 
-This lets the same functions make the snapshot's rows for both load managers. The report has two more keys,
-`weightedMaxEMA` and `msgThroughputEMA`, and the statistics of its top bundles have `topRank`.
+The same functions can then make the snapshot's rows for both load managers. The report has two additional keys,
+`weightedMaxEMA` and `msgThroughputEMA`, and the statistics of its top bundles have the key `topRank`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _SUMS = {"numTopics": "topics", "numProducers": "producerCount", "numConsumers":
 
 
 def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]:
-    """Return the statistics of a broker's bundles (NamespaceBundleStats), summed from those of its topics.
+    """Return the statistics of a broker's bundles (NamespaceBundleStats), summed over the topics in each bundle.
 
-    Cache sizes are missing.
+    Cache sizes are not included.
 
     Args:
-        topics: answer of `broker-stats/topics`, nested by namespace, hash range, domain and topic.
+        topics: the broker's answer to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
 
     Returns:
         Statistics by bundle, for bundles with at least one loaded topic.
@@ -67,7 +67,8 @@ class Metrics:
     """A broker's metrics about its load.
 
     Attributes:
-        percents: usage by resource, as named in LocalBrokerData; None if the load manager has no such metrics.
+        percents: usage in percent, by the resource's name in LocalBrokerData; None if the load manager has no such
+            metrics.
         load_average: moving average of the load (`weightedMaxEMA`), 1 is 100 percent; None if not reported.
         started_at_ms: start of the broker's process, ms since 1970; None if not reported.
     """
@@ -78,7 +79,10 @@ class Metrics:
 
 
 def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
-    """Parse the answer of `broker-stats/metrics`; brokers compute it per request (BrokerLoadData.toMetrics)."""
+    """Parse a broker's answer to `broker-stats/metrics`.
+
+    Brokers compute it for each request (BrokerLoadData.toMetrics).
+    """
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return Metrics(
@@ -89,7 +93,7 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
 
 
 def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
-    """Return a broker's present load, with the limits that it published, or limits of 100 if none were received.
+    """Return a broker's current load, with the published limits of its resources, or limits of 100 if none are known.
 
     Args:
         published: the last BrokerLoadData received; empty if there is none.
@@ -104,7 +108,7 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the host that answered if it is not the broker's own; empty if it is, or if the answer names no host.
+    """Return the name of the host that answered, if it is not the broker's host; empty otherwise, or if it is unknown.
 
     The load manager's metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
@@ -121,10 +125,11 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether statistics are another broker's: they cover several bundles and none that the broker owns.
+    """Return whether the statistics come from another broker: they have several bundles, none of which the broker owns.
 
-    Statistics are up to `statsUpdateFrequencyInSecs` old. Since then one bundle may have moved, even in exchange for
-    another, or all of them, if the broker is being drained. Heartbeat bundles, named after the broker, never move.
+    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference is not proof by itself: one bundle
+    may have moved since then, or all bundles of a drained broker. Heartbeat bundles are named after their broker and
+    never move.
     """
     if any(":" in bundle for bundle in {*stats} & {*owned}):
         return False
@@ -133,7 +138,7 @@ def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
 
 
 def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
-    """Return the figures of the first group that has the metric and the dimensions; None if there is none."""
+    """Return the figures of the first group with this metric and these dimensions; None if there is none."""
     for group in metrics:
         figures, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
         if name in figures and dimensions.items() <= labels.items():
@@ -151,7 +156,7 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
 
 
 def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the figures of BrokerLoadData that are kept between runs."""
+    """Return those figures of BrokerLoadData that are stored for the next run."""
     figures = {name: figure(published.get(name)) for name in _PUBLISHED}
     pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
     usage: dict[str, JsonValue] = {
@@ -163,7 +168,9 @@ def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 def is_current(
     published: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
 ) -> bool:
-    """Return whether published load data may be the latest: rates have not changed enough to publish again.
+    """Return whether published load data may still be the latest.
+
+    It is outdated if rates have changed enough to publish again.
 
     Brokers publish when message rate or throughput has changed by more than
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
@@ -171,7 +178,7 @@ def is_current(
     Args:
         published: BrokerLoadData.
         stats: the broker's present statistics by bundle.
-        threshold_percent: the value of that setting.
+        threshold_percent: value of loadBalancerReportUpdateThresholdPercentage.
     """
     for names in (RATES[:2], RATES[2:]):
         then = sum(figure(published.get(name)) or 0.0 for name in names)
@@ -193,8 +200,8 @@ def report(
 
     Args:
         load: resources and `weightedMaxEMA`, from BrokerLoadData or `load_now`.
-        throughput_average: moving average of its throughput, bytes/s; None if unknown.
-        top: its top bundles, in published order.
+        throughput_average: moving average of the broker's throughput, bytes/s; None if unknown.
+        top: the broker's top bundles, in published order.
     """
     ranks = {bundle: rank for rank, bundle in enumerate(top)}
     return {

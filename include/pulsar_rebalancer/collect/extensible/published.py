@@ -1,4 +1,4 @@
-"""Keep what brokers publish on the system topics between runs: they publish only on changes."""
+"""Store the brokers' messages on the system topics for later runs, because brokers publish only after changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TopicMessage:
     Attributes:
         broker: brokerId, the message's key.
         at_ms: publish time, ms since 1970.
-        data: a JSON document; empty if the broker withdrew its previous message.
+        data: the content, a JSON object; empty if the broker withdrew its previous message.
     """
 
     broker: str
@@ -39,7 +39,7 @@ class TopicMessage:
 
 
 class TopBundles(BaseModel):
-    """Names of a broker's top bundles in its order, and their publish time (ms since 1970)."""
+    """Names of a broker's top bundles in the broker's order, and the time of the message (ms since 1970)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,10 +48,10 @@ class TopBundles(BaseModel):
 
 
 class Published(VersionedDocument):
-    """The last messages received from each broker.
+    """The last messages from each broker.
 
     Attributes:
-        load: the used figures of BrokerLoadData, by broker.
+        load: figures of BrokerLoadData that the rebalancer uses, by broker.
         top: top bundles by broker.
     """
 
@@ -64,7 +64,7 @@ class Published(VersionedDocument):
 
     @classmethod
     def earlier(cls, folder: StoragePath | None) -> Self:
-        """Return what earlier runs received; empty without a readable file of this version."""
+        """Return the messages that earlier runs received; empty if there is no readable file of this version."""
         try:
             return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:
@@ -72,13 +72,13 @@ class Published(VersionedDocument):
             return cls()
 
     def keep_only(self, brokers: Collection[str]) -> None:
-        """Forget brokers that are no longer listed."""
+        """Drop the messages of brokers that are no longer listed."""
         for by_broker in (self.load, self.top):
             for broker in by_broker.keys() - set(brokers):
                 del by_broker[broker]
 
     def take_load(self, message: TopicMessage) -> bool:
-        """Store a message of the load data topic; return whether it had content."""
+        """Store a message from the load data topic; return whether it has content."""
         self.load.pop(message.broker, None)
         document = _document(message)
         if document is None:
@@ -87,7 +87,7 @@ class Published(VersionedDocument):
         return True
 
     def take_top(self, message: TopicMessage) -> bool:
-        """Store a message of the top bundles topic; return whether it had content."""
+        """Store a message from the top bundles topic; return whether it has content."""
         self.top.pop(message.broker, None)
         entries = (_document(message) or {}).get("topBundlesLoadData")
         if not isinstance(entries, list):

@@ -1,4 +1,4 @@
-"""Get a load report of every broker, in the way its load manager supports."""
+"""Get the load report of every broker, with the requests that its load manager supports."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ async def load_reports(
     now: datetime,
     state_folder: StoragePath | None = None,
 ) -> dict[str, BrokerReport | AdminError | None]:
-    """Return the load reports of the brokers, each read in the way its load manager supports.
+    """Return the load reports of brokers under either load manager.
 
     Args:
-        runtimes: the brokers to ask, with their configurations.
-        state_folder: keeps what brokers published for the next run; None keeps nothing.
+        runtimes: runtime configuration of each broker that is queried, by broker.
+        state_folder: folder where messages from the system topics are stored for the next run; None to store nothing.
 
     Returns:
-        By broker: its report, None if it gives none, or the error.
+        By broker: its report, None if it provides none, or the error.
 
     Raises:
         AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
@@ -71,7 +71,7 @@ async def load_reports(
 
 @dataclass(frozen=True, slots=True)
 class _OwnFigures:
-    """A broker's answers about itself."""
+    """A broker's own metrics, bundle statistics and version."""
 
     metrics: load_data.Metrics
     bundles: dict[str, dict[str, float]]
@@ -99,7 +99,7 @@ class _ExtensibleBrokers:
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
     async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
-        """Return by broker: its load report, None if it gives none, or the error."""
+        """Return, by broker, its load report, None if it provides none, or the error."""
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
@@ -116,7 +116,7 @@ class _ExtensibleBrokers:
             return error
 
     async def _figures(self, broker: str) -> _OwnFigures:
-        """Ask one broker, one request at a time; only different brokers are asked concurrently."""
+        """Query one broker, one request at a time. Different brokers are queried concurrently."""
         metrics = await self._admin.metrics(broker)
         other = load_data.other_host(metrics, broker)
         if other:
@@ -133,7 +133,7 @@ class _ExtensibleBrokers:
         return _OwnFigures(load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
     async def _receive(self, figures: Mapping[str, _OwnFigures]) -> None:
-        """Receive what brokers publish, until nothing is missing or the time is over, and store it."""
+        """Receive and store the brokers' messages until no message is missing or the time limit is reached."""
         self._published.keep_only(self._runtimes)
         # Brokers publish top bundles regularly, but load data only after changes.
         missing = {LOAD: {b for b in figures if not self._is_current(b, figures[b])}, TOP: set(figures)}
@@ -187,7 +187,7 @@ class _ExtensibleBrokers:
         }
 
     def _is_current(self, broker: str, own: _OwnFigures) -> bool:
-        """Return whether the broker may have published no load data since the last received, judging by its figures."""
+        """Return whether the last load data received from a broker may still be the latest."""
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
@@ -199,10 +199,10 @@ class _ExtensibleBrokers:
         return load_data.is_current(published, own.bundles, threshold)
 
     def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
-        """Return the last top bundles received, unless newer ones must have been published since.
+        """Return the last top bundles received from a broker; empty if they must be outdated.
 
-        Brokers publish them whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when a bundle
-        comes or goes.
+        Brokers publish top bundles whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when they
+        load or unload a bundle.
         """
         top = self._published.top.get(broker)
         oldest = 2 * _number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S

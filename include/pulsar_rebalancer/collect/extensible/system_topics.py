@@ -1,7 +1,7 @@
 """Receive messages from the system topics of the extensible load manager, with Pulsar's own client.
 
-The client is written in C++. Its log is discarded, because it bypasses Python's logging, and it is closed before
-`receive` returns, because its threads live as long as its objects.
+The client is written in C++. Its log bypasses Python's logging and is discarded. It is closed before `receive` returns,
+because its threads run as long as its objects exist.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def require_client() -> None:
 def receive(
     connection: AdminConnection, service_url: str, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float
 ) -> None:
-    """Pass arriving messages to the handlers until one of them returns True or the time is over; blocks.
+    """Pass messages to the handlers until a handler returns True or the time limit is reached. This call blocks.
 
     Args:
-        topics: message handler by topic; it returns whether to stop.
-        seconds: how long to listen once the topics are open.
+        topics: message handler by topic. A handler returns True to stop.
+        seconds: time limit, counted from when the topics are open.
 
     Raises:
-        AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also for a
-            token that the brokers do not accept), `unreachable`, `bad_answer` (an address the client does not accept).
+        AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also if the
+            brokers reject the token), `unreachable`, `bad_answer` (the client rejects the address).
     """
     require_client()
     import pulsar
@@ -102,7 +102,7 @@ def _next(reader: Any) -> TopicMessage | None:
 
 
 def _options(connection: AdminConnection) -> dict[str, object]:
-    """Return the options of `pulsar.Client`, with the credentials and authority of the admin REST API."""
+    """Return the options for `pulsar.Client`, with the credentials and certificate authority of the admin REST API."""
     import pulsar
 
     options: dict[str, object] = {

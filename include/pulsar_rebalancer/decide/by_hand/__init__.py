@@ -1,1 +1,1 @@
-"""Plans that people request: what moves, which clients it disturbs, and the predicted load of the brokers."""
+"""Manual plans: the bundles that a person moves, the clients that this disturbs, and the brokers' predicted load."""

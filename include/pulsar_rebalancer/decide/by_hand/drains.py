@@ -1,4 +1,4 @@
-"""Drained brokers in a run: their bundles move first, then the bundles that the strategy chose."""
+"""Drained brokers in a run. Their bundles move before the bundles that the strategy chose."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Served(NamedTuple):
     Attributes:
         decisions: one for each drained broker that has bundles, followed by the strategy's decisions.
         moves: all candidates after the caps; the drained brokers' candidates come first.
-        traffic: each drained broker's traffic in bytes/s, for the drained brokers that give bundles.
+        traffic: current traffic in bytes/s, by broker, of the drained brokers whose bundles move.
         progress: each drain's progress, keyed by drained broker.
     """
 
@@ -49,12 +49,12 @@ class Served(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """The moves off drained brokers.
+    """The moves of bundles from drained brokers to other brokers.
 
     Attributes:
-        moves: candidates with their destinations. Their pair numbers are below zero, so that the caps take them first.
-        scenes: a scene for each drained broker, without the rules that are lifted for that broker.
-        overruled: the lifted rules for each drained broker.
+        moves: candidates with their destinations. Their pair numbers are negative, so that the caps accept them first.
+        scenes: a scene by drained broker; the rules that a person lifted for this broker do not apply in it.
+        overruled: rules that a person lifted, by drained broker.
     """
 
     moves: list[CandidateMove]
@@ -63,11 +63,11 @@ class Leaving(NamedTuple):
 
     @property
     def scene(self) -> Scene:
-        """Return one of the scenes, for facts that are the same in all scenes."""
+        """Return any of the scenes, for properties that are the same in all of them."""
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
-        """Return the check that keeps these moves, and the strategy's moves, from overloading a broker."""
+        """Return a check that refuses moves, including the strategy's, if they would overload a broker."""
         return SpareCapacity(self.scenes, self.overruled, fixed=fixed)
 
 
@@ -77,13 +77,13 @@ def leaving(
     overruled: Mapping[str, Collection[Overrule]],
     wishes: Callable[[Scene, str], list[Wish]],
 ) -> Leaving:
-    """Return the moves off drained brokers.
+    """Return the moves of bundles from drained brokers to other brokers.
 
     Args:
         snapshot: a run's snapshot.
         state_folder: the folder with the moving averages (the means) of the run's cluster.
-        overruled: the lifted rules for each drained broker; not empty.
-        wishes: returns the bundles that are to leave a given drained broker.
+        overruled: rules that a person lifted, by drained broker. At least one broker is required.
+        wishes: function that returns the bundles to move from a drained broker.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -101,7 +101,9 @@ def leaving(
 
 
 class DrainedBrokers:
-    """The drained brokers in a run. Their bundles move first; the strategy leaves these brokers out.
+    """The drained brokers in a run.
+
+    Their bundles move first; the strategy uses them neither as source nor as destination.
 
     Args:
         snapshot: the snapshot of a run with drained brokers.
@@ -118,7 +120,7 @@ class DrainedBrokers:
         self._leaving = leaving(snapshot, state_folder, overruled, of_broker)
 
     def arriving(self) -> dict[str, Counter[Measure]]:
-        """Return the traffic that the drains bring to each broker, in msg/s and bytes/s."""
+        """Return the traffic that moves to each broker because of drains, in msg/s and bytes/s."""
         traffic: dict[str, Counter[Measure]] = {}
         for move in self._capped([]):
             if move.taken and move.destination is not None:
@@ -127,11 +129,11 @@ class DrainedBrokers:
         return traffic
 
     def serve(self, decisions: Sequence[Decision], moves: Iterable[CandidateMove]) -> Served:
-        """Return a run's decision, with the drained brokers' bundles put first.
+        """Return a run's decision, in which the drained brokers' bundles come first.
 
         Args:
             decisions: the strategy's decisions.
-            moves: the strategy's candidates; caps may hold back some of the taken candidates.
+            moves: the strategy's candidates; the caps may refuse candidates that the strategy accepted.
         """
         capped, drains, scenes = self._capped(moves), self._drains, self._leaving.scenes
         of_drain = [move for move in capped if move.pair < 0]

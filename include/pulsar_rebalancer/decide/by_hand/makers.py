@@ -1,4 +1,4 @@
-"""The bundles that a person asks to move, and their destinations; policies, placement and caps apply later."""
+"""Bundles that a person wants to move, with their destinations. Policies, placement and caps are applied later."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 
 class Wish(NamedTuple):
-    """A bundle that someone wants to move.
+    """A bundle that a person wants to move.
 
     Attributes:
-        destination: None if placement is to choose it.
-        reason: why the bundle stays nevertheless, if that is known already.
-        source: broker whose report is used; None for the bundle's owner. Two brokers may briefly report one bundle.
+        destination: brokerId of the new owner; None if placement chooses it.
+        reason: why the bundle must not be moved, if this is already known; else None.
+        source: broker whose report about the bundle is used; None for the owner's. Two brokers may briefly report the
+            same bundle.
     """
 
     bundle: str
@@ -42,14 +43,16 @@ class Wish(NamedTuple):
 
 
 def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
-    """Return the named bundles, each once; an entry that matches no bundle is returned unchanged (`no_such_bundle`).
+    """Return the named bundles, each once.
+
+    An entry that matches no bundle is returned with the reason `no_such_bundle`.
 
     Args:
         named: bundles, namespaces, or patterns of bundle names, in which `*` matches any text and `?` any character.
-        destination: the broker that takes the bundles; empty if placement chooses a broker for each bundle.
+        destination: the broker that receives the bundles; empty if placement chooses a broker for each bundle.
 
     Raises:
-        PlanError: no bundle has any of these names (`no_such_bundle`), or the destination cannot take bundles
+        PlanError: no bundle has any of these names (`no_such_bundle`), or the destination cannot receive bundles
             (`check_broker`).
     """
     if destination:
@@ -73,13 +76,13 @@ LARGEST, HOT = "LARGEST", "HOT"
 
 
 def target_of_split(scene: Scene, named: str) -> BundleSample:
-    """Return the bundle that is to be split.
+    """Return the bundle that a person wants to split.
 
     Args:
         named: the bundle's name, or `tenant/namespace/LARGEST` or `tenant/namespace/HOT`.
 
     Raises:
-        PlanError: `no_such_bundle`, or the reason why the bundle stays.
+        PlanError: `no_such_bundle`, or the reason why the bundle must not be changed.
     """
     namespace, _, which = named.rpartition("/")
     held = [name for name in scene.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
@@ -104,8 +107,8 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
         candidates: the bundle's topics and its namespace's bounds.
 
     Raises:
-        PlanError: the reason why the bundle cannot be cut as requested (`decide.splits.planner.where_to_cut`), or must
-            stay.
+        PlanError: the reason why the bundle must not be changed, or cannot be cut as requested
+            (`decide.splits.planner.where_to_cut`).
     """
     bundle = target_of_split(scene, request.bundles[0])
     algorithm = request.algorithm or SplitAlgorithm.RANGE
@@ -136,10 +139,10 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
 
 
 def drain(scene: Scene, broker: str) -> list[Wish]:
-    """Return every bundle that a broker reports, if it can be drained.
+    """Return every bundle that a broker reports; raise an error if the broker cannot be drained.
 
     Raises:
-        PlanError: `unknown_destination`, `last_broker`, or why validation or a setting leaves the broker out.
+        PlanError: `unknown_destination`, `last_broker`, or the reason why validation or a setting excludes the broker.
     """
     if scene.left_out.get(broker) is not Reason.DRAINING:
         check_broker(scene, broker)
@@ -154,12 +157,12 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 
 
 def fill(scene: Scene, broker: str) -> list[Wish]:
-    """Return bundles from the hottest brokers that bring a broker up to the mean score, largest fitting bundle first.
+    """Return bundles to move from the hottest brokers to a broker until its score is the mean, largest first.
 
-    A bundle fits if the move brings the broker neither above the mean score nor above the score of the bundle's source.
+    A bundle is suitable if the move raises the broker neither above the mean score nor above the score of the source.
 
     Raises:
-        PlanError: `unknown_destination`, or the reason why the broker is left out.
+        PlanError: `unknown_destination`, or the reason why the broker is excluded.
     """
     check_broker(scene, broker)
     scores, policies = dict(scene.scores), scene.policy_filter()
@@ -195,7 +198,10 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
 
 
 def share_of_score(scene: Scene, bundle: BundleSample) -> float:
-    """Return the points by which a broker's score falls when a bundle leaves, if the score follows traffic."""
+    """Return the decrease of the source's score when a bundle is moved, in points.
+
+    This assumes that scores are proportional to traffic.
+    """
     whole = max(scene.traffic[bundle.broker], bundle.msg_throughput)
     return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
@@ -207,9 +213,9 @@ def _most(scene: Scene) -> float:
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return wishes that undo a run's moves; a bundle that has moved again since the run stays.
+    """Return wishes that undo a run's moves. A bundle that has moved again since that run is not moved.
 
-    Bundles that the run split are included, with the reason why they stay split.
+    Bundles that the run split are included, with the reason why a split cannot be undone.
     """
     moved = [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [Wish(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
@@ -226,7 +232,7 @@ def _back(scene: Scene, move: MoveOutcome) -> Wish:
 
 
 def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
-    """Return the moves in a plan that was shown, as wishes; a bundle that has moved since then stays."""
+    """Return the moves in a plan that was shown, as wishes. A bundle that has moved since then is not moved."""
     return [
         Wish(
             move.bundle,
@@ -238,10 +244,10 @@ def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
 
 
 def check_broker(scene: Scene, broker: str) -> None:
-    """Refuse a broker that cannot take bundles.
+    """Refuse a broker that cannot receive bundles.
 
     Raises:
-        PlanError: `unknown_destination` if the cluster does not list the broker; otherwise why it is left out.
+        PlanError: `unknown_destination` if the cluster does not list the broker; else the reason why it is excluded.
     """
     if broker not in scene.listed:
         raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is none of the {len(scene.listed)} active brokers")

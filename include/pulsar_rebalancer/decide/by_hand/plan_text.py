@@ -1,4 +1,4 @@
-"""A manual plan as people and programs read it, before it is carried out."""
+"""A manual plan as text for people and as JSON for programs, before it is carried out."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LISTED = 20
 
 
 def has_effect(summary: Summary) -> bool:
-    """Return whether the plan has something to carry out; draining a broker without bundles counts as well."""
+    """Return whether carrying out the plan has any effect. To drain a broker without bundles is also an effect."""
     return bool(summary.bundles_taken or summary.bundles_split) or (
         summary.by_hand is not None and summary.by_hand.request.action is Action.DRAIN
     )
 
 
 def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
-    """Return the plan as JSON for programs, with only its first moves and the most loaded brokers."""
+    """Return the plan as JSON for programs. Only its first moves and the most loaded brokers are included."""
     hand, until = summary.by_hand, timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
     return {
         "plan": summary.hash if has_effect(summary) else "",
@@ -46,7 +46,7 @@ def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
 
 
 def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
-    """Return the plan in a few lines, with the command that carries it out.
+    """Return the plan as a few lines of text, with the command that carries it out.
 
     Args:
         dag_id: id of the DAG that carries out the plan.

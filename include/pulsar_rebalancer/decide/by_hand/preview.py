@@ -1,4 +1,4 @@
-"""Manual plans: they have tables, a hash and state like any other plan, but count no hits."""
+"""Manual plans. Like any other plan they have tables, a hash and state, but they count no hits."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _MEASURE = Measure.THROUGHPUT
 
 
 def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
-    """Make the plan that a form asks for, write it below the run's folder, and return its summary.
+    """Make the plan that a person requested in a form, write it below the run's folder, and return its summary.
 
     Args:
         run: folder of a run with a validated snapshot.
         by: name of the Airflow user.
 
     Raises:
-        PlanError: the reason why the request cannot be met: `no_such_bundle`, `unknown_destination`, `would_overload`,
-            or the reason why the named broker is left out.
+        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or the reason why the named broker is
+            excluded.
         SnapshotError: a file of the run cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ""
@@ -91,9 +91,9 @@ def write(
         wanted: candidates with their destinations, before the caps are applied.
         record: the request and the person who made it.
         splits: rows of the splits table.
-        room: refuses or redirects a move if its destination has no room for the bundle.
-        whole: True to refuse the plan if any bundle in it must stay.
-        restarts: brokers whose hits start again once the plan is carried out.
+        room: check that refuses a move, or changes its destination, if the destination lacks capacity for the bundle.
+        whole: True to refuse the plan if any of its bundles must not be moved.
+        restarts: brokers whose hits are reset when the plan is carried out, with the samples that the plan used.
 
     Raises:
         PlanError: `would_overload`; `not_whole`.
@@ -138,7 +138,10 @@ def _asked(record: ByHand) -> str:
 
 
 def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:
-    """Return the wishes as candidates: one pair number for each source, the bundles with the most traffic first."""
+    """Return the wishes as candidates, with one pair number for each source.
+
+    Bundles with the most traffic come first.
+    """
     of_source: dict[str, list[Wish]] = {}
     for wish in wishes:
         source = scene.owners.get(wish.bundle, "") if wish.source is None else wish.source
@@ -166,7 +169,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
 
 
 def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return the moves with their destinations. A move for which policies allow no destination is passed over."""
+    """Return the moves with their destinations. A move without a destination that policies allow is passed over."""
     return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.snapshot.folder.name)[0]
 
 

@@ -1,4 +1,7 @@
-"""The plan of a run that carries out an earlier plan, which a person named by its hash or approved."""
+"""The plan of a run that carries out an earlier plan.
+
+A person approved the earlier plan or referred to it by its hash.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
-    """Write the plan of a run that carries out an earlier plan, from a new snapshot.
+    """Write the plan of a run that carries out an earlier plan, checked against a new snapshot.
 
     An approved plan is carried out as a whole or refused. From any other plan, only the moves that are still valid are
     carried out.
@@ -95,9 +98,9 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Leaving:
-    """Return the moves off drained brokers. A rule is lifted only if it was lifted for the shown plan and still is.
+    """Return the shown plan's moves from drained brokers. A rule is lifted only if it was lifted then and still is.
 
-    Bundles stay if their broker is no longer drained.
+    Bundles of a broker that is no longer drained are not moved.
     """
     drained = snapshot.before.drains.brokers
     overruled = {

@@ -1,4 +1,4 @@
-"""A run's snapshot as manual plans and drains see it, without the rules that a person lifted."""
+"""A run's snapshot as input for manual plans and drains; rules that a person lifted do not apply in it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Scene:
 
     @cached_property
     def left_out(self) -> dict[str, Reason]:
-        """Return the brokers that are neither source nor destination, each with the reason."""
+        """Return the brokers that can be neither source nor destination, each with the reason."""
         return {broker.broker: broker.left_out for broker in self.sample.brokers if broker.left_out is not None}
 
     @cached_property
@@ -98,7 +98,7 @@ class Scene:
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """Return the score, in percent, of each broker that takes part or may give bundles."""
+        """Return scores in percent, by broker, of brokers that can be a source or a destination."""
         judged = {None, *_MAY_GIVE}
         return {b.broker: score(b, self.settings) for b in self.sample.brokers if b.left_out in judged}
 
@@ -108,11 +108,11 @@ class Scene:
         return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.sample.brokers}
 
     def policy_filter(self) -> PolicyFilter:
-        """Return a new filter for the brokers that a bundle may be on; no bundle is placed in it yet."""
+        """Return a new filter for the brokers that policies permit for a bundle; it contains no placed bundles yet."""
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.settings)
 
     def stays(self, bundle: BundleSample) -> Reason | None:
-        """Return why a bundle may not move at all; None if it may."""
+        """Return why a bundle must not be moved; None if it may be moved."""
         if not bundle.broker:
             return Reason.NO_SUCH_BUNDLE
         source = self.left_out.get(bundle.broker)
@@ -152,7 +152,7 @@ def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[st
 
 
 def _bundles(table: pa.Table) -> Bundles:
-    """Return the bundles. A bundle without moving averages (means) gets the figures that its broker reports now."""
+    """Return the bundles. A bundle without moving averages (means) has its currently reported figures instead."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)

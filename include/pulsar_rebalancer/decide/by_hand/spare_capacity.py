@@ -1,4 +1,4 @@
-"""Spare capacity of the brokers that take bundles from drained brokers."""
+"""Spare capacity of the brokers that receive bundles from drained brokers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class SpareCapacity:
-    """Check that drains, and the strategy's moves in the same run, push no broker above `overloaded_threshold`.
+    """Refuse moves that would raise a broker's score above `overloaded_threshold`, in runs that drain brokers.
 
-    If the broker that placement chose has no room for a drained broker's bundle, the bundle goes to the coldest broker
-    that has room and that policies and the topic ceiling allow. If there is no such broker, the bundle stays.
+    The strategy's moves are checked too. If the broker that placement chose lacks capacity for a drained broker's
+    bundle, the bundle moves to the coldest broker that has enough and that policies and the topic ceiling allow. If
+    there is no such broker, the bundle is not moved.
 
     Args:
         scenes: a scene for each drained broker, without the rules that are lifted for that broker.
@@ -39,7 +40,7 @@ class SpareCapacity:
         self._gained: dict[str, float] = {}
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return the unit with destinations that have room, or with the reason why the unit stays."""
+        """Return a unit of moves with destinations that have enough capacity, or with the reason not to move it."""
         if unit[0].source in self._scenes:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)
@@ -48,7 +49,7 @@ class SpareCapacity:
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Count a unit that moves towards its brokers' scores."""
+        """Add a unit of accepted moves to the predicted scores of its brokers."""
         for name, gain in self._gains(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]
@@ -72,11 +73,11 @@ class SpareCapacity:
         return self._score(broker, scene or self._scene) + gain <= self._scene.settings.overloaded_threshold
 
     def _score(self, broker: str, scene: Scene) -> float:
-        """Return a broker's score after the moves taken so far, in percent."""
+        """Return a broker's predicted score after the moves accepted up to now, in percent."""
         return scene.scores[broker] + self._gained.get(broker, 0.0)
 
     def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
-        """Return the points by which the unit raises each broker's score."""
+        """Return the increase of each destination's score from a unit of moves, in points."""
         gains: dict[str, float] = {}
         for move in unit:
             scene = self._scenes.get(move.source, self._scene)

@@ -1,1 +1,1 @@
-"""Splitting bundles: which ones, and where to cut them."""
+"""Splitting bundles: which bundles to split, and at which positions."""

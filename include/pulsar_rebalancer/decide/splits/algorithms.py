@@ -1,8 +1,8 @@
-"""Where a bundle is cut: Pulsar's four algorithms (NamespaceBundleSplitAlgorithm), reproduced exactly.
+"""The positions at which a bundle is cut, by exact copies of Pulsar's four algorithms (NamespaceBundleSplitAlgorithm).
 
 Positions are hashes, 0 to 2**32 - 1. A range includes its lower bound but not its upper bound. Only the last range of a
 namespace, which ends at 0xffffffff, includes its upper bound. All divisions are integer divisions that round down. If
-there is no position, there is no split: brokers then answer 204 and change nothing.
+there is no position, the bundle is not split: brokers then answer 204 and change nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def range_equally_divide(hash_range: HashRange) -> tuple[int, ...]:
 
 
 def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
-    """Return the middle between the two topics in the middle (TopicCountEquallyDivideBundleSplitAlgorithm).
+    """Return the position halfway between the two middle topics (TopicCountEquallyDivideBundleSplitAlgorithm).
 
     Args:
         positions: the topics' positions, in any order; with fewer than two topics there is no split.
@@ -75,7 +75,7 @@ def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
 
 
 def specified_positions_divide(hash_range: HashRange, topics: int, specified: Iterable[int]) -> tuple[int, ...]:
-    """Return the specified positions that are within the range, each once (SpecifiedPositionsBundleSplitAlgorithm).
+    """Return the specified positions inside the range, without duplicates (SpecifiedPositionsBundleSplitAlgorithm).
 
     Args:
         hash_range: the bundle's hash range.
@@ -86,7 +86,7 @@ def specified_positions_divide(hash_range: HashRange, topics: int, specified: It
 
 
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
-    """Return cuts into bundles that stay within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
+    """Return the positions that cut a bundle into parts within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
 
     The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle is not cut if
     fewer than two topics have traffic, or if it exceeds neither limit by `flow_difference` percent. If several topics

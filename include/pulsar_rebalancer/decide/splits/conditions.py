@@ -30,8 +30,8 @@ class LoadedBundle:
         msg_rate: inbound plus outbound msg/s: the long-term moving average, or the current rate under the extensible
             load manager.
         msg_throughput: inbound plus outbound bytes/s, averaged or current like `msg_rate`.
-        policy: the kind of policy that its namespace is under; None if it is under no policy.
-        stays: why the bundle must not be split; None if it may be split.
+        policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
+        stays: why the bundle must not be split; None if it may be.
     """
 
     bundle: str

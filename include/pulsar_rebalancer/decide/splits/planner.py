@@ -1,4 +1,4 @@
-"""Which bundles a run splits, where it cuts them, and why it leaves other bundles whole."""
+"""Plan splits: which bundles to split, at which positions, and why others are not split."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class SplitPlan(NamedTuple):
 
     Attributes:
         rows: rows of the splits table, one for each bundle that meets a condition.
-        hits: for each bundle, the number of samples in a row in which it met a condition, kept for the next run.
-        told: a sentence for each row.
+        hits: number of consecutive samples in which a bundle met a condition, by bundle; stored for the next run.
+        told: a sentence for people about each row.
     """
 
     rows: list[dict[str, Any]]
@@ -43,12 +43,12 @@ class SplitPlan(NamedTuple):
 
     @property
     def taken(self) -> list[str]:
-        """Return the bundles to be split."""
+        """Return the names of the bundles to split."""
         return [row["bundle"] for row in self.rows if row["taken"]]
 
     @property
     def passed_over(self) -> dict[Reason, int]:
-        """Return the number of bundles that are left whole for each reason."""
+        """Return the number of bundles that are not split, by reason."""
         return dict(sorted(Counter(Reason(row["reason"]) for row in self.rows if not row["taken"]).items()))
 
 
@@ -56,7 +56,7 @@ NO_SPLITS = SplitPlan([], {})
 
 
 class Cut(NamedTuple):
-    """The positions at which a bundle is cut, and each part's share of its traffic."""
+    """The positions at which a bundle is cut, and each part's share of the bundle's traffic (0 to 1)."""
 
     positions: tuple[int, ...]
     shares: tuple[float, ...]
@@ -74,7 +74,7 @@ class SplitContext:
     Attributes:
         settings: effective settings.
         extensible: True if the cluster runs the extensible load manager, False if it runs the modular load manager.
-        hits: for each bundle, the number of samples in a row, before this sample, in which it met a condition.
+        hits: number of consecutive samples before this one in which a bundle met a condition, by bundle.
         splits: recently split bundles.
         now: time of the sample.
     """
@@ -95,7 +95,7 @@ def where_to_cut(
     pending: int = 0,
     single: bool = False,
 ) -> Cut | Reason:
-    """Return where a bundle is cut, or the reason why it cannot be cut.
+    """Return the positions at which a bundle is cut, or the reason why it cannot be cut.
 
     Args:
         candidate: the bundle's topics and its namespace's bounds.
@@ -139,11 +139,11 @@ def _unsound(
 
 
 def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
-    """Return a run's splits; bundles are considered in order of how far they exceed their bound, then by name.
+    """Return a run's splits. Bundles are considered by their excess over a bound, largest first, then by name.
 
     Args:
-        bundles: the candidates that *collect* found, each once.
-        candidates: topics and bounds that *collect* read for each bundle.
+        bundles: the candidates from the task *collect*, without duplicates.
+        candidates: topics and bounds of each bundle, as read by the task *collect*.
     """
     met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
     met.sort(key=lambda item: (-item[1].excess, item[0].bundle))
@@ -154,7 +154,7 @@ def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Map
 
 
 class _Walk:
-    """The walk over the bundles that meet a condition."""
+    """The result of planning while it goes through the bundles that meet a condition."""
 
     def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
         self._context = context
@@ -167,7 +167,10 @@ class _Walk:
         self.hits: dict[str, int] = {}
 
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
-        """Add a bundle's row. Bundles that validation left out get no row; validation has already named them."""
+        """Add a bundle's row.
+
+        Bundles that validation left out have no row, because they are already in its findings.
+        """
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
         result = self._refused(bundle) or self._cut(bundle)
@@ -197,7 +200,7 @@ class _Walk:
         )
 
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
-        """Count a bundle's hits, and return why the bundle is left whole before its topics are looked at, or None."""
+        """Count a bundle's hits; return why the bundle is not split, as far as known without its topics, else None."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.ONE_TOPIC
         if bundle.stays is not None:

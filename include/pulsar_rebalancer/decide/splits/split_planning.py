@@ -1,4 +1,4 @@
-"""Read the few candidates for a split that *collect* found, and let `planner` judge them."""
+"""Read the candidates for a split, which the task *collect* wrote, and plan the splits with `planner`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
 
 
 def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows for some bundles from a table file; a long-term mean that the file lacks is null."""
+    """Return the rows of a table file for these bundles; long-term means are null if the file lacks the column."""
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):
         rows = pq.read_table(path, filesystem=file_system, filters=pc.field("bundle").isin(pa.array(names)))
@@ -97,7 +97,7 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return a sentence for each fired broker whose bundles are all too large to move, if a split would help.
+    """Return advice to split a bundle: one sentence for each fired broker that has only bundles too large to move.
 
     Args:
         run: the run.

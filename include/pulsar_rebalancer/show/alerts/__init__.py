@@ -1,1 +1,1 @@
-"""Which conditions alert people, when, and in which words."""
+"""Alerts: the conditions, the time of a message, and its text."""

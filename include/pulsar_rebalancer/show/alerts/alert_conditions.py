@@ -30,7 +30,7 @@ UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
 
 
 class Condition(StrEnum):
-    """An alert condition. The value is the stable code in messages and in the stored document.
+    """An alert condition. The value is the code in messages and in the stored document; it never changes.
 
     Attributes:
         label: the condition's name in a message.
@@ -89,12 +89,12 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """Whether a run or a check found a condition present.
+    """The result of a check for one condition.
 
     Attributes:
         reasons: number of occurrences by reason code.
-        detail: the figure behind the observation; never a secret.
-        unwatched: why the condition is no longer checked; None if it was checked.
+        detail: text with the observed figure; it contains no secrets.
+        unwatched: why the condition is no longer checked; None if it is checked.
     """
 
     present: bool
@@ -105,14 +105,14 @@ class Observation:
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A run that has ended. An attribute is None if the run did not get that far or the file cannot be read.
+    """A run that has ended. An attribute is None if the run failed before that step or the file cannot be read.
 
     Attributes:
         states: task state by task id.
-        failures: reason codes of the failed tasks that gave one, by task id.
-        seconds: time since the run started.
+        failures: reason codes of failed tasks, by task id, for tasks that reported one.
+        seconds: seconds since the run started.
         manual: True if a person started the run.
-        closed: reasons that should not last but keep the gate closed for every plan, with their details.
+        closed: temporary reasons that keep the gate closed for every plan, with details.
     """
 
     states: Mapping[str, str]
@@ -137,22 +137,25 @@ class EndedRun:
 
     @property
     def mode_lowered(self) -> bool:
-        """Return whether a parameter set a mode that moves nothing; the run then says nothing about other runs."""
+        """Return whether a parameter lowered the mode so that nothing moves.
+
+        Such a run shows nothing about other runs.
+        """
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
     @property
     def acts(self) -> bool:
-        """Return whether the run's mode lets it move bundles."""
+        """Return whether the run's mode allows moves."""
         return self.request is not None and self.request.resolved.settings.mode.moves
 
 
 def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
-    """Return whether each condition is present; conditions that the run cannot judge are left out.
+    """Check each condition. Conditions that the run gives no information about are left out.
 
     Args:
-        last_seen: when each open condition was last seen.
+        last_seen: when an open condition was last present, by condition.
     """
     if settings.mode is Mode.OFF:
         return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))

@@ -1,8 +1,8 @@
-"""When to alert people to a cluster's conditions: once when a condition starts and once when it is over.
+"""When to send alerts about a cluster's conditions: once when a condition starts and once when it ends.
 
-A run finds a condition present or absent, or cannot judge it. Open conditions are stored between runs, so a
-lasting condition is reported once. A condition is over when it has been absent for a quiet time; if it returns
-earlier, it never ended. A message is delivered once one receiver has accepted it; until then every run sends it again.
+For each run, a condition is present, absent or unknown. Open conditions are stored between runs, so a condition that
+lasts is reported only once. A condition ends when it has been absent for a set quiet time. A message is delivered when
+at least one receiver has accepted it; until then, every run sends it again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class Incident(BaseModel):
-    """One condition, from its start until people were informed of its end.
+    """One condition, from its start until its end has been reported.
 
     Attributes:
-        since: when the condition was first seen.
-        seen_at: when the condition was last seen.
-        over_at: time of the first run after `seen_at` that found the condition absent; None while it lasts.
-        unwatched: why the condition is no longer checked; None if a check found it absent.
-        reasons, detail: as last seen.
-        told: True if the message about its start was delivered.
+        since: when the condition was first present.
+        seen_at: when the condition was last present.
+        over_at: time of the first run after `seen_at` without the condition; None while it is present.
+        unwatched: why the condition is no longer checked; None if it is checked. reasons, detail: as in the last
+            observation of the condition.
+        told: True if the message about the start was delivered.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,12 +48,12 @@ class Incident(BaseModel):
 
 
 class AlertsState(StateDocument):
-    """The `alerts` document: open conditions seen by the task *report*, which is the only writer.
+    """The `alerts` document: open conditions that the task *report* observed. Only this task writes it.
 
     Attributes:
         began_at: when the task first ran.
         run_at: when the task last ran.
-        run: folder name of the newest judged run; empty before the first.
+        run: folder name of the newest run that was checked; empty if there is none yet.
     """
 
     KEY: ClassVar[str] = "alerts"
@@ -65,7 +65,7 @@ class AlertsState(StateDocument):
 
 
 class WatchState(AlertsState):
-    """The `watch` document: open conditions seen by the watch, which is the only writer."""
+    """The `watch` document: open conditions that the watch observed. Only the watch writes it."""
 
     KEY: ClassVar[str] = "watch"
 
@@ -75,7 +75,7 @@ _Open = TypeVar("_Open", bound=AlertsState)
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message that no receiver has accepted yet; `over` is True if the message reports that the condition ended."""
+    """A message that no receiver has accepted yet. `over` is True if it reports the end of a condition."""
 
     condition: Condition
     over: bool
@@ -86,9 +86,9 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
     """Return the state after a run.
 
     Args:
-        observations: by condition; conditions that are left out keep their state.
-        run: name of the run's folder, which sorts by time; empty if there is no run. A run older than the newest
-            judged run was cleared, so its observations are ignored.
+        observations: results by condition. Conditions without a result keep their state.
+        run: name of the run's folder, whose order is chronological; empty if there is no run. Observations of a run
+            older than the newest checked run are ignored, because such a run was cleared.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     newest_at = time_of(state.run)
@@ -115,7 +115,7 @@ def _seen_again(incident: Incident | None, seen: Observation, now: datetime) -> 
 def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> list[PendingMessage]:
     """Return the messages to send now, in the order of `Condition`.
 
-    A condition that ended before its start could be reported is reported once, as over.
+    If a condition ended before its start could be reported, only its end is reported.
     """
     pending = []
     for condition in Condition:
@@ -129,7 +129,10 @@ def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> lis
 
 
 def delivered(state: _Open, message: PendingMessage) -> _Open:
-    """Return the state after a message was delivered; a condition whose end was reported is dropped."""
+    """Return the state after a message was delivered.
+
+    If the message reported the end of a condition, the condition is dropped.
+    """
     incidents = dict(state.incidents)
     if message.over:
         del incidents[message.condition]

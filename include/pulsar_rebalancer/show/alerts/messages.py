@@ -1,4 +1,4 @@
-"""Alert messages: what started or is over, why, key figures, what to do, and where to look."""
+"""The text of alert messages: the condition, its reasons, key figures, what to do, and a link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class AlertMessage:
-    """A one-line title and a plain-text body; receivers choose colours and icons by `kind`."""
+    """A one-line title and a plain-text body. Receivers choose colours and icons by `kind`."""
 
     title: str
     body: str
@@ -29,11 +29,11 @@ class AlertMessage:
 
 
 def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link: str) -> AlertMessage:
-    """Return the message for a condition that started or is over.
+    """Return the message for a condition that has started or ended.
 
     Args:
         cluster: name in the clusters file.
-        figures: lines with key figures of the run that sends the message.
+        figures: lines of text with key figures of the run that sends the message.
         link: URL of that run in Airflow's UI.
     """
     condition, incident = pending.condition, pending.incident
@@ -70,7 +70,7 @@ def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[st
 
 
 def figures_of(run: EndedRun) -> list[str]:
-    """Return a few lines with the run's key figures."""
+    """Return a few lines of text with the run's key figures."""
     lines, summary = [], run.summary
     if summary is not None:
         if summary.score_min is not None and summary.score_max is not None:

@@ -50,8 +50,8 @@ def broker_views(
     """Return a run's brokers, the hottest first; brokers without a load report come last.
 
     Args:
-        after: predicted score of each broker that the plan touches, percent.
-        pairs: all pairs that the run judged.
+        after: predicted score in percent, by broker, of sources and destinations in the plan.
+        pairs: all pairs in the run's decisions.
     """
     try:
         samples, silent = run.brokers, run.snapshot.silent

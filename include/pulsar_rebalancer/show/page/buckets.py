@@ -1,4 +1,4 @@
-"""The timeline's buckets, which add up the documents of past runs."""
+"""The timeline's buckets. Each adds up the documents of the past runs in a period."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Bucket(View):
-    """A period of time, or a single run.
+    """The sums for a period of time, or for a single run.
 
     Attributes:
-        lowest, highest: smallest and largest score range among the runs, points; None if no run judged brokers.
-        moved, failed: number of bundles.
+        lowest, highest: smallest and largest score range of the runs, in points; None if no run compared brokers.
+        moved, failed: number of bundles that were moved, and that could not be moved.
         blocked: number of runs that validation stopped.
         broken: number of runs that failed.
-        paused: number of runs that were kept from moving bundles by something other than the mode.
-        low_threshold, high_threshold: thresholds of the last run with a plan, points; None if no run has a plan.
+        paused: number of runs that could not move bundles for a reason other than the mode. low_threshold,
+        high_threshold: thresholds of the last run with a plan, points; None if no run has a plan.
     """
 
     at: AwareDatetime
@@ -47,12 +47,12 @@ class Bucket(View):
 
 
 class Timeline(View):
-    """What happened over an hour, a day or a month.
+    """The timeline of an hour, a day or a month.
 
     Attributes:
         seconds: length of a bucket; buckets without a run are left out.
         low_threshold, high_threshold: the newest thresholds, points.
-        unread: number of runs not read yet; the next request continues with them.
+        unread: number of runs that have not been read yet; the next request reads them.
     """
 
     span: str
@@ -66,12 +66,12 @@ class Timeline(View):
 
 
 def begin_of(at: datetime, length: timedelta) -> datetime:
-    """Return the start of the bucket that contains a time; buckets do not shift as time passes."""
+    """Return the start of the bucket that contains a time. The starts of buckets are fixed points in time."""
     return at - (at - _EPOCH) % length
 
 
 def added_up(buckets: Sequence[Bucket], at: datetime) -> Bucket:
-    """Return the sum of buckets that are given in chronological order."""
+    """Return the sum of buckets, which must be in chronological order."""
     low = [bucket.lowest for bucket in buckets if bucket.lowest is not None]
     high = [bucket.highest for bucket in buckets if bucket.highest is not None]
     judged = [bucket for bucket in buckets if bucket.low_threshold is not None]
@@ -94,7 +94,7 @@ class _Reason(BaseModel):
 
 
 class _Document(BaseModel):
-    """The fields read from a request, a summary or an outcome, whichever release wrote it."""
+    """The fields that are read from a request, a summary or an outcome of any release."""
 
     closed: str | None = None
     score_min: float | None = None
@@ -108,7 +108,7 @@ class _Document(BaseModel):
 def of_run(
     at: datetime, settings: str | bytes | None, summary: str | bytes | None, outcome: str | bytes | None
 ) -> Bucket:
-    """Return one run's bucket, built from its documents; an unreadable document counts as missing."""
+    """Return the bucket of a single run, from its documents. An unreadable document counts as missing."""
     closed, figures, ended = _parsed(settings).closed, _parsed(summary), _parsed(outcome)
     moves = [Reason.get(move.reason) for move in ended.moves]
     splits = [Reason.get(split.reason) for split in ended.splits]

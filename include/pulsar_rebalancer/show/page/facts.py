@@ -1,4 +1,4 @@
-"""Facts about a cluster from Airflow and its state store, which no file of a run holds."""
+"""Facts about a cluster that are not in the files of its runs, but in Airflow and the state store."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FailedRun(View):
     """The newest run that has ended, if it failed.
 
     Attributes:
-        task: the failed task; empty when the run took too long.
-        reason: the task's reason code; empty if the task gave none.
+        task: the failed task; empty if the run exceeded its time limit.
+        reason: the task's reason code; empty if the task reported none.
     """
 
     run_id: str
@@ -38,18 +38,18 @@ class FailedRun(View):
 
 
 class AirflowFacts(View):
-    """What the page knows in addition to the runs' files.
+    """Input for the page in addition to the runs' files.
 
     Attributes:
         paused: True if the DAG is paused in Airflow.
-        scheduled: True if Airflow's scheduler is alive; otherwise no run starts.
+        scheduled: True if Airflow's scheduler is alive; if not, no run starts.
         next_run_at: start of the next scheduled run.
-        opened: id of the DAG run under way; empty if its gate has not opened.
+        opened: id of the DAG run in progress; empty if there is none or its gate has not opened.
         control: people's orders and the circuit breaker.
-        last_plan: id of the plan recorded last.
+        last_plan: id of the last recorded plan.
         drains: drained brokers.
-        unreadable: why the drained brokers are unknown; empty when they are known.
-        question: the plan that waits for a person's approval.
+        unreadable: why the drained brokers are unknown; empty if they are known.
+        question: the open question, whose plan waits for a person's approval.
         answers: people's answers to questions about plans.
     """
 
@@ -69,22 +69,22 @@ class AirflowFacts(View):
         """Return the reasons, other than the mode, that keep the next run from moving bundles.
 
         Args:
-            settings: from the current clusters file, here and in the methods below.
+            settings: settings from the current clusters file, as in the methods below.
         """
         return [closing for closing in self._closed(settings, now) if closing.reason is not Reason.OBSERVE]
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
-        """Return the time until which a plan waits for a person's approval; None if no plan waits."""
+        """Return the deadline for the approval of a plan; None if no plan waits for approval."""
         if settings.mode is not Mode.APPROVE or self.question.plan_id in self.answers.plans:
             return None
         until = self.question.until(settings.max_awaiting_minutes)
         return until if until is not None and now < until else None
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
-        """Return a sentence on the orders in force in addition to the mode, and who gave them; empty if no orders.
+        """Return a sentence about the current orders and the people who gave them; empty if there are none.
 
         Args:
-            run: the run shown, which a person may have stopped.
+            run: the run on the page, which a person may have stopped.
         """
         if self.unreadable:
             return f"Which brokers are drained cannot be read: {self.unreadable}."

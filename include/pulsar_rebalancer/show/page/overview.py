@@ -34,10 +34,10 @@ _LOOKED_BACK = 240
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
-    """Return the strip at the top of the page as of now.
+    """Return the content of the strip at the top of the page.
 
     Args:
-        entry: from the current clusters file.
+        entry: the cluster's entry in the current clusters file.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -47,13 +47,13 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, no
 
 
 def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> Status:
-    """Return the strip for a cluster whose files cannot be read."""
+    """Return the content of the strip for a cluster with unreadable files."""
     said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
     return _status(entry, AirflowFacts(), None, said, now)
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
-    """Return a cluster's page as of now; arguments and errors as in `status`."""
+    """Return a cluster's page; arguments and errors as in `status`."""
     shown, said = _now(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now)
     awaiting = _awaiting(storage, entry, facts, shown, now)
@@ -65,7 +65,10 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
 
 
 def _now(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> tuple[Run | None, Said]:
-    """Return the run to show and the cluster's state: the run that moves bundles, else the newest ended run."""
+    """Return the run to show and the cluster's state.
+
+    The run is the one that moves bundles, else the newest ended run.
+    """
     begun, ended = newest(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun
     return shown, now_of(entry, facts, begun, ended, now)
@@ -74,7 +77,7 @@ def _now(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now:
 def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
-    """Return the plan that waits for a person's approval, unless it is the plan of the run shown."""
+    """Return the plan that waits for approval; None if there is none, or if the page shows its run anyway."""
     folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
@@ -82,10 +85,10 @@ def _awaiting(
 
 
 def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
-    """Return a cluster's page as one run saw it; None if that run has no readable request.
+    """Return a cluster's page at the time of one run; None if the run has no readable request.
 
     Args:
-        entry: from the current clusters file.
+        entry: the cluster's entry in the current clusters file.
     """
     run = read_run(folder)
     if run is None:

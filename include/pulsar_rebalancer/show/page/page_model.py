@@ -1,6 +1,7 @@
-"""The document behind a cluster's page: one typed model, read by a browser.
+"""The data of a cluster's page, as a typed JSON document for the browser.
 
-The browser computes nothing. Scores are in percent, gaps and score ranges in percentage points, times in UTC.
+The browser shows the data without further calculations. Scores are in percent, gaps and score ranges in percentage
+points, times in UTC.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from pulsar_rebalancer.strategies.shedders.profile import Line
 
 
 class Status(View):
-    """The strip at the top of the page.
+    """The content of the strip at the top of the page.
 
     Attributes:
         pairing: True if the strategy pairs brokers.
-        sentence: why the rebalancer acts or does not act.
-        in_force: people's orders that are in force, as a sentence; empty when there are none.
-        collected_at: time of the newest sample; None if there is none.
-        score_range, deviation: range and standard deviation of the compared scores; None if no broker is compared.
+        sentence: why the rebalancer moves bundles or does not.
+        in_force: a sentence about the current orders from people; empty if there are none.
+        collected_at: time of the newest sample; None if there is none. score_range, deviation: range and standard
+        deviation of the compared scores, in points; None if no brokers are compared.
     """
 
     cluster: str
@@ -41,20 +42,20 @@ class Status(View):
 
 
 class BrokerView(View):
-    """One broker.
+    """One broker on the page.
 
     Attributes:
-        label: a short unique part of its name.
-        score: None without a load report.
+        label: a short unique part of the broker's name.
+        score: score in percent; None without a load report.
         resources: weighted usage by resource, percent; the largest is the score.
-        deciding: the resource with the largest weighted usage; empty without a load report.
-        lowest, highest: score within the last half hour.
-        after: predicted score after the plan; None if the plan does not touch the broker.
-        left_out: why the broker is neither source nor destination; empty if it takes part.
-        band: the band of its pair: `calm`, `low` or `high`.
-        partner, gap: the colder broker of its pair and the gap to it; set only on the hotter broker.
-        drained: who drains the broker, since when and why; empty if it is not drained.
-        average, average_throughput: moving averages that the strategy keeps, in percent and bytes/s.
+        deciding: the resource with the largest weighted usage; empty without a load report. lowest, highest: lowest and
+        highest score within the last half hour.
+        after: predicted score after the plan; None if the broker is neither source nor destination in the plan.
+        left_out: why the broker can be neither source nor destination; empty if it can be both.
+        band: the highest threshold that the gap of the broker's pair reaches: `low` or `high`, else `calm`. partner,
+            gap: the colder broker of the pair, and the gap to it; set only for the hotter broker of a pair.
+        drained: text about the drain with its start, person and reason; empty if the broker is not drained. average,
+            average_throughput: the strategy's moving averages for the broker, in percent and bytes/s.
     """
 
     name: str
@@ -77,20 +78,21 @@ class BrokerView(View):
 
 
 class HitsView(View):
-    """Hits counted so far, and hits needed to fire."""
+    """The current number of hits, and the number needed to fire."""
 
     have: int
     need: int
 
 
 class PairView(View):
-    """A judged pair; under a strategy without pairs, a judged broker.
+    """A pair in the run's decisions; under a strategy without pairs, a single broker.
 
     Attributes:
-        band: the highest threshold that its gap reaches, `low` or `high`; else `calm`.
-        hits: by `low` and `high`; empty if the strategy counts no hits.
-        seconds_to_fire: time from the sample until the pair fires if the gap stays; None if no hits are counted.
-        meaning: the reason code in words.
+        band: the highest threshold that the gap reaches: `low` or `high`, else `calm`.
+        hits: hits by threshold, `low` and `high`; empty if the strategy counts no hits.
+        seconds_to_fire: seconds from the sample until the pair fires if the gap does not change; None if no hits are
+            counted.
+        meaning: description of the reason code.
     """
 
     number: int
@@ -107,7 +109,7 @@ class PairView(View):
 
 
 class FindingView(View):
-    """A validation finding in plain words."""
+    """A validation finding, described for people."""
 
     reason: str
     effect: str
@@ -118,7 +120,7 @@ class FindingView(View):
 
 
 class Links(View):
-    """Links to other pages: paths on the web server. An empty path means that there is no link."""
+    """Links to other pages, as paths on the web server. An empty path means that there is no link."""
 
     dag: str = ""
     run: str = ""
@@ -127,10 +129,10 @@ class Links(View):
 
 
 class ShownQuestion(View):
-    """Airflow's question whether to carry out the waiting plan.
+    """The question in Airflow about a plan that waits for approval.
 
     Attributes:
-        dag, run, task: ids of the task that asks.
+        dag, run, task: ids of the task that asks the question.
         hash: the plan's hash.
         until: deadline for the answer.
     """
@@ -143,16 +145,16 @@ class ShownQuestion(View):
 
 
 class Acts(View):
-    """What the user may do: ids of the DAGs that they may start; an id is empty if they may not.
+    """What the user may do. A DAG's id is empty if the user may not start that DAG.
 
     Attributes:
         control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the circuit breaker.
-        rebalance: the DAG that balances.
+        rebalance: the DAG that balances the cluster.
         question: the open question; None if there is none, or the user may not answer it.
         paused: True if a person has paused the cluster.
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
-        paused_dags: DAGs that the user may start but that are paused in Airflow, so a run would wait.
+        paused_dags: DAGs that the user may start but that are paused in Airflow, so that a new run would wait.
     """
 
     control: str = ""
@@ -168,20 +170,20 @@ class Overview(View):
     """The page of one cluster.
 
     Attributes:
-        run_id: the DAG run shown; empty when there is none yet.
+        run_id: id of the DAG run on the page; empty if there is none yet.
         folder: name of the run's folder.
         sampled_at: when the run took its sample.
-        of_one_run: True if the page shows the cluster as that run saw it, not as it is now.
-        middle: mean score; None when no broker was compared.
-        lines: thresholds to draw.
-        pairs: pairs whose gap counts, and pairs that fired or wait; the largest gap first.
+        of_one_run: True if the page shows the cluster at the time of this run instead of the current time.
+        middle: mean score; None if no brokers were compared.
+        lines: lines to draw across the broker bars.
+        pairs: pairs with a gap that reaches a threshold, and pairs that fired or wait; the largest gap first.
         close_pairs: number of pairs not listed.
-        firing: what pairs do once they have their hits: `fires` or `would fire`; empty when the time is unknown.
-        hits: the whole cluster's hits; None if the strategy does not count them.
-        plan: the plan of the run shown, if the run moves bundles or considered any.
-        awaiting: the plan that waits for approval, if it is not the plan of the run shown.
-        last: the last plan that moved something, if `plan` is None.
-        validated: True if the run got as far as validation.
+        firing: verb for pairs that will have enough hits: `fires` or `would fire`; empty if the time is unknown.
+        hits: the whole cluster's hits; None if the strategy does not count such hits.
+        plan: the plan of the run on the page, if bundles move or were considered; else None.
+        awaiting: the plan that waits for approval, if it is from another run; else None.
+        last: the last plan that moved bundles, if `plan` is None.
+        validated: True if the run has been validated.
     """
 
     version: int = VERSION
@@ -211,8 +213,8 @@ class RunAnswer(View):
 
     Attributes:
         state: Airflow's state of the run.
-        text: the text to show; a verb phrase while the run is under way.
-        next_dag, next_run: ids of the DAG and run that this run started, to follow next; empty if it started no run.
+        text: the text to show; a verb phrase while the run is in progress. next_dag, next_run: ids of the DAG run that
+            this run started, whose outcome is shown next; empty if it started none.
     """
 
     state: str

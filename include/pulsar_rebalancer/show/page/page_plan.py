@@ -1,4 +1,4 @@
-"""A run's plan: its moves, the clients it disturbs, the bundles that stay and why, and the outcome."""
+"""A run's plan on the page: moves, disturbed clients, reasons why other bundles are not moved, and the outcome."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _LATE = timedelta(minutes=5)
 
 
 def predicted(run: Run) -> dict[str, float]:
-    """Return the predicted score, percent, of each broker that a run's plan touches.
+    """Return the predicted score in percent, by broker, of the plan's sources and destinations.
 
-    As in the plan's own prediction, a bundle takes its share of the broker's score with it.
+    As in the plan's own prediction, a broker's score is assumed to be proportional to its traffic.
     """
     if run.summary is None or not run.summary.bundles_taken:
         return {}
@@ -60,7 +60,7 @@ def predicted(run: Run) -> dict[str, float]:
 
 
 def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:
-    """Return the view of a run's plan, built from the files that can be read; None if the run has no plan."""
+    """Return a run's plan for the page, as far as its files can be read; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
     summary = run.summary
@@ -102,7 +102,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
 
 
 def _moves(run: Run, summary: Summary, moves: Sequence[Move]) -> list[MoveView]:
-    """Return the moves: failures first, the rest in the plan's order."""
+    """Return the moves: failed moves first, then the others in the plan's order."""
     fired = [pair for pair in pair_views(run) if pair.fired]
     # In a swap, bundles also leave the colder broker.
     pairs = {pair.destination: pair for pair in fired} | {pair.source: pair for pair in fired}
@@ -118,7 +118,7 @@ def _moves(run: Run, summary: Summary, moves: Sequence[Move]) -> list[MoveView]:
 
 
 def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
-    """Return why a bundle leaves its source broker; empty if unknown."""
+    """Return a text that explains why a bundle moves; empty if unknown."""
     drain, pair = summary.drains.get(move.source), pairs.get(move.source)
     if summary.by_hand is not None:
         asked = summary.by_hand.request
@@ -131,7 +131,7 @@ def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
 
 
 def _by(summary: Summary) -> str:
-    """Return who ordered the plan, and why if it was forced; empty if no person did."""
+    """Return a text with the person who ordered the plan, and the reason if it was forced; empty if no person did."""
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
@@ -169,7 +169,7 @@ def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
 
 
 def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:
-    """Return the score range at the first sample after each of `MINUTES`; samples may be minutes apart."""
+    """Return the score range at the first sample after each interval in `MINUTES`. Samples may be minutes apart."""
     end = min(now, ended_at + timedelta(minutes=MINUTES[-1]) + _LATE)
     later = list(takewhile(lambda dated: dated[0] >= ended_at, dated_folders(storage, end)))[::-1]
     begins = ((minutes, ended_at + timedelta(minutes=minutes)) for minutes in MINUTES)

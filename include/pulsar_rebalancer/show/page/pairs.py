@@ -1,4 +1,4 @@
-"""Pairs and hits on the page: how far each pair, or the whole cluster, is from firing."""
+"""Pairs and hits on the page: the hits that each pair, or the whole cluster, still needs to fire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = 40
 
 
 def pair_views(run: Run) -> list[PairView]:
-    """Return all pairs judged by a run that has a plan, the largest gap first."""
+    """Return all pairs in a run's decisions, the largest gap first. The run must have a plan."""
     try:
         rows = read_decisions(run.folder)
     except SnapshotError:
@@ -35,7 +35,7 @@ def pair_views(run: Run) -> list[PairView]:
 
 
 def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
-    """Return the pairs to list: pairs whose gap counts, and pairs that fired or wait."""
+    """Return the pairs to list: pairs with a gap that reaches a threshold, and pairs that fired or wait."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
 
 
@@ -45,7 +45,7 @@ def _waits(view: PairView) -> bool:
 
 
 def _view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
-    """Return the view of one row of a run's decisions table."""
+    """Convert one row of a run's decisions table for the page."""
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
     thresholds = profile_shown(settings).thresholds(settings) if counts else {}
@@ -67,13 +67,16 @@ def _view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
 
 
 def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
-    """Return the kind of the highest threshold that a gap reaches, else `calm`."""
+    """Return the highest threshold that a gap reaches, `low` or `high`; else `calm`."""
     reached = [kind for kind, threshold in thresholds.items() if gap is not None and gap >= threshold.gap]
     return reached[-1] if reached else "calm"
 
 
 def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings) -> float | None:
-    """Return the seconds from the sample until the pair fires if the gap stays; each hit needs a new sample."""
+    """Return the seconds from the sample until the pair fires if the gap does not change.
+
+    Each further hit needs another sample.
+    """
     if band == "calm":
         return None
     sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)
@@ -82,7 +85,7 @@ def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings
 
 
 def kept_by(run: Run) -> ShedderState:
-    """Return the state that the strategy keeps after a run; empty if it cannot be read."""
+    """Return the strategy's state after a run; empty if it cannot be read."""
     try:
         state = read_state(run.folder)
         if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
@@ -93,7 +96,7 @@ def kept_by(run: Run) -> ShedderState:
 
 
 def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
-    """Return the whole cluster's hits; None if the strategy does not count them."""
+    """Return the whole cluster's hits; None if the strategy does not count such hits."""
     settings = run.request.resolved.settings
     need = profile_shown(settings).cluster_hits(settings)
     return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)

@@ -11,11 +11,11 @@ class MoveView(View):
     """One bundle of the plan.
 
     Attributes:
-        traffic: in the unit of `PlanView.measure`.
+        traffic: traffic in the unit of `PlanView.measure`.
         clients: number of producers and consumers that must reconnect.
-        why: why the bundle moves.
+        why: text that explains why the bundle moves.
         outcome: reason code; empty while unknown.
-        ok: True if the bundle is where the plan wants it; None while unknown.
+        ok: True if the bundle is on its planned destination; None while unknown.
     """
 
     bundle: str
@@ -33,7 +33,7 @@ class MoveView(View):
 
 
 class EndView(View):
-    """A broker that gives or receives bundles, with its score before the plan and its predicted score after."""
+    """A source or destination of moves, with its score before the plan and its predicted score after the plan."""
 
     name: str
     before: float
@@ -49,7 +49,7 @@ class Count(View):
 
 
 class Measured(View):
-    """The score range some minutes after a run ended; None while unknown."""
+    """The score range a given number of minutes after a run ended; None while unknown."""
 
     minutes: int
     score_range: float | None
@@ -62,18 +62,18 @@ class PlanView(View):
         folder: name of the run's folder, which is the plan's id.
         run_id: id of the DAG run.
         until: time after which the gate no longer opens for the plan.
-        under_way: True if its bundles are being moved.
-        by: who ordered the plan, and why if it was forced; empty if no person did.
-        verdict: the gate's reason code; empty until the gate has judged the plan.
+        under_way: True while the plan's bundles are being moved.
+        by: text with the person who ordered the plan, and the reason if it was forced; empty if no person did.
+        verdict: the gate's reason code; empty until the gate has decided.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
-        traffic: sum over all moves.
-        range_before, predicted_range: score range before the plan and predicted range after it, points.
-        brokers: brokers that give or receive bundles.
+        traffic: total traffic of all moves, in the unit of `measure`. range_before, predicted_range: score range before
+        the plan and predicted range after it, points.
+        brokers: sources and destinations of moves.
         measured: score ranges after the run.
         more: number of moves not listed.
-        stay: number of bundles that stay, by reason.
+        stay: number of considered bundles that are not moved, by reason.
         done: number of moves with an outcome.
-        failed: number of moves whose bundle is not where the plan wants it.
+        failed: number of completed moves whose bundle is not on its planned destination.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""A cluster's newest runs, and the brokers' scores in each."""
+"""The newest runs of a cluster, with the brokers' scores in each run."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _LOOKED_AT = 20
 
 @dataclass(frozen=True)
 class Run:
-    """A run. An attribute is None if the run did not get that far or the file cannot be read.
+    """The files of one run. An attribute is None if the run has not written the file or it cannot be read.
 
     Attributes:
-        waves: outcomes of the moves so far, by bundle.
-        splits: outcomes of the splits so far, by bundle.
-        opened: True if the run is under way and its gate has opened.
+        waves: outcomes of completed moves, by bundle.
+        splits: outcomes of completed splits, by bundle.
+        opened: True if the run is in progress and its gate has opened.
     """
 
     snapshot: Snapshot
@@ -68,9 +68,9 @@ class Run:
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers, each with the reason why it is left out, as far as the run's documents can be read.
+        """Return the brokers. Excluded brokers have the reason, as far as the run's documents can be read.
 
-        If several reasons apply, exclusion in the settings comes first, then quarantine by validation, then any other.
+        If there are several reasons, exclusion in the settings has precedence, then quarantine by validation.
 
         Raises:
             SnapshotError: the table of brokers cannot be read.
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop affects the run: bundles are being moved, or some bundles stayed because of a stop."""
+        """Return whether a stop affects the run: it is moving bundles, or did not move some because of a stop."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
@@ -105,7 +105,7 @@ class Run:
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return a run, built from the files that can be read; None if its request cannot be read."""
+    """Return a run, as far as its files can be read; None if its request cannot be read."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None
@@ -132,12 +132,14 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 
 
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
-    """Return two runs: the run under way, or else the newest begun; and the newest ended.
+    """Return two runs.
 
-    The search includes the folders of manual plans, which never get an outcome.
+    The first is the run in progress, else the newest one that has started; the second is the newest one that has ended.
+
+    The search includes the folders of manual plans, which never have an outcome.
 
     Args:
-        opened: id of the DAG run that is under way and whose gate has opened; empty when there is none.
+        opened: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -157,7 +159,7 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
 
 def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
-    """Yield time and folder of each run up to a given time, the newest first.
+    """Yield the time and folder of each run up to a given time, the newest first.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -188,9 +190,9 @@ def scores_are_known(folder: StoragePath) -> bool:
 
 
 def known_scores(folder: StoragePath) -> Scores:
-    """Return a run's scores as the run judged them, without excluded brokers; empty if unknown.
+    """Return the scores in a run, without excluded brokers; empty if unknown.
 
-    Only known scores are cached: files never change once written, but missing files may appear.
+    Only known scores are cached, because written files never change, but missing files may be written later.
     """
     known = _scores.get(folder.uri)
     if known is not None:
@@ -205,5 +207,5 @@ def known_scores(folder: StoragePath) -> Scores:
 
 
 def rounded(figure: float | None, factor: float = 1) -> float | None:
-    """Return a figure times a factor, with two decimals; None if the figure is missing or not finite."""
+    """Return a figure multiplied by a factor, with two decimals; None if the figure is missing or not finite."""
     return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)

@@ -1,4 +1,4 @@
-"""The state of a cluster in one word and one sentence: why the rebalancer acts or does not act."""
+"""The state of a cluster in one word, and a sentence that says why the rebalancer moves bundles or does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 
 
 class Said(NamedTuple):
-    """What the strip says.
+    """The state of a cluster and the sentence for the strip at the top of the page.
 
     Attributes:
         firing: `FIRES`, `WOULD_FIRE`, or empty if the time at which a pair fires is unknown.
@@ -51,8 +51,8 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
 
     Args:
         entry: from the current clusters file.
-        begun: the newest run, ended or not.
-        ended: the newest run that has ended.
+        begun: the newest run that has started, ended or not; None if there is none.
+        ended: the newest run that has ended; None if there is none.
     """
     if entry.error:
         return Said(State.BROKEN, entry.error)
@@ -101,12 +101,12 @@ def _without_data(facts: AirflowFacts) -> Said:
 
 
 def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) -> Said | None:
-    """Return what to say when no run looks at the cluster or the newest run failed; None otherwise.
+    """Return the state if no runs are scheduled or the newest run failed; None otherwise.
 
     Args:
         entry: from the current clusters file.
-        known: the newest ended run, else the newest begun run.
-        age: of the newest data, seconds.
+        known: the newest run that has ended, else the newest that has started.
+        age: age of the newest data, seconds.
     """
     if facts.paused:
         return Said(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
@@ -119,7 +119,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    """Return whether the files of a failed run explain more than its failed task does."""
+    """Return whether a failed run's files explain more than the name and reason of its failed task."""
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
 
@@ -138,11 +138,11 @@ def _longest_age(entry: ClusterEntry) -> float:
 
 
 def of_run(run: Run, firing: str, age: float) -> Said:
-    """Return the state that a run found or caused.
+    """Return the state of a cluster according to its newest run.
 
     Args:
         firing: as in `Said`.
-        age: seconds since its sample.
+        age: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
@@ -246,7 +246,7 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return how far a pair is from firing, for the threshold that will first have enough hits.
+    """Return a text about the hits that a pair still needs, for the threshold that will first have enough hits.
 
     Args:
         age: seconds since the sample.
@@ -260,7 +260,7 @@ def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) 
 
 
 def in_words(seconds: float) -> str:
-    """Return a time span in the largest fitting unit, such as "3 minutes"."""
+    """Return a duration as text in the largest suitable unit, such as "3 minutes"."""
     if seconds < 90:
         return number_of(max(1, round(seconds)), "second")
     if seconds < 5400:

@@ -1,4 +1,4 @@
-"""The timeline of an hour, a day or a month, built from run folders and from tables of closed days."""
+"""The timeline of an hour, a day or a month, built from run folders and from tables of past days."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ READING = 1.0
 
 
 class Span(StrEnum):
-    """How far back the timeline reaches.
+    """The length of the timeline.
 
     Attributes:
-        length: of the whole span.
-        bucket: length of a bucket.
+        length: duration of the whole timeline.
+        bucket: duration of one bucket.
     """
 
     length: timedelta
     bucket: timedelta
 
     def __new__(cls, name: str, length: timedelta, bucket: timedelta) -> Self:
-        """Create a member from its name and lengths."""
+        """Create a member from its name and durations."""
         member = str.__new__(cls, name)
         member._value_, member.length, member.bucket = name, length, bucket
         return member
@@ -55,11 +55,11 @@ _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
 
 
 class _Reader:
-    """Limits the time spent reading files, and counts what is left for the next request.
+    """Limits the time for reading files in one request, and counts the files that the next request has to read.
 
     Attributes:
-        unread: number of runs and days left.
-        refused: number of runs whose storage failed temporarily.
+        unread: number of runs and days that have not been read.
+        refused: number of runs that could not be read because of a temporary storage failure.
     """
 
     def __init__(self, now: datetime, seconds: float) -> None:
@@ -69,7 +69,7 @@ class _Reader:
         self.unread = self.refused = 0
 
     def may_read(self) -> bool:
-        """Return whether there is time left; the first call always returns True."""
+        """Return whether there is time to read another file; the first call always returns True."""
         at = time.monotonic()
         if self._until is None:
             self._until = at + self._seconds
@@ -81,7 +81,7 @@ class _Reader:
 
 
 class _Stretch(NamedTuple):
-    """The folders of the runs in one bucket's period."""
+    """The run folders in the period of one bucket."""
 
     at: datetime
     length: timedelta
@@ -103,7 +103,7 @@ class _Stretch(NamedTuple):
 
 
 class _Day(NamedTuple):
-    """The table of a closed day."""
+    """The table of a compacted day."""
 
     file: StoragePath
     length: timedelta
@@ -134,7 +134,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
     """Return the timeline of a span that ends now.
 
     Args:
-        reading: seconds after which no further file is read; the newest files are read first.
+        reading: time limit for reading files, seconds. The newest files are read first.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -215,7 +215,7 @@ def _size(file: StoragePath) -> int:
 
 
 def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
-    """Yield one bucket for each period with buckets, in chronological order."""
+    """Add up buckets by period, and yield one bucket for each period that has any, in chronological order."""
     groups: dict[datetime, list[Bucket]] = {}
     for part in sorted(parts, key=lambda part: part.at):
         groups.setdefault(begin_of(part.at, length), []).append(part)

@@ -18,7 +18,7 @@ class View(BaseModel):
 
 
 class Tone(StrEnum):
-    """How urgent it is to look at the cluster."""
+    """The urgency of a cluster's state."""
 
     GOOD = "good"
     BUSY = "busy"

@@ -1,1 +1,1 @@
-"""Orders of people and rules that prevent moves: their documents, when they apply, and their wording."""
+"""Orders from people, and rules that prevent moves: their documents, when they apply, and their text for people."""

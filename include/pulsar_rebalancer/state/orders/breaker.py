@@ -1,6 +1,6 @@
-"""The circuit breaker: when moves make things worse or cannot work, nothing is moved for a while.
+"""The circuit breaker, which stops all moves for a time when moves fail or make the balance worse.
 
-Only the task report writes its document `breaker`. It closes after a time, or when a person closes it.
+Only the task *report* writes the document `breaker`. The breaker closes after a set time, or when a person closes it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Breaker(StateDocument):
     """The `breaker` document.
 
     Attributes:
-        opened_at: when it last opened; None: never.
-        why: the figure that opened it.
-        range_before: points between the hottest and the coldest broker before moves that have not been judged yet;
-            None if there are none.
-        brokers_before: number of brokers in that range.
-        moved_at: when those moves had ended.
-        worse: rounds in a row after which the range had grown.
-        bad: number of faulty brokers that the previous run left out.
-        run: name of the run that last changed the document; a run counts once.
+        opened_at: when the breaker last opened; None if never.
+        why: description of the figure that opened the breaker.
+        range_before: score range (hottest minus coldest broker, in points) before the last moves, until it is compared
+            with the range after them; None otherwise.
+        brokers_before: number of brokers compared for `range_before`.
+        moved_at: when the last of these moves ended.
+        worse: number of consecutive rounds of moves after which the score range was larger.
+        bad: number of faulty brokers that the previous run excluded.
+        run: name of the run that last changed the document, so that a run is counted only once.
     """
 
     KEY: ClassVar[str] = "breaker"
@@ -52,8 +52,8 @@ class Breaker(StateDocument):
         """Return whether the breaker is open.
 
         Args:
-            rules: rules from the clusters file; None: there is no breaker.
-            closed_at: when a person last closed it; None: never.
+            rules: rules from the clusters file; None if there is no breaker.
+            closed_at: when a person last closed the breaker; None if never.
         """
         if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
             return False
@@ -61,15 +61,16 @@ class Breaker(StateDocument):
 
 
 class Round(NamedTuple):
-    """What a run saw and did.
+    """The results of a run that the breaker counts.
 
     Attributes:
-        bad_brokers: number of faulty brokers left out; None: the brokers were not judged.
+        bad_brokers: number of faulty brokers that the run excluded; None if the run did not validate the brokers.
         failed: number of moves that failed or went astray.
-        moved: whether bundles have changed owner.
-        score_range: points between the hottest and the coldest broker before the moves; None: nothing was decided.
-        younger_than: all the brokers' own figures were measured after this time.
-        brokers: number of brokers compared.
+        moved: True if at least one bundle has a new owner.
+        score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
+            decision.
+        younger_than: time after which all brokers measured the figures in this run's sample.
+        brokers: number of brokers whose scores were compared.
     """
 
     bad_brokers: int | None
@@ -83,15 +84,15 @@ class Round(NamedTuple):
 def advance(
     state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
-    """Return the document after a run; unchanged if nothing changed, or if this run has already been counted.
+    """Return the document after a run. It is the same object if nothing changed or the run was already counted.
 
-    While too many brokers are bad, its time restarts with each run. A person who closes it has accepted those brokers:
-    it opens again only if there are more.
+    While too many brokers are faulty, each run restarts the time until the breaker closes. When a person closes it, the
+    current number of faulty brokers is accepted: the breaker opens again only if there are more.
 
     Args:
-        seen: what the run saw and did.
+        seen: the run's results.
         run: name of the run's folder.
-        closed_at: when a person last closed it; None: never.
+        closed_at: when a person last closed the breaker; None if never.
     """
     if run and state.run == run:
         return state
@@ -132,7 +133,7 @@ def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
 
 
 def readable_breaker(document: Any, now: datetime) -> Breaker:
-    """Return the `breaker` document; one that cannot be read counts as opened now."""
+    """Return the `breaker` document. If it cannot be read, the breaker counts as opened now."""
     try:
         return Breaker.parse(document)
     except StateError as error:

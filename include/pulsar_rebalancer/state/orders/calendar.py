@@ -1,9 +1,9 @@
-"""Whether the clusters file's maintenance windows and blackouts let anything be moved now, and when they will.
+"""The calendar: whether the clusters file's maintenance windows and blackouts allow moves now, and when they next do.
 
-A window begins and ends by the local clock, even if a change to or from summer time changes its length. When an hour
-occurs twice, a blackout that begins or ends in it begins in the first and ends in the second. A maintenance window
-begins in the second and ends in the first, so a window within that hour is dropped. A window that begins or ends in a
-skipped hour does so at the clock change; a blackout is then longer rather than shorter.
+Windows start and end by the local clock, so the change to or from summer time can change their length. If an hour
+occurs twice, a blackout uses the earlier possible start and the later possible end. A maintenance window uses the later
+start and the earlier end, so a window inside that hour is dropped. A start or end in an hour that the clock skips is
+moved to the clock change, so that a blackout becomes longer rather than shorter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Shut(NamedTuple):
 
     Attributes:
         reason: `blackout` or `outside_window`.
-        opens: when moves are allowed again, in the time zone of the blackout or window; None: not in sight.
+        opens: when moves are allowed again, in the time zone of the blackout or window; None if no such time is known.
         why: the reason given in the clusters file.
     """
 
@@ -46,7 +46,7 @@ class Shut(NamedTuple):
 
 
 def within(window: Window, now: datetime) -> bool:
-    """Return whether it is the time of a window."""
+    """Return whether a time is inside a window."""
     span = next(_spans(window, now, blackout=False), None)
     return span is not None and span.begin <= now
 
@@ -57,7 +57,7 @@ class _Span(NamedTuple):
 
 
 def shut(settings: Settings, now: datetime) -> Shut | None:
-    """Return why nothing may be moved now, and until when; None if the calendar allows moves."""
+    """Return why the calendar forbids moves now, and until when; None if it allows them."""
     first = closed = _shut(settings, now)
     steps = 0
     while closed is not None and closed.opens is not None and steps < _MOST_STEPS:
@@ -70,7 +70,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return the first reason that forbids moves at this moment, and when that reason itself ends."""
+    """Return the first reason against moves at a time, and when this reason ends; other reasons may follow."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:
@@ -93,7 +93,7 @@ def _in_zone(at: datetime, window: Window) -> datetime:
 
 
 def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
-    """Yield the times of a window that end after a moment, in their order."""
+    """Yield the occurrences of a window that end after a given time, in chronological order."""
     zone = pendulum.timezone(window.timezone)
 
     for begin, end in _local_spans(window, at.astimezone(zone).replace(tzinfo=None)):
@@ -104,11 +104,12 @@ def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
 
 
 def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
-    """Return the two moments that a local time may mean, usually the same.
+    """Return the two moments that a local time can refer to. They are usually the same.
 
     Args:
         local: time without a zone.
-        widest: for a time that a clock change skips, return both possible moments; if False, the change itself twice.
+        widest: applies to a local time that a clock change skips. True to return both possible moments, False to return
+            the moment of the clock change twice.
     """
     first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first <= second or widest:

@@ -1,7 +1,6 @@
-"""The `control` document: people's orders; `pulsar_control__<cluster>` is its only writer.
+"""The `control` document, which has the orders from people. Only `pulsar_control__<cluster>` writes it.
 
-Neither a reset nor a restore of the state touches it. It has a copy below the storage root; the stricter of the two
-holds.
+A reset or restore of the state does not change it. A copy is below the storage root; the stricter of the two applies.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Order(BaseModel):
-    """An order of a person; `by` is the Airflow user."""
+    """An order from a person; `by` is the Airflow user."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,12 +28,12 @@ class Order(BaseModel):
 
     @property
     def because(self) -> str:
-        """Return who ordered it, and why."""
+        """Return a text with the person who gave the order, and the reason."""
         return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
 
 
 class PauseOrder(Order):
-    """Nothing is moved until a time."""
+    """An order to move nothing until a given time."""
 
     until: AwareDatetime
 
@@ -46,12 +45,12 @@ class Control(StateDocument):
     """The `control` document.
 
     Attributes:
-        pause: nothing is moved until its end.
-        skip: the first run that is collected after this order, and recorded, moves nothing.
-        stop: runs that were under way at that time begin no further bundle; later ones do.
-        breaker_closed: a circuit breaker that was open at that time is closed.
-        breaker: the circuit breaker, from its own document. Never stored here.
-        unreadable: why the document cannot be read; nothing is moved then. Never stored.
+        pause: order to move nothing until its end.
+        skip: order that the next recorded run moves nothing; its sample must be later than the order.
+        stop: order that runs in progress at that time start no further moves. It does not affect later runs.
+        breaker_closed: order to close the circuit breaker, if it was open at that time.
+        breaker: the circuit breaker, which has its own document. It is not stored in this one.
+        unreadable: why the document cannot be read, in which case nothing is moved; empty if it can. It is not stored.
     """
 
     KEY: ClassVar[str] = "control"
@@ -64,7 +63,7 @@ class Control(StateDocument):
     unreadable: str = Field("", exclude=True)
 
     def stricter(self, other: Self) -> Self:
-        """Return the orders that hold of two copies: the pause that ends last, and the latest of each other order."""
+        """Merge two copies: return the pause that ends later, and the latest of each other order."""
         pauses = [pause for pause in (self.pause, other.pause) if pause is not None]
         return self.model_copy(
             update={
@@ -76,7 +75,7 @@ class Control(StateDocument):
         )
 
     def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether a stop was ordered at or after a time; for None, whether there is one at all."""
+        """Return whether a stop was ordered at or after a time; if the time is None, whether there is any stop."""
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 

@@ -1,4 +1,4 @@
-"""The orders that a person can give: the fields of the form of `pulsar_control__<cluster>`."""
+"""The form of `pulsar_control__<cluster>`, in which people give orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE_NAME = r"(decision-[0-9]{1,18}|export-[0-9]{8}T[0-9]{6}Z)\.json"
 
 
 class ControlAction(StrEnum):
-    """An action of the form."""
+    """An action that a person can choose in the form."""
 
     SHOW = "show"
     PAUSE = "pause"
@@ -33,12 +33,12 @@ class ControlAction(StrEnum):
 
     @property
     def stops(self) -> bool:
-        """Return whether it keeps the current run from beginning further bundles."""
+        """Return whether the action stops the current run from starting further moves."""
         return self in (ControlAction.STOP, ControlAction.PAUSE)
 
     @property
     def is_order(self) -> bool:
-        """Return whether it only writes the `control` document."""
+        """Return whether the action changes only the `control` document."""
         return self.stops or self in (ControlAction.RESUME, ControlAction.SKIP, ControlAction.CLOSE_BREAKER)
 
 
@@ -58,7 +58,7 @@ class ControlRequest(BaseModel):
 
     @property
     def changes(self) -> bool:
-        """Return whether it changes anything."""
+        """Return whether the request changes anything."""
         return self.action not in (ControlAction.SHOW, ControlAction.EXPORT)
 
     @model_validator(mode="after")

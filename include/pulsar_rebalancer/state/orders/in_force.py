@@ -1,4 +1,4 @@
-"""The reasons why nothing may be moved now, and who ordered it."""
+"""The reasons why nothing may be moved now, with the people who gave the orders."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Closed(NamedTuple):
-    """A reason why nothing is moved; the detail says until when, by whom and why."""
+    """A reason why nothing is moved. The detail has the end time, the person and the person's reason."""
 
     reason: Reason
     detail: str
 
 
 class JudgedRun(NamedTuple):
-    """The run being judged.
+    """The run for which the reasons are determined.
 
     Attributes:
-        at: when it was collected.
-        previous: id of the plan recorded before it, which is the name of a run's folder; empty if there is none.
+        at: time of the run's sample.
+        previous: id of the previously recorded plan, which is the name of its run's folder; empty if there is none.
     """
 
     at: datetime
@@ -43,7 +43,7 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
     Args:
         settings: settings from the clusters file or of a plan.
         control: people's orders.
-        sample: the run being judged; None for no particular run, so that none is skipped.
+        sample: the run; None if there is no particular run, so that an order to skip a run does not apply.
     """
     closed = []
     if not settings.mode.moves:
@@ -65,7 +65,10 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
 
 
 def _paused(settings: Settings, control: Control, now: datetime) -> str:
-    """Return until when and why moves are paused: by the clusters file or by a person, whichever ends last."""
+    """Return the end and reason of the pause, from the clusters file or a person.
+
+    If there are two, the later end applies.
+    """
     pauses = [(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
     pauses += [(control.pause.until, control.pause.because)] if control.pause else []
     until, because = max(pauses, default=(now, ""))
@@ -83,10 +86,10 @@ def _opened(breaker: Breaker, rules: BreakerRules) -> str:
 
 
 def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
-    """Return whether a run is the one to skip: the first collected after the order.
+    """Return whether an order to skip a run applies to this run, the first one collected after the order.
 
-    The previous plan shows whether a run was recorded since the order, so skipping writes nothing. After a reset of the
-    state, which forgets that plan, one more run is skipped.
+    The order does not need to be marked as done, because the previous plan shows whether a run was recorded after it. A
+    reset of the state drops that plan, so one more run is skipped.
     """
     previous = time_of(sample.previous)
     return sample.at > ordered_at and (previous is None or previous <= ordered_at)

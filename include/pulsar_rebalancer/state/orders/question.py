@@ -1,6 +1,6 @@
-"""Mode `approve`: the open question and people's answers.
+"""Mode `approve`: the open question to a person, and the answers.
 
-Neither a reset nor a restore of the state touches the two documents.
+A reset or restore of the state does not change these two documents.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 
 class Question(StateDocument):
-    """The `question` document: the plan that a person is asked about; the gate is its only writer.
+    """The `question` document: the plan that a person is asked to approve. Only the gate writes it.
 
     Attributes:
-        plan_id: name of the run's folder that holds the plan; empty if no question is open.
-        hash: of the plan.
-        identity: hash of its actions (`Actions.identity`).
-        at: when its snapshot was taken.
-        run_id: the run of `pulsar_apply__<cluster>` that asks. No one can guess its id and start it first.
-        before: the run that asked the previous question, which is to end. Each question has a run of its own, because
+        plan_id: name of the folder of the plan's run; empty if no question is open.
+        hash: hash of the plan.
+        identity: hash of the plan's actions (`Actions.identity`).
+        at: when the plan's snapshot was taken.
+        run_id: the run of `pulsar_apply__<cluster>` that asks the question. Its id is random, so nobody else can start
+            the run.
+        before: the run that asked the previous question and must be ended. Every question has its own run, because
             Airflow keeps the text of an unanswered question when its task is cleared.
     """
 
@@ -41,19 +42,19 @@ class Question(StateDocument):
     before: str = ""
 
     def until(self, minutes: float) -> datetime | None:
-        """Return the time until which it can be answered; None if no question is open.
+        """Return the deadline for an answer; None if no question is open.
 
         Args:
-            minutes: age up to which a plan can be approved (`max_awaiting_minutes`).
+            minutes: maximum age at which a plan can be approved (`max_awaiting_minutes`).
         """
         return self.at + timedelta(minutes=minutes) if self.at is not None else None
 
 
 class Answer(Order):
-    """A person's answer to a question; the reason may be empty.
+    """A person's answer to a question. The reason may be empty.
 
     Attributes:
-        carried_out_by: the run that carries the approved plan out; empty if it is rejected.
+        carried_out_by: the run that carries out the approved plan; empty if the plan was rejected.
     """
 
     question: Question
@@ -61,7 +62,7 @@ class Answer(Order):
 
     @property
     def handed_over(self) -> HandedOver:
-        """Return the approved plan as the run that carries it out knows it."""
+        """Return the approved plan as a plan that was handed over."""
         plan = ShownPlan(plan_id=self.question.plan_id, action=None, at=self.question.at or self.at, by="")
         return HandedOver(
             plan=plan, run_id=self.carried_out_by, at=self.at, by=self.by, reason=self.reason, approved=True
@@ -69,29 +70,31 @@ class Answer(Order):
 
 
 class Answers(StateDocument):
-    """The `answers` document: people's answers, by plan_id; the task *approve* is its only writer."""
+    """The `answers` document: people's answers, by plan_id. Only the task *approve* writes it."""
 
     KEY: ClassVar[str] = "answers"
 
     plans: dict[str, Answer] = {}
 
     def noted(self, answer: Answer, kept: timedelta) -> Self:
-        """Return a copy with one more answer, and without those older than `kept`."""
+        """Return a copy with one more answer, and without answers older than `kept`."""
         young = {plan_id: other for plan_id, other in self.plans.items() if answer.at - other.at < kept}
         return self.model_copy(update={"plans": young | {answer.question.plan_id: answer}})
 
     def approval(self, plan_hash: str, run_id: str) -> Answer | None:
-        """Return the approval of a plan that this very run carries out."""
+        """Return the approval of a plan for this run; None if the plan was not approved for this run."""
         approvals = (
             note for note in self.plans.values() if (note.question.hash, note.carried_out_by) == (plan_hash, run_id)
         )
         return next(approvals, None) if run_id else None
 
     def rejected(self, now: datetime, minutes: float) -> dict[str, Answer]:
-        """Return the rejections by `Actions.identity`: their actions are not asked about again.
+        """Return the rejections that are still valid, by `Actions.identity`.
+
+        No question is asked about the same actions again.
 
         Args:
-            minutes: how long a rejection holds; a plan may wait as long (`max_awaiting_minutes`).
+            minutes: duration for which a rejection is valid (`max_awaiting_minutes`).
         """
         kept = timedelta(minutes=minutes)
         young = (answer for answer in self.plans.values() if now - answer.at < kept and not answer.carried_out_by)

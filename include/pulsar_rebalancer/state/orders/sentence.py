@@ -1,4 +1,4 @@
-"""The sentence in every summary about the orders in force and who gave them."""
+"""The sentence about current orders and the people who gave them, which is part of every summary."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ _BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters",
 
 @dataclass(frozen=True)
 class OrdersInForce:
-    """Input of the sentence, in addition to the settings and the reasons why nothing is moved.
+    """Input for the sentence, in addition to the settings and the reasons why nothing is moved.
 
     Attributes:
         control: people's orders.
         drains: drained brokers.
-        started: start of the run that a stop may affect; None if no run is in progress.
-        origins: origin by setting; a setting that is missing comes from the clusters file.
+        started: when the run started that a stop may affect; None if no run is in progress.
+        origins: source of each setting, by name; settings without an entry come from the clusters file.
     """
 
     control: Control = field(default_factory=Control)
@@ -72,12 +72,12 @@ class OrdersInForce:
 
 
 def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> str:
-    """Return the sentence about the orders in force.
+    """Return the sentence about the current orders.
 
     Args:
         settings: the effective settings.
         closed: why nothing is moved, from `closings`.
-        orders: the other orders in force.
+        orders: the other current orders.
     """
     parts = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, closed, orders, now)])
     moved = "Moves are carried out" if settings.mode is not Mode.APPROVE else "Moves wait for approval"
@@ -85,7 +85,7 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
 
 
 def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
-    """Return the parts of the sentence other than the mode; empty if nothing else is in force."""
+    """Return the parts of the sentence other than the mode; empty if there are none."""
     return [
         *(
             f"{_WORDS.get(closing.reason, closing.reason)} {closing.detail}"
@@ -110,7 +110,7 @@ def _ordered(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterat
 
 
 def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
-    """Yield the open question, and the rejected plans that are not asked about again."""
+    """Yield texts about the open question, and about rejected plans for which no question is asked again."""
     if settings.mode is not Mode.APPROVE:
         return
     minutes = settings.max_awaiting_minutes
@@ -132,7 +132,7 @@ def _times(settings: Settings) -> Iterator[str]:
 
 
 def _limits(settings: Settings, origins: Mapping[str, Origin]) -> Iterator[str]:
-    """Yield caps and exclusions, grouped by who set them."""
+    """Yield texts about caps and exclusions, grouped by the source that set them."""
     for origin, by in _BY.items():
         capped = [
             f"{getattr(settings, name):.12g} {words}"
