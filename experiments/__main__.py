@@ -1,8 +1,9 @@
-"""Run scenarios with every variant and seed, and write tables and a report.
+"""Run scenarios with every variant and seed, and draw tables and pictures of the results.
 
-    python -m experiments [NAME ...] [--seeds 10] [--strategy package.module:function] [--output .run/experiments]
+    python -m experiments [NAME ...] [--seeds 10] [--strategy package.module:function] [--page | --draw]
 
-Results of a scenario are one file; the report is made of all files in the folder, so scenarios may be run one by one.
+Results of a scenario are one file. Report and documents are drawn from all files in the folder, so scenarios may be run
+one by one.
 """
 
 from __future__ import annotations
@@ -12,50 +13,63 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts.drawing import ROOT
+
+from experiments import page
 from experiments.report import html
-from experiments.results import Results, read, write
-from experiments.run import Run, run
+from experiments.results import Results, gathered, read_all, write
+from experiments.run import run
 from experiments.scenario import FOLDER, Scenario, ScenarioError, load_all
-from experiments.tables import document
 from experiments.variants import VARIANTS, Variant, from_outside
 from pulsar_rebalancer.errors import RebalancerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- results -->\n", "<!-- /results -->\n"
+CHANGED = " with changes"
+"""After a commit whose sources were changed since."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; 2 when something that was named is wrong."""
     options = _options(arguments)
+    if options.draw:
+        page.draw()
+        return 0
+    commit = _commit()
     try:
         scenarios = load_all(options.scenarios)
         unknown = set(options.names) - set(scenarios)
         if unknown:
             raise ScenarioError(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(scenarios)}")
         variants = (*VARIANTS, *map(from_outside, options.strategy))
+        if options.page and (not commit or commit.endswith(CHANGED)):
+            raise ValueError("--page commits results, and results name the commit of their sources: commit these first")
     except (RebalancerError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     chosen = [scenarios[name] for name in options.names or scenarios]
-    results = options.output / "results"
-    for each in run_all(chosen, variants, range(1, options.seeds + 1), options.processes):
-        write(results, each)
-    report(results, scenarios, options.output, options.page)
+    folder = page.COMMITTED if options.page else options.output / "results"
+    for results in run_all(chosen, variants, range(1, options.seeds + 1), options.processes, commit):
+        write(folder, results)
+    if options.page:
+        page.draw()
+    else:
+        report = options.output / "report.html"
+        report.write_text(html(read_all(folder, scenarios), scenarios), encoding="utf-8")
+        print(report, flush=True)
     return 0
 
 
 def run_all(
-    scenarios: Iterable[Scenario], variants: Sequence[Variant], seeds: Iterable[int], processes: int
+    scenarios: Iterable[Scenario], variants: Sequence[Variant], seeds: Sequence[int], processes: int, commit: str
 ) -> Iterable[Results]:
     """Run every scenario with every variant and seed, one process per core; yield each scenario when it is done."""
-    seeds, commit, started = tuple(seeds), _commit(), time.monotonic()
+    started = time.monotonic()
     # The shortest first: a month takes longer than all others together.
     in_order = sorted(scenarios, key=lambda scenario: scenario.minutes * scenario.broker_count)
     with ProcessPoolExecutor(processes) as pool:
@@ -64,40 +78,23 @@ def run_all(
             for scenario in in_order
         ]
         for scenario, futures in begun:
-            done = [future.result() for future in as_completed(futures)]
-            print(f"{time.monotonic() - started:6.0f} s  {scenario.name}: {len(done)} runs", flush=True)
-            yield Results(scenario.name, commit, seeds, _by_variant(done, variants))
-
-
-def report(results: Path, scenarios: dict[str, Scenario], output: Path, page: Path | None) -> None:
-    """Write the page and the tables from all results in a folder; tables also into a document, between its marks."""
-    found = [read(file) for file in sorted(results.glob("*.json"))]
-    # In the order of the files; a scenario that is gone is left out.
-    by_name = {each.scenario: each for each in found if each.scenario in scenarios}
-    tables = document(by_name, scenarios)
-    (output / "report.html").write_text(html(by_name, scenarios), encoding="utf-8")
-    (output / "tables.md").write_text(tables + "\n", encoding="utf-8")
-    print(f"{output / 'report.html'}: {len(by_name)} scenarios", flush=True)
-    if page is not None:
-        text = page.read_text(encoding="utf-8")
-        before, _, rest = text.partition(BEGIN)
-        page.write_text(f"{before}{BEGIN}\n{tables}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-
-
-def _by_variant(runs: Iterable[Run], variants: Sequence[Variant]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {variant.name: [] for variant in variants}
-    for each in sorted(runs, key=lambda each: each.seed):
-        found[each.variant].append(each)
-    return found
+            runs = [future.result() for future in futures]
+            print(f"{time.monotonic() - started:6.0f} s  {scenario.name}: {len(runs)} runs", flush=True)
+            yield gathered(scenario.name, commit, runs)
 
 
 def _commit() -> str:
     """Return the commit of the sources, and whether they were changed since; empty outside a repository."""
-    asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        changed = _git("status", "--porcelain", "--", ".", *(f":!{name}" for name in page.DRAWN))
+        return _git("rev-parse", "--short=12", "HEAD") + (CHANGED if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -108,7 +105,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--strategy", action="append", default=[], help="a shedder from outside, package.module:name")
     parser.add_argument("--scenarios", type=Path, default=FOLDER, help="folder of scenario files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "experiments", help="folder for results")
-    parser.add_argument("--page", type=Path, help="a document whose tables are renewed, between its marks")
+    documents = parser.add_mutually_exclusive_group()
+    documents.add_argument("--page", action="store_true", help="renew the committed results, then the documents")
+    documents.add_argument("--draw", action="store_true", help="draw the documents from the committed results")
     return parser.parse_args(arguments)
 
 

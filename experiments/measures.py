@@ -25,21 +25,21 @@ FROM_MEAN = 5.0
 LAST_MINUTES = 10
 """How many minutes at the end of a run say how it ended; a run in which bundles still move then has not settled."""
 
-_POINTS = 240
+_POINTS = 120
+"""How many steps of a run are kept at most."""
 
 
 class Curve(NamedTuple):
-    """A run over time, thinned out: scores in percent, the least, their mean, the largest, their standard deviation.
+    """A run over time, thinned out.
 
     Attributes:
+        step: minutes.
+        ranges: largest minus least score, points, mean over each step.
         unloads: minutes with unloads, all of them.
     """
 
-    minutes: list[float]
-    least: list[float]
-    mean: list[float]
-    largest: list[float]
-    deviation: list[float]
+    step: int
+    ranges: list[float]
     unloads: list[int]
 
 
@@ -163,17 +163,10 @@ class Recorder:
     def curve(self) -> Curve:
         """Return the run over time."""
         scores = np.array(self._scores)
-        step = max(1, len(scores) // _POINTS)
-        starts = np.arange(0, len(scores), step)
-        means = np.add.reduceat(scores, starts) / np.diff(np.append(starts, len(scores)))[:, None]
-        return Curve(
-            starts.astype(float).tolist(),
-            np.minimum.reduceat(scores[:, 0], starts).round(2).tolist(),
-            means[:, 1].round(2).tolist(),
-            np.maximum.reduceat(scores[:, 2], starts).round(2).tolist(),
-            means[:, 3].round(2).tolist(),
-            sorted(self._unloads),
-        )
+        ranges, step = scores[:, 2] - scores[:, 0], -(-len(scores) // _POINTS)
+        starts = np.arange(0, len(ranges), step)
+        means = np.add.reduceat(ranges, starts) / np.diff(np.append(starts, len(ranges)))
+        return Curve(step, means.tolist(), sorted(self._unloads))
 
     def _settled(self, last: int | None) -> int:
         return 0 if last is None else max(0, last + 1 - self.disturbed_at)

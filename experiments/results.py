@@ -1,20 +1,27 @@
-"""Results of a scenario as a file: every variant and seed, and with what they were made."""
+"""Results of a scenario as a small file: measures of every variant and seed, and how the range went over time."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import fields
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.measures import Curve, Measures
-from experiments.run import Run
+import numpy as np
+
+from experiments.measures import Measures
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-VERSION = 3
+    from experiments.run import Run
+
+VERSION = 4
+
+_DIGITS = 5
+"""Significant digits of a measure in a file."""
 
 
 class Spread(NamedTuple):
@@ -31,24 +38,39 @@ class Spread(NamedTuple):
     missing: int
 
 
+class Band(NamedTuple):
+    """The range of the scores over time, over the seeds: points, one figure per step.
+
+    Attributes:
+        step: minutes; a figure of a run is the mean over them.
+        unloading: share of the seeds that unloaded in the step, 0 to 1.
+    """
+
+    step: int
+    median: list[float]
+    least: list[float]
+    largest: list[float]
+    unloading: list[float]
+
+
 class Results(NamedTuple):
     """All runs of one scenario.
 
     Attributes:
-        scenario: its name.
-        commit: of the sources that made it.
-        seeds: which ones.
-        runs: by variant, one for each seed.
+        commit: of the sources that made it, and whether they were changed since.
+        measures: by variant, one for each seed.
+        bands: by variant.
     """
 
     scenario: str
     commit: str
     seeds: tuple[int, ...]
-    runs: dict[str, list[Run]]
+    measures: dict[str, list[Measures]]
+    bands: dict[str, Band]
 
     def spread(self, variant: str, measure: str) -> Spread:
         """Return a measure of a variant over the seeds."""
-        values = [getattr(run.measures, measure) for run in self.runs[variant]]
+        values = [getattr(measures, measure) for measures in self.measures[variant]]
         known = sorted(value for value in values if value is not None)
         middle = median([*known, *[math.inf] * (len(values) - len(known))])
         lacking = math.isinf(middle) and middle not in known
@@ -56,32 +78,33 @@ class Results(NamedTuple):
 
     def total(self, variant: str, measure: str) -> float:
         """Return the sum of a measure over the seeds."""
-        return float(sum(getattr(run.measures, measure) or 0 for run in self.runs[variant]))
+        return float(sum(getattr(measures, measure) or 0 for measures in self.measures[variant]))
+
+
+def gathered(scenario: str, commit: str, runs: Iterable[Run]) -> Results:
+    """Return the runs of a scenario as its results."""
+    by_variant: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        by_variant.setdefault(run.variant, []).append(run)
+    seeds = tuple(run.seed for run in next(iter(by_variant.values())))
+    measures = {variant: [run.measures for run in same] for variant, same in by_variant.items()}
+    return Results(scenario, commit, seeds, measures, {variant: _band(same) for variant, same in by_variant.items()})
 
 
 def write(folder: Path, results: Results) -> None:
-    """Write the results of a scenario, all or nothing."""
+    """Write the results of a scenario, all or nothing; variants with the same figures share a line."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = {
-        "version": VERSION,
-        "scenario": results.scenario,
-        "commit": results.commit,
-        "seeds": results.seeds,
-        "runs": [
-            {
-                "variant": run.variant,
-                "seed": run.seed,
-                "measures": asdict(run.measures),
-                # A curve for each variant is enough to look at.
-                "curve": run.curve._asdict() if run.seed == results.seeds[0] else None,
-            }
-            for runs in results.runs.values()
-            for run in runs
-        ],
-    }
+    lines: dict[str, list[str]] = {}
+    for variant, rows in results.measures.items():
+        measures = {field.name: [_short(getattr(row, field.name)) for row in rows] for field in fields(Measures)}
+        figures = json.dumps({"measures": measures, "band": results.bands[variant]._asdict()})
+        lines.setdefault(figures, []).append(variant)
+    head = {"version": VERSION, "scenario": results.scenario, "commit": results.commit, "seeds": results.seeds}
+    text = json.dumps(head | {"variants": list(results.measures)})
+    runs = [f'{{"variants": {json.dumps(variants)}, {figures[1:]}' for figures, variants in lines.items()]
     file = folder / f"{results.scenario}.json"
     partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps(document), encoding="utf-8")
+    partial.write_text(f'{text[:-1]}, "runs": [\n' + ",\n".join(runs) + "\n]}\n", encoding="utf-8")
     partial.replace(file)
 
 
@@ -94,9 +117,34 @@ def read(file: Path) -> Results:
     document = json.loads(file.read_text(encoding="utf-8"))
     if document["version"] != VERSION:
         raise ValueError(f"{file}: version {document['version']}, this program reads {VERSION}; run it again")
-    runs: dict[str, list[Run]] = {}
-    for row in document["runs"]:
-        curve = Curve(**row["curve"]) if row["curve"] else Curve([], [], [], [], [], [])
-        run = Run(document["scenario"], row["variant"], row["seed"], Measures(**row["measures"]), curve)
-        runs.setdefault(row["variant"], []).append(run)
-    return Results(document["scenario"], document["commit"], tuple(document["seeds"]), runs)
+    line_of = {variant: line for line in document["runs"] for variant in line["variants"]}
+    measures = {variant: _rows(line_of[variant]["measures"]) for variant in document["variants"]}
+    bands = {variant: Band(**line_of[variant]["band"]) for variant in document["variants"]}
+    return Results(document["scenario"], document["commit"], tuple(document["seeds"]), measures, bands)
+
+
+def read_all(folder: Path, names: Iterable[str]) -> dict[str, Results]:
+    """Return the results in a folder by scenario, those of other names left out."""
+    files = {name: folder / f"{name}.json" for name in names}
+    return {name: read(file) for name, file in files.items() if file.exists()}
+
+
+def _band(runs: Sequence[Run]) -> Band:
+    step = runs[0].curve.step
+    ranges = np.array([run.curve.ranges for run in runs])
+    minutes = np.arange(ranges.shape[1])
+    unloading = np.mean([np.isin(minutes, np.array(run.curve.unloads) // step) for run in runs], axis=0)
+    middle, least, largest = (over(ranges, axis=0).round(1).tolist() for over in (np.median, np.min, np.max))
+    return Band(step, middle, least, largest, unloading.round(2).tolist())
+
+
+def _short(value: float | None) -> float | str | None:
+    if value is None or isinstance(value, int):
+        return value
+    # JSON has no infinity.
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else "inf"
+
+
+def _rows(columns: dict[str, list[Any]]) -> list[Measures]:
+    known = ([math.inf if value == "inf" else value for value in column] for column in columns.values())
+    return [Measures(**dict(zip(columns, row, strict=True))) for row in zip(*known, strict=True)]

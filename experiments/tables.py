@@ -1,4 +1,4 @@
-"""The results as rows of text, for the report and for docs/experiments.md."""
+"""The results as rows of text, for the report and for the documents."""
 
 from __future__ import annotations
 
@@ -9,31 +9,54 @@ from experiments.problems import PROBLEMS, PUBLISHED, judge
 from experiments.variants import BASELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping
 
     from experiments.problems import Judgement
     from experiments.results import Results, Spread
-    from experiments.scenario import Scenario
+
+
+class Column(NamedTuple):
+    """A measure in the tables."""
+
+    title: str
+    meaning: str
+
 
 MEASURES = {
-    "unload_events": "unload events",
-    "bundles_moved": "bundles moved",
-    "disturbed": "disturbed, MiB/s",
-    "settled_after": "settled after, min",
-    "range_mean": "range, points",
-    "range_end": "range at the end",
-    "std_mean": "std, points",
-    "std_end": "std at the end",
-    "client_seconds": "client-seconds without a broker",
-    "minutes_above_80": "minutes above 80 %",
-    "hot_placements": "placed on a hot broker",
-    "traffic_ratio_end": "busiest by idlest at the end",
+    "unload_events": Column("unload events", "minutes in which the strategy unloaded anything"),
+    "bundles_moved": Column("bundles moved", "total"),
+    "disturbed": Column("disturbed, MiB/s", "total throughput of the moved bundles when they moved, in plus out"),
+    "settled_after": Column(
+        "settled after, min",
+        "minutes from the disturbance to the last unload; *never*: bundles still moved in the last ten minutes",
+    ),
+    "range_mean": Column(
+        "range, points",
+        "largest minus least true score of the brokers: mean over time from the disturbance on",
+    ),
+    "range_end": Column("range at the end", "the same over the last ten minutes"),
+    "std_mean": Column("std, points", "standard deviation of the true scores: mean over time from the disturbance on"),
+    "std_end": Column("std at the end", "the same over the last ten minutes"),
+    "client_seconds": Column(
+        "client-seconds without a broker",
+        "seconds in which a bundle had no broker, times its clients, added up; includes bundles whose broker stopped",
+    ),
+    "minutes_above_80": Column("minutes above 80 %", "minutes in which a broker's true score was above 80"),
+    "hot_placements": Column(
+        "placed on a hot broker",
+        "bundles that went to a broker 5 points or more above the mean, including those that lost their broker, "
+        "excluding those that come back in a swap that the strategy declares",
+    ),
+    "traffic_ratio_end": Column(
+        "busiest by idlest at the end",
+        "throughput of the busiest broker divided by that of the idlest, mean over the last ten minutes",
+    ),
 }
-"""Title of each measure that the tables show."""
+"""Each measure that the tables show."""
 
 
 class Table(NamedTuple):
-    """A head and rows of text."""
+    """A head and rows of text; a cell may have several lines."""
 
     head: list[str]
     rows: list[list[str]]
@@ -41,61 +64,68 @@ class Table(NamedTuple):
     def markdown(self) -> str:
         """Return it as Markdown."""
         lines = [self.head, ["---"] * len(self.head), *self.rows]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n".join(f"| {' | '.join(cell.replace(chr(10), '<br>') for cell in line)} |" for line in lines)
 
 
 def of_scenario(results: Results) -> Table:
     """Return the measures of each variant: the median over the seeds, with the least and the largest."""
-    rows = [[variant, *(_text(results.spread(variant, name)) for name in MEASURES)] for variant in results.runs]
-    return Table(["", *MEASURES.values()], rows)
+    cells = {variant: tuple(_text(results.spread(variant, name)) for name in MEASURES) for variant in results.measures}
+    rows = [[also(variants), *cells[variants[0]]] for variants in alike(cells)]
+    return Table(["", *(column.title for column in MEASURES.values())], rows)
 
 
-def of_problems(results: Mapping[str, Results], variants: Sequence[str]) -> Table:
-    """Return the five problems: measured by the stated rules, and below it what was published."""
+def of_problems(results: Mapping[str, Results]) -> Table:
+    """Return the judgements of the five problems, what was published, and what has to happen for them to change."""
+    names = dict.fromkeys(name for scenario in results.values() for name in scenario.measures)
+    variants = [name for name in names if not name.startswith(BASELINE)]
+    cells = {variant: tuple(map(_verdict, judge(results, variant))) for variant in variants}
     rows = []
-    for variant in variants:
-        if variant.startswith(BASELINE):
-            continue
-        rows.append([variant, *map(_verdict, judge(results, variant))])
-        if variant in PUBLISHED:
-            rows.append(["published", *PUBLISHED[variant]])
+    for same in alike(cells):
+        published = [f"\npublished: {verdict}" for verdict in PUBLISHED.get(same[0], ())] or [""] * len(PROBLEMS)
+        rows.append([also(same), *map("".join, zip(cells[same[0]], published, strict=True))])
     return Table(["", *(problem.title for problem in PROBLEMS)], rows)
 
 
-def document(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> str:
-    """Return all tables as Markdown."""
-    variants = list(dict.fromkeys(name for each in results.values() for name in each.runs))
-    parts = ["### The five problems", of_problems(results, variants).markdown()]
-    parts.append("\n".join(f"* **{problem.title}**: {problem.rule}" for problem in PROBLEMS))
-    for name, each in results.items():
-        scenario = scenarios[name]
-        parts += [f"### {scenario.title}", f"`{name}`, seeds {seeds(each)}. {scenario.about}"]
-        parts.append(of_scenario(each).markdown())
-        if scenario.published:
-            parts.append("Published: " + "; ".join(f"{who}: {what}" for who, what in scenario.published.items()) + ".")
-    return "\n\n".join(parts)
+def of_measures() -> Table:
+    """Return what each measure means."""
+    return Table(["measure", "meaning"], [[*column] for column in MEASURES.values()])
+
+
+def alike(figures: Mapping[str, Hashable]) -> list[list[str]]:
+    """Return the variants in groups of the same figures."""
+    groups: dict[Hashable, list[str]] = {}
+    for variant, row in figures.items():
+        groups.setdefault(row, []).append(variant)
+    return list(groups.values())
+
+
+def also(variants: Iterable[str]) -> str:
+    """Return the names of variants with the same figures."""
+    first, *others = variants
+    names = ", ".join(other.removeprefix(f"{first}, ") for other in others)
+    return f"{first} (also: {names})" if others else first
 
 
 def seeds(results: Results) -> str:
     """Return the seeds in few words."""
-    found = results.seeds
-    whole = found == tuple(range(found[0], found[-1] + 1))
-    return f"{found[0]} to {found[-1]}" if whole and len(found) > 1 else ", ".join(map(str, found))
+    numbers = results.seeds
+    whole = numbers == tuple(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))
 
 
 def _verdict(judgement: Judgement | None) -> str:
     if judgement is None:
         return "not run"
     overall = "" if judgement.overall is None else f"; over all {judgement.overall:.3g} %"
-    return f"{judgement.verdict} ({judgement.text}{overall}; {judgement.flip})"
+    return f"{judgement.verdict}\n{judgement.text}{overall}\n{judgement.flip}"
 
 
 def _text(spread: Spread) -> str:
     text = "never" if spread.median is None else _figure(spread.median)
     if not spread.known:
         return text
-    beside = list(dict.fromkeys(map(_figure, (spread.known[0], spread.known[-1]))))
-    words = [" to ".join(beside)] if len(beside) > 1 or spread.missing else []
+    ends = list(dict.fromkeys(map(_figure, (spread.known[0], spread.known[-1]))))
+    words = [" to ".join(ends)] if len(ends) > 1 or spread.missing else []
     words += [f"{spread.missing} never"] if spread.missing else []
     return f"{text} ({', '.join(words)})" if words else text
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from experiments.building import build
-from experiments.measures import Measures, Recorder
+from experiments.measures import Curve, Measures, Recorder
 from experiments.run import run
 from experiments.scenario import load_all
 from experiments.tables import of_scenario
 from experiments.variants import VARIANTS
-from tests.experiments.test_problems import NOTHING, results
+from tests.experiments.test_problems import results
 
 ALIVE = np.array([True, True, True, False])
 
@@ -89,9 +88,8 @@ def test_a_destination_that_was_hot_already(destination: int, counted: int) -> N
 
 
 def test_a_table_shows_median_and_spread() -> None:
-    (found,) = results("jitter").values()
-    events = [found.runs["it"][i]._replace(measures=replace(NOTHING, unload_events=n)) for i, n in enumerate((7, 1, 3))]
-    row = of_scenario(found._replace(runs={"it": events})).rows[0]
+    (of_jitter,) = results("jitter", *({"unload_events": events} for events in (7, 1, 3))).values()
+    row = of_scenario(of_jitter).rows[1]
     assert row[:2] == ["it", "3 (1 to 7)"]
     assert row[-1] == "∞"
 
@@ -110,10 +108,17 @@ def test_a_seed_that_never_settles_counts_as_the_longest(settled: tuple[int | No
     assert of_scenario(found).rows[1][4] == text
 
 
-def test_how_unequal_the_traffic_is_at_the_end_and_the_deviation_over_time() -> None:
+def test_how_unequal_the_traffic_is_at_the_end() -> None:
     recorder = Recorder(0)
     for number in range(20):
         busiest = 8.0 if number < 10 else 5.0
         recorder.minute(np.array([62.0, 60.0, 58.0, 0.0]), ALIVE, np.array([busiest, 4.0, 2.0, 0.0]))
     assert recorder.measures().traffic_ratio_end == 2.5
-    assert recorder.curve().deviation == [1.63] * 20
+
+
+def test_a_curve_is_the_mean_range_of_each_step() -> None:
+    recorder = Recorder(0)
+    for minute in range(241):
+        recorder.minute(np.array([60.0 + minute % 3, 60.0, 60.0, 0.0]), ALIVE, np.ones(4))
+    recorder.unloads(7, [(0, 1.0, False)])
+    assert recorder.curve() == Curve(3, [1.0] * 80 + [0.0], [7])

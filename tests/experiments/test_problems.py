@@ -20,7 +20,7 @@ from experiments.problems import (
     judged,
     moving_scenarios,
 )
-from experiments.results import Results
+from experiments.results import Results, gathered
 from experiments.run import Run
 from experiments.scenario import Change, load_all
 from experiments.variants import baseline_of
@@ -46,14 +46,12 @@ NOTHING = Measures(
 def results(name: str, *seeds: dict[str, Any], **measures: Any) -> dict[str, Results]:
     """A scenario in which nothing happens without shedding, and something with it, the same or not with each seed."""
     base = replace(NOTHING, range_end=50.0, largest_end=60.0)
-    runs = {
-        variant: [
-            Run(name, variant, seed, replace(base, **given), Curve([], [], [], [], [], []))
-            for seed, given in enumerate(each_seed, start=1)
-        ]
+    runs = [
+        Run(name, variant, seed, replace(base, **given), Curve(1, [50.0], []))
         for variant, each_seed in ((baseline_of("it"), [{}] * 3), ("it", seeds or [measures] * 3))
-    }
-    return {name: Results(name, "", (1, 2, 3), runs)}
+        for seed, given in enumerate(each_seed, start=1)
+    ]
+    return {name: gathered(name, "", runs)}
 
 
 def stronger(**measures: Any) -> dict[str, Results]:

@@ -1,0 +1,135 @@
+"""The documents and pictures that are drawn from the committed results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.drawing import FOLDER, PALETTES, ROOT
+
+from experiments.plots import moves_against_range, range_over_time
+from experiments.problems import PROBLEMS
+from experiments.results import read_all
+from experiments.scenario import load_all
+from experiments.tables import of_measures, of_problems, of_scenario, seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from experiments.results import Results
+    from experiments.scenario import Scenario
+
+COMMITTED = ROOT / "experiments" / "results"
+DOCUMENT = ROOT / "docs" / "experiments.md"
+REFERENCE = ROOT / "docs" / "reference" / "experiments.md"
+DRAWN = ("experiments/results", "docs")
+"""Folders that may differ from the commit that results name."""
+
+BEGIN, END = "<!-- results -->\n", "<!-- /results -->\n"
+
+SHOWN = (
+    "AvgShedder",
+    "ThresholdShedder + LeastResourceUsageWithWeight",
+    "UniformLoadShedder + LeastLongTermMessageRate",
+    "OverloadShedder + LeastLongTermMessageRate",
+    "TransferShedder",
+)
+"""Variants in the pictures: one for each shedder."""
+
+OVER_TIME = ("jitter", "one_broker_added", "hundred_hot_hundred_new")
+AGAINST_MOVES = ("cold_start", *OVER_TIME, "two_brokers_stopped", "restless_month")
+
+_ALTERNATIVES = {
+    "experiments-range": "The range of the brokers' scores over time in three scenarios, a column for each shedder: "
+    "median and band over the seeds, next to the same placement without shedding; docs/reference/experiments.md has "
+    "the figures.",
+    "experiments-moves": "Bundles moved against the mean range, a field for each scenario, a mark for each shedder; "
+    "docs/reference/experiments.md has the figures.",
+}
+
+
+def written() -> dict[Path, str]:
+    """Return every document and picture that is drawn from the committed results, with its text."""
+    scenarios = load_all()
+    results = read_all(COMMITTED, scenarios)
+    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
+    first_screen = "\n\n".join(_first_screen(results, scenarios))
+    return {
+        DOCUMENT: f"{before}{BEGIN}\n{first_screen}\n\n{END}{rest.partition(END)[2]}",
+        REFERENCE: "\n\n".join(_reference(results, scenarios)) + "\n",
+        **_pictures(results, scenarios),
+    }
+
+
+def draw() -> None:
+    """Write them."""
+    for file, text in written().items():
+        file.write_text(text, encoding="utf-8")
+
+
+def _pictures(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> dict[Path, str]:
+    over_time, against_moves = (
+        [results[name] for name in names if name in results] for names in (OVER_TIME, AGAINST_MOVES)
+    )
+    pictures = {}
+    for mode, colours in PALETTES.items():
+        drawn = (
+            range_over_time(over_time, SHOWN, scenarios, colours),
+            moves_against_range(against_moves, SHOWN, scenarios, colours),
+        )
+        for name, svg in zip(_ALTERNATIVES, drawn, strict=True):
+            pictures[FOLDER / f"{name}-{mode}.svg"] = svg
+    return pictures
+
+
+def _first_screen(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> list[str]:
+    return [
+        *(_picture(name, words) for name, words in _ALTERNATIVES.items()),
+        of_problems(results).markdown(),
+        _origin(results, scenarios),
+        "\n".join(f"* **{problem.title}**: {problem.rule}" for problem in PROBLEMS),
+    ]
+
+
+def _picture(name: str, words: str) -> str:
+    return (
+        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="pictures/{name}-dark.svg">\n'
+        f'  <img src="pictures/{name}-light.svg" alt="{words}">\n</picture>'
+    )
+
+
+def _origin(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> str:
+    """Return which commits the results are of, and what is missing."""
+    of_commit: dict[str, list[str]] = {}
+    for name, scenario in results.items():
+        of_commit.setdefault(scenario.commit, []).append(name)
+    most, *others = sorted(of_commit, key=lambda commit: -len(of_commit[commit]))
+    said = f"Drawn from the results in `experiments/results`, of commit `{most}`"
+    said += "".join(f"; {_names(of_commit[commit])}: `{commit}`" for commit in others) + "."
+    missing = [name for name in scenarios if name not in results]
+    return said + (f" Not run yet: {_names(missing)}." if missing else "")
+
+
+def _names(scenarios: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in scenarios)
+
+
+def _reference(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> list[str]:
+    parts = [
+        "# Figures of the experiments",
+        "Written by `python -m experiments --draw` from `experiments/results`; [experiments.md](../experiments.md) "
+        "says how they are made. Each figure is the median over the seeds, with the smallest and the largest. A seed "
+        "whose bundles never settled counts as the longest; if that is half of the seeds or more, the median is "
+        "*never*. Variants with the same figures share a row.",
+        of_measures().markdown(),
+    ]
+    for name, scenario_results in results.items():
+        scenario = scenarios[name]
+        parts += [
+            f"## {scenario.title}",
+            f"`{name}`, seeds {seeds(scenario_results)}, commit `{scenario_results.commit}`. {scenario.about}",
+            of_scenario(scenario_results).markdown(),
+        ]
+        if scenario.published:
+            parts.append("Published: " + "; ".join(f"{who}: {what}" for who, what in scenario.published.items()) + ".")
+    return parts
