@@ -135,7 +135,7 @@ class Family(_Strict):
     about: str = Field(min_length=1)
     kind: Literal["training", "held-out"]
     seeds: tuple[int, ...] = Field(min_length=1)
-    minutes: int = Field(2880, ge=10)
+    minutes: int = Field(1440, ge=10)
     brokers: Machines
     topics: tuple[Topics, ...] = Field(min_length=1)
     reports: Reports = Reports(cpu_noise=0.03)
