@@ -81,6 +81,15 @@ class CpuGroup:
         except OSError as error:
             raise CgroupError(f"cannot write {value!r} to {folder / file}: {error}") from error
 
+    def cpu_seconds(self) -> float:
+        """CPU time that the group's processes have used so far, also those that have ended."""
+        if self._unified:
+            (folder,) = self._made
+            counts = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
+            return int(counts["usage_usec"]) / 1e6
+        folder = next(f for f in self._made if (f / "cpuacct.usage").exists())
+        return int((folder / "cpuacct.usage").read_text()) / 1e9
+
     def remove(self) -> None:
         """Remove the folders this object made; its processes must have ended.
 

@@ -286,6 +286,10 @@ class PulsarCluster:
         self._groups[broker].set_quota(quota_us)
         self._quotas[broker] = quota_us
 
+    def cpu_seconds(self, broker: int) -> float:
+        """CPU seconds that a broker of a cluster with control groups has used since its first start."""
+        return self._groups[broker].cpu_seconds()
+
     def stop(self) -> None:
         """End every process this cluster started and remove its control groups. Twice is harmless."""
         while self._brokers:
