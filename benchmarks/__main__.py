@@ -17,17 +17,7 @@ from typing import Any
 from benchmarks.measure import ROOT, BenchmarkError, commit, document, machine
 from benchmarks.tables import line
 
-PARTS = {
-    "interval": 5,
-    "decide": 3,
-    "steps": 3,
-    "unload": 3,
-    "unload_cost": 4,
-    "collect": 3,
-    "validate": 3,
-    "browser": 5,
-    "replay": 2,
-}
+PARTS = {"interval": 5, "decide": 3, "steps": 3, "unload": 3, "collect": 3, "validate": 3, "browser": 5, "replay": 2}
 """Parts, and how often each measurement is repeated."""
 
 FOLDER = ROOT / ".benchmarks"

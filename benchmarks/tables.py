@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from benchmarks.measure import median, peak
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def figure(taken: Sequence[Taken]) -> str:
     """Return median seconds and spread, such as `9.8 (9.7-10.1)`."""
     seconds = [each.seconds for each in taken]
-    digits = next(digits for digits, least in ((1, 1.0), (2, 0.1), (3, -math.inf)) if median(taken) >= least)
+    digits = 1 if median(taken) >= 1 else 2
     if len(seconds) == 1:
         return f"{seconds[0]:.{digits}f}"
     return f"{median(taken):.{digits}f} ({min(seconds):.{digits}f}-{max(seconds):.{digits}f})"

@@ -1,23 +1,29 @@
-"""`unload_cost`: an unload between real brokers: how long clients wait, CPU of source, destination and leader."""
+"""What an unload costs real brokers and their clients: `python -m benchmarks.unload_cost`, half an hour.
+
+Prints a Markdown table: seconds that clients wait, CPU milliseconds of source, destination and leader. CPU is from
+control groups, so that other work on the machine does not count.
+"""
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import PulsarCluster
-from tests.pulsar.distribution import DistributionError, from_dependencies, from_server_distribution
+from tests.pulsar.distribution import from_dependencies, from_server_distribution
 
 import pulsar
-from benchmarks.measure import BenchmarkError, Comparison, Taken
+from benchmarks.measure import commit, machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,38 +35,41 @@ BROKERS, NAMESPACE, BUNDLES = 3, "tests/cost", 32
 CLIENTS = (1, 17)
 """Producers of each bundle, each of a client with its own connections: the difference is the cost of 16."""
 
+DESTINATION = "CPU of destination"
+SUBJECTS = ("pause", "pause, looked up by clients", "CPU of source", DESTINATION, "CPU of leader")
 _PACE_SECONDS = 0.25
 """From one unload, or new client, to the next: longer than clients wait."""
 
 _PROBE_SECONDS = 0.005
 _WARM_UP = 2
-SETTINGS = {"brokers": BROKERS, "bundles": BUNDLES, "pace": _PACE_SECONDS, "probe": _PROBE_SECONDS, "warm-up": _WARM_UP}
 
 
-def measure(repetitions: int, only: str) -> Iterator[Comparison]:
-    """Move all bundles to and fro between the two brokers that do not lead, one bundle after the other."""
+def main() -> None:
+    """Measure every version, and print a row for each number of clients."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.unload_cost", description=(__doc__ or "").partition(":")[0]
+    )
+    parser.add_argument("--repetitions", type=int, default=4, help="of all unloads (4)")
+    repetitions = parser.parse_args().repetitions
+    print(f"| | {' | '.join(SUBJECTS)} | times |\n|{' --- |' * (len(SUBJECTS) + 2)}")
     for version, fetch in DISTRIBUTIONS.items():
-        try:
-            distribution = fetch(version)
-        except DistributionError as error:
-            raise BenchmarkError(str(error)) from error
         with (
             tempfile.TemporaryDirectory() as folder,
-            PulsarCluster(distribution, Path(folder), BROKERS, cgroups=True) as cluster,
+            PulsarCluster(fetch(version), Path(folder), BROKERS, cgroups=True) as cluster,
             Admin(cluster) as admin,
         ):
             scene = _Scene(cluster, admin)
-            for clients, taken in scene.unloads(repetitions).items():
-                if only in (name := f"{version}, {clients} a bundle"):
-                    yield _comparison(name, taken)
-            if only in (name := f"{version}, a new client"):
-                yield _comparison(name, {"CPU of destination": scene.new_clients(repetitions)})
+            rows = {f"{clients} a bundle": taken for clients, taken in scene.unloads(repetitions).items()}
+            rows["a new client"] = {DESTINATION: scene.new_clients(repetitions)}
+        for name, taken in rows.items():
+            cells = [_figure(taken.get(subject, [])) for subject in SUBJECTS]
+            print(f"| {version}, {name} | {' | '.join(cells)} | {BUNDLES * len(taken[DESTINATION])} |", flush=True)
+    print(f"\n{commit()}, {machine()}")
 
 
-def _comparison(name: str, seconds: dict[str, list[float]]) -> Comparison:
-    """Return the comparison; CPU is a mean over all bundles, pauses are those of each."""
-    taken = {subject: [Taken(value) for value in values] for subject, values in seconds.items()}
-    return Comparison(name, taken, remark=f"{BUNDLES * len(taken['CPU of destination'])} times")
+def _figure(seconds: list[float]) -> str:
+    """Return median and range in milliseconds."""
+    return f"{1000 * median(seconds):.0f} ({1000 * min(seconds):.0f}-{1000 * max(seconds):.0f})" if seconds else ""
 
 
 class _Probe(threading.Thread):
@@ -103,8 +112,7 @@ class _Scene:
 
     def unloads(self, repetitions: int) -> dict[int, dict[str, list[float]]]:
         """Return seconds per unload for each number of clients per bundle, which take turns."""
-        subjects = ("pause", "pause, looked up by clients", "CPU of source", "CPU of destination", "CPU of leader")
-        taken: dict[int, dict[str, list[float]]] = {clients: {name: [] for name in subjects} for clients in CLIENTS}
+        taken: dict[int, dict[str, list[float]]] = {clients: {name: [] for name in SUBJECTS} for clients in CLIENTS}
         for repetition in range(_WARM_UP + repetitions):
             for clients, seconds in taken.items():
                 with self._probing(clients):
@@ -115,7 +123,7 @@ class _Scene:
                     self._gather()
                 if repetition >= _WARM_UP:
                     values = (pauses, late_pauses, *([cpu[broker]] for broker in roles))
-                    for name, of_name in zip(subjects, values, strict=True):
+                    for name, of_name in zip(SUBJECTS, values, strict=True):
                         seconds[name] += of_name
         return taken
 
@@ -175,7 +183,10 @@ class _Scene:
             self._admin.move(NAMESPACE, bundle, topic, self._source)
 
     def _cpu_beyond_calm(self, action: Callable[[], list[float]]) -> tuple[list[float], list[float]]:
-        """Return the CPU seconds per bundle that an action costs every broker beyond the calm around it, and its result."""
+        """Return the CPU seconds per bundle that an action costs every broker, and its result.
+
+        They are those beyond the mean of the calm before and after it.
+        """
         before = self._calm_usage()
         begun, used = time.monotonic(), self._cpu()
         result = action()
@@ -194,3 +205,7 @@ class _Scene:
 
 def _await_pace(begun: float) -> None:
     time.sleep(max(0.0, begun + _PACE_SECONDS - time.monotonic()))
+
+
+if __name__ == "__main__":
+    main()
