@@ -78,16 +78,24 @@ class _Probe(threading.Thread):
     def __init__(self, producers: dict[str, Any]) -> None:
         super().__init__(daemon=True)
         self.topic = next(iter(producers))
-        self.longest = 0.0  # seconds until a message was acknowledged
+        self._longest = 0.0
         self._producers = producers
+        self._sending = threading.Lock()
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Send until stopped."""
         while not self._stopped.wait(_PROBE_SECONDS):
-            begun = time.monotonic()
-            self._producers[self.topic].send(b"x" * 100)
-            self.longest = max(self.longest, time.monotonic() - begun)
+            with self._sending:
+                begun = time.monotonic()
+                self._producers[self.topic].send(b"x" * 100)
+                self._longest = max(self._longest, time.monotonic() - begun)
+
+    def longest(self) -> float:
+        """Return the longest time until a message was acknowledged since the last call, seconds."""
+        with self._sending:
+            longest, self._longest = self._longest, 0.0
+        return longest
 
     def stop(self) -> None:
         """Send no more."""
@@ -166,14 +174,15 @@ class _Scene:
             look_up: look each bundle up at once, as a rebalancer does; else its clients come first.
         """
         pauses = []
+        self._probe.longest()
         for bundle, topic in self._topics.items():
             begun = time.monotonic()
-            self._probe.topic, self._probe.longest = topic, 0.0
+            self._probe.topic = topic
             self._admin.unload(NAMESPACE, bundle, self._destination)
             if look_up:
                 self._admin.look_up(topic)
             _await_pace(begun)
-            pauses.append(self._probe.longest)
+            pauses.append(self._probe.longest())
         self._source, self._destination = self._destination, self._source
         return pauses
 

@@ -108,6 +108,7 @@ class UnloadCost(Strict):
     """What an unload costs in the simulated cluster, where it is not the simulator's default."""
 
     unload_seconds: float = Field(_DEFAULT.unload_seconds, ge=0, le=60)
+    unload_cpu_seconds: float = Field(_DEFAULT.unload_cpu_seconds, ge=0, le=60)
     reconnect_cpu_seconds: float = Field(_DEFAULT.reconnect_cpu_seconds, ge=0, le=60)
 
 

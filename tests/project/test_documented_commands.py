@@ -77,6 +77,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make benchmark": make(benchmark),
     "make benchmark PART=decide": make(benchmark),
     ".venv/bin/python -m benchmarks.page": benchmark_page,
+    ".venv/bin/python -m benchmarks.unload_cost": done("--help"),
     "make experiments": make(experiment),
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
     "make experiments PAGE=1": make(experiment),

@@ -47,6 +47,7 @@ class Simulation:
         self._due: dict[int, float] = {int(bundle): 0.0 for bundle in np.flatnonzero(self.owner == NOBODY)}
         self._down = np.zeros(len(self.owner))  # seconds of the present minute in which a bundle serves nobody
         self._landed: list[int] = []
+        self._given_up = np.zeros(len(self.alive))  # bundles unloaded from each broker at the start of the minute
         self._session_ends: dict[int, float] = {}
         self._events: dict[int, list[Event]] = {}
         for event in spec.events:
@@ -57,7 +58,7 @@ class Simulation:
     def unload(self, moves: Iterable[Unload]) -> None:
         """Take bundles off their brokers at the start of the coming minute, as an unload through the admin API does.
 
-        A bundle with a destination is there as soon as it is looked up, which the caller of an unload does at once. An
+        Clients look a bundle up as soon as they lose it; one without clients or a destination is never looked up. An
         unload to a destination that is not registered is refused, and a bundle without an owner stays as it is.
         """
         rules, start = self.spec.rules, self.minute * MINUTE
@@ -65,10 +66,11 @@ class Simulation:
             if self.owner[bundle] == NOBODY or (destination is not None and not self.registered[destination]):
                 continue
             ready = start + rules.unload_seconds
+            self._given_up[self.owner[bundle]] += 1
             if destination is None and rules.direct:
                 destination = self._place(bundle, self._candidates())
             if destination is None:
-                self._lose([bundle], ready)
+                self._lose(bundle, ready)
             elif self.alive[destination]:
                 self._land(bundle, destination, ready)
             else:
@@ -86,6 +88,7 @@ class Simulation:
         self.minute += 1
         self._down[:] = 0.0
         self._landed.clear()
+        self._given_up[:] = 0.0
         return report
 
     # ownership
@@ -105,16 +108,15 @@ class Simulation:
         for broker, ends in [item for item in self._session_ends.items() if item[1] < until]:
             del self._session_ends[broker]
             self.registered[broker] = False
-            self._lose([int(bundle) for bundle in np.flatnonzero(self.owner == broker)], ends)
+            wait = 0.0 if self.spec.rules.direct else self.spec.rules.reconnect_seconds
+            for bundle in np.flatnonzero(self.owner == broker):
+                self._lose(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
 
-    def _lose(self, bundles: list[int], ready: float) -> None:
-        """Remove the owner of bundles; they are placed at once, or once a client looks them up."""
-        rules = self.spec.rules
-        for bundle in bundles:
-            self.owner[bundle] = NOBODY
-            wait = 0.0 if rules.direct else rules.reconnect_seconds * float(self._wait_of_minute()[bundle])
-            looked_up = rules.direct or self.spec.workload.bundles.clients[bundle] > 0
-            self._due[bundle] = ready + wait if looked_up else float("inf")
+    def _lose(self, bundle: int, looked_up: float) -> None:
+        """Remove the owner of a bundle; it is placed when it is looked up, by clients unless placing is direct."""
+        self.owner[bundle] = NOBODY
+        anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
+        self._due[bundle] = looked_up if anybody else float("inf")
 
     def _wait_of_minute(self) -> Floats:
         """Return how long the clients of each bundle wait if it loses its broker in this minute, 1 on average.
@@ -160,9 +162,10 @@ class Simulation:
             offered = offered.scaled(1 - self.down / MINUTE)
         extra = np.where(self.alive, spec.brokers.base_cpu, 0.0)
         columns = spec.workload.bundles
+        extra += 100 * rules.unload_cpu_seconds / MINUTE * self._given_up
         if self._landed:
-            cpu = 100 * rules.reconnect_cpu_seconds / MINUTE * columns.clients[self._landed]
-            np.add.at(extra, self.owner[self._landed], cpu)
+            seconds = rules.unload_cpu_seconds + rules.reconnect_cpu_seconds * columns.clients[self._landed]
+            np.add.at(extra, self.owner[self._landed], 100 * seconds / MINUTE)
         for spike in spec.cpu_spikes:
             if spike.minute <= self.minute < spike.minute + spike.minutes:
                 extra[spike.broker] += spike.cpu

@@ -45,8 +45,10 @@ class Rules:
     Attributes:
         direct: destinations are named when a bundle is unloaded or loses its broker (extensible load manager). Else
             the bundle is placed when a client looks it up (modular load manager).
-        unload_seconds: how long an unloaded bundle serves nobody until its clients may look it up.
-        reconnect_seconds: mean time until the first client then looks it up; not used when `direct`.
+        unload_seconds: how long an unloaded bundle serves nobody.
+        unload_cpu_seconds: CPU for each bundle that moves, on the old broker and on the new one.
+        reconnect_seconds: mean time until the bundles of a stopped broker are looked up once the others have noticed
+            it; not used when `direct`.
         session_seconds: until a stopped broker is noticed.
         reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
         cpu_noise: relative standard deviation of a CPU sample.
@@ -57,10 +59,11 @@ class Rules:
     """
 
     direct: bool = False
-    unload_seconds: float = 0.2
+    unload_seconds: float = 0.12
+    unload_cpu_seconds: float = 0.01
     reconnect_seconds: float = 2.0
     session_seconds: float = 30.0
-    reconnect_cpu_seconds: float = 0.05
+    reconnect_cpu_seconds: float = 0.002
     cpu_noise: float = 0.02
     late: float = 0.0
     late_minutes: int = 1
