@@ -66,7 +66,7 @@ class Simulation:
             if self.owner[bundle] == NOBODY or (destination is not None and not self.registered[destination]):
                 continue
             ready = start + rules.unload_seconds
-            self._given_up[self.owner[bundle]] += 1
+            self._given_up[self.owner[bundle]] += self.alive[self.owner[bundle]]
             if destination is None and rules.direct:
                 destination = self._place(bundle, self._candidates())
             if destination is None:
