@@ -24,7 +24,19 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 
-_COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "made")
+_COVERED = (
+    "start",
+    "end",
+    "first",
+    "last",
+    "samples",
+    "expected",
+    "minutes",
+    "gaps",
+    "repeated",
+    "interpolated",
+    "made",
+)
 """Columns in the table that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 

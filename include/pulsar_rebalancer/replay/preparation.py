@@ -114,6 +114,8 @@ def _prepared(folder: StoragePath, work: StoragePath, request: ReplayRequest, va
     say(f"{request.cluster}: {len(variants.variants)} variants, {recording.coverage.sentence}")
     if recording.coverage.made:
         say(f"{request.cluster}: {recording.coverage.made}")
+    for note in recording.coverage.notes:
+        say(f"{request.cluster}: {note}")
     if variants.left_out:
         say(f"{request.cluster}: {len(variants.left_out)} combinations contradict themselves and are left out")
     names = recording.roster

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MINUTES_OF_A_DAY = 1440
 
+_SHOWN = 10
+
 OF_BROKERS = ("brokers", "usage", "limits", "traffic", "averages", "versions", "age", "started", "reported")
 OF_BUNDLES = ("bundles", "owner", "carried", "left_out")
 """Fields of `KeptSample` that have a column per broker (`OF_BROKERS`) or per bundle (`OF_BUNDLES`)."""
@@ -89,7 +91,9 @@ class Coverage(BaseModel):
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
-        repeated: number of further samples in a minute that already had one.
+        repeated: number of further samples in a minute that already had one; for a trace, of the broker with most.
+        interpolated: share of a trace's load reports that are interpolated between two of its figures, 0 to 1.
+        faint: brokers of a trace that never used more than one percent of CPU.
         unreadable: the first files that could not be read, and why.
         unreadable_count: number of files that could not be read.
         made: how bundles were generated if none were recorded; else empty.
@@ -108,6 +112,8 @@ class Coverage(BaseModel):
     longest_gap_minutes: int = 0
     blocked: int = 0
     repeated: int = 0
+    interpolated: float = 0.0
+    faint: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     unreadable_count: int = 0
     made: str = ""
@@ -129,6 +135,28 @@ class Coverage(BaseModel):
         if self.minutes < MINUTES_OF_A_DAY:
             words.append(f"figures a day are extrapolated from {self.minutes / 60:.1f} hours")
         return ", ".join(words)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what readers must know about the samples before they trust hits and figures."""
+        notes = []
+        if self.repeated and self.made:
+            notes.append("the trace has several figures in a minute: only the last one of each minute counts")
+        elif self.repeated:
+            notes.append(
+                "runs were less than a minute apart, and only the last sample of each minute counts: a variant gets at "
+                "most one hit a minute, where these runs could get one whenever a broker's figure changed, so that the "
+                "same number of hits may take longer in the replay"
+            )
+        if self.interpolated:
+            notes.append(
+                f"{self.interpolated:.1%} of the load reports are interpolated between two figures of the trace: hits "
+                "in these minutes rest on load that nobody measured"
+            )
+        if self.faint:
+            names = ", ".join(self.faint[:_SHOWN]) + (", …" if len(self.faint) > _SHOWN else "")
+            notes.append(f"brokers that never use more than one percent of CPU, or whose figures are ratios: {names}")
+        return notes
 
 
 class Index(VersionedDocument):

@@ -59,7 +59,7 @@ def html(
     """
     ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
-    notes = [*coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
+    notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
     more = answer.left_out_count - len(answer.left_out)
     notes += [f"left out: {more} more"] if more else []
     parts = [

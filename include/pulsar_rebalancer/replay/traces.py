@@ -40,6 +40,9 @@ _HASHES = 1 << 32
 _VERSION = "5.0.1"
 """Assumed version of the brokers; with it, bundles with equal hash ranges in different namespaces may move at once."""
 
+_MOST_PERCENT = 110.0
+"""Prometheus extrapolates rates, so that a busy broker may be a little above 100 percent."""
+
 LONGEST_DAYS = 366
 """Maximum length of a trace or of a replayed period, days."""
 
@@ -85,24 +88,32 @@ class MadeBundles(BaseModel):
         return (
             f"bundles are generated, not recorded: {self.bundles} per broker, log-normal sizes of standard deviation "
             f"{self.spread:g}, seed {self.seed}; one percent of CPU means {self.messages:g} messages a second of "
-            f"{self.message_bytes:g} bytes in, and the same out; the load is interpolated between samples"
+            f"{self.message_bytes:g} bytes in, and the same out"
         )
 
 
 class _Series(NamedTuple):
+    """The figures of one broker; `further` is the number of figures in a minute that already had one."""
+
     broker: str
     minutes: Floats
     percents: Floats
+    further: int
 
-    def at(self, minutes: Floats) -> tuple[Flags, Flags, Floats]:
-        """Return for each minute whether the broker is registered, whether it reports, and its CPU in percent."""
+    @property
+    def faint(self) -> bool:
+        """Return whether the broker never uses more than one percent, as if the figures were ratios."""
+        return bool(0 < self.percents.max() <= 1)
+
+    def at(self, minutes: Floats) -> tuple[Flags, Flags, Floats, Flags]:
+        """Return for each minute if the broker is registered and reports, its CPU in percent, and if it is measured."""
         there = (minutes >= self.minutes[0]) & (minutes <= self.minutes[-1])
         step = float(np.median(np.diff(self.minutes))) if len(self.minutes) > 1 else 1.0
         after = np.clip(np.searchsorted(self.minutes, minutes), 1, max(1, len(self.minutes) - 1))
         apart = self.minutes[np.minimum(after, len(self.minutes) - 1)] - self.minutes[after - 1]
         exact = np.isin(minutes, self.minutes)
         reports = there & (exact | (apart <= _HELD * max(step, 1.0)))
-        return there, reports, np.interp(minutes, self.minutes, self.percents)
+        return there, reports, np.interp(minutes, self.minutes, self.percents), exact
 
 
 def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder: StoragePath) -> Index:
@@ -122,10 +133,11 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
     if twice is not None or not series:
         why = f"two series of broker {twice}" if twice else "no series with a sample"
         raise SnapshotError(Reason.BAD_TRACE, f"{', '.join(map(str, files))[:500]}: {why}")
+    _refuse_ratios(files, series)
     _refuse_large(files, series, made)
     minutes = np.arange(min(one.minutes[0] for one in series), max(one.minutes[-1] for one in series) + 1)
     at = [one.at(minutes) for one in series]
-    there, reports, percents = (np.array([parts[part] for parts in at]) for part in range(3))
+    there, reports, percents, measured = (np.array([parts[part] for parts in at]) for part in range(4))
     heard = np.flatnonzero(reports.any(axis=0))
     writer = Writer(folder)
     for one in series:
@@ -138,7 +150,24 @@ def record(files: Sequence[Path], made: MadeBundles, settings: Settings, folder:
         writer.add(int(minutes[column]), snapshot)
     start, end = (datetime.fromtimestamp(int(minute) * 60, UTC) for minute in (minutes[0], minutes[-1] + 1))
     by_minute = settings.model_copy(update={"interval_seconds": 60.0})
-    return writer.finish(coverage_of(writer.places, start, end, by_minute, [], made=made.sentence))
+    coverage = coverage_of(
+        writer.places,
+        start,
+        end,
+        by_minute,
+        [],
+        repeated=max(one.further for one in series),
+        interpolated=float((reports & ~measured).sum() / reports.sum()),
+        faint=tuple(one.broker for one in series if one.faint),
+        made=made.sentence,
+    )
+    return writer.finish(coverage)
+
+
+def _refuse_ratios(files: Sequence[Path], series: Sequence[_Series]) -> None:
+    if all(one.faint for one in series):
+        why = "no figure is above 1: percentages of CPU (0 to 100) are expected, not ratios (0 to 1)"
+        raise SnapshotError(Reason.BAD_TRACE, f"{', '.join(map(str, files))[:500]}: {why}")
 
 
 def _refuse_large(files: Sequence[Path], series: Sequence[_Series], made: MadeBundles) -> None:
@@ -209,6 +238,8 @@ def _read(file: Path) -> Iterator[_Series]:
             header = [name.strip() for name in next(rows, [])]
             if len(header) < 2:
                 raise _bad(file, 1, "", "expected a header with a column of times and one column per broker")
+            if "" in header[1:]:
+                raise _bad(file, 1, str(header.index("", 1) + 1), "the column has no name")
             names = [file.stem] if header[1:] == ["value"] else header[1:]
             yield from _series(file, names, header, rows)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -217,6 +248,7 @@ def _read(file: Path) -> Iterator[_Series]:
 
 def _series(file: Path, names: list[str], header: list[str], rows: Iterable[list[str]]) -> list[_Series]:
     by_minute: list[dict[int, float]] = [{} for _ in names]
+    further = [0] * len(names)
     for number, row in enumerate(rows, start=2):
         if not row:
             continue
@@ -227,10 +259,11 @@ def _series(file: Path, names: list[str], header: list[str], rows: Iterable[list
             percent = _percent(file, number, header[column], text)
             if percent is not None:
                 # The last sample of a minute wins.
+                further[column - 1] += minute in samples
                 samples[minute] = percent
     return [
-        _Series(name, *(np.array(values, dtype=float) for values in zip(*sorted(samples.items()), strict=True)))
-        for name, samples in zip(names, by_minute, strict=True)
+        _Series(name, np.array(sorted(samples), dtype=float), np.array([samples[m] for m in sorted(samples)]), again)
+        for name, samples, again in zip(names, by_minute, further, strict=True)
         if samples
     ]
 
@@ -259,8 +292,10 @@ def _percent(file: Path, row: int, column: str, text: str) -> float | None:
         raise _bad(file, row, column, f"{text[:80]!r} is not a number") from None
     if math.isnan(percent):
         return None
-    if not 0 <= percent <= 1000:
-        raise _bad(file, row, column, f"{percent:g} is not a percentage of CPU")
+    if not 0 <= percent <= _MOST_PERCENT:
+        raise _bad(
+            file, row, column, f"{percent:g} is not a percentage of CPU, where 100 is all of a broker's cores together"
+        )
     return percent
 
 

@@ -110,12 +110,13 @@ def coverage_of(
     end: datetime,
     settings: Settings,
     unreadable: list[str],
-    *,
-    repeated: int = 0,
-    blocked: int = 0,
-    made: str = "",
+    **more: Any,
 ) -> Coverage:
-    """Return which part of a requested period the samples cover."""
+    """Return which part of a requested period the samples cover.
+
+    Args:
+        more: further fields of the coverage.
+    """
     ordered = np.array(sorted(minutes))
     interval = max(1.0, settings.interval_seconds / 60)
     apart = np.diff(ordered)
@@ -131,9 +132,7 @@ def coverage_of(
         expected=max(len(ordered), int((end - start).total_seconds() / 60 / interval)),
         gaps=len(gaps),
         longest_gap_minutes=int(gaps.max()) if len(gaps) else 0,
-        repeated=repeated,
-        blocked=blocked,
         unreadable=tuple(unreadable[:_SHOWN]),
         unreadable_count=len(unreadable),
-        made=made,
+        **more,
     )

@@ -55,7 +55,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
 ) -> None:
     whole, days = request(tmp_path, "whole", 80), request(tmp_path, "days", 70, days_apart=True, worth=0)
     trace, traced = tmp_path / "cpu.csv", StoragePath(str(tmp_path / "traced"))
-    trace.write_text("Time,a,b\n" + "".join(f"{60 * number},80,20\n" for number in range(9)))
+    trace.write_text("Time,a,b\n" + "".join(f"{120 * number},80,20\n" for number in range(5)))
     command = [
         "--replay",
         traced.uri,
@@ -102,6 +102,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
     said = (traced / REPORT).read_bytes().decode()
     assert "bundles are generated, not recorded: 8 per broker" in said
     assert "seed 5" in said
+    assert "44.4% of the load reports are interpolated" in said
     assert (traced / ANSWER).read_json()["coverage"]["samples"] == 9
 
     page = (whole / REPORT).read_bytes().decode()
@@ -120,6 +121,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
         "whole: 6 variants, 16 of 1,500 samples",
         "whole: 12 combinations contradict themselves",
         "trace: bundles are generated, not recorded: 8 per broker",
+        "trace: 44.4% of the load reports are interpolated",
         "unloads a day (2 in all)",
     ):
         assert words in told

@@ -73,6 +73,8 @@ def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
     recording = recorded(tmp_path, {0: RUN, 0.4: RUN, 0.9: Run({A: 5, B: 5}, RUN.held), 2: RUN})
     assert [float(sample.brokers.usage[0, 0]) for sample in samples(recording)] == [20, 320]
     assert recording.coverage.repeated == 2
+    (note,) = recording.coverage.notes
+    assert "a variant gets at most one hit a minute" in note
     assert "2 further samples of a minute that had one" in recording.coverage.sentence
 
 

@@ -105,6 +105,11 @@ def test_the_seed_decides_the_sizes(tmp_path: Path) -> None:
         ("timestamp,value\n9999-12-31T23:59:00Z,10\n", "row 2, column timestamp: '9999-12-31T23:59:00Z' is not a time"),
         ("timestamp,value\n0001-01-01T00:00:00+14:00,10\n", "row 2, column timestamp: '0001-01-01T00:00:00+14:00' is"),
         ("timestamp,value\n0,\n", "no series with a sample"),
+        ("Time,x,,y\n0,10,10,10\n", "a.csv, row 1, column 3: the column has no name"),
+        ("Time,x, \n0,10,10\n", "a.csv, row 1, column 3: the column has no name"),
+        ("timestamp,value\n0,350\n", "row 2, column value: 350 is not a percentage of CPU, where 100 is all"),
+        ("timestamp,value\n0,110.1\n", "row 2, column value: 110.1 is not a percentage of CPU"),
+        ("Time,x,y\n0,0.93,0.2\n60,1.0,0\n", "a.csv: no figure is above 1: percentages of CPU"),
     ],
 )
 def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -128,3 +133,20 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for name in ("a.csv", "missing.csv"):
         with pytest.raises(SnapshotError, match=f"{name}: cannot be read"):
             record([tmp_path / name], MADE, settings(), StoragePath(str(tmp_path / "recording")))
+
+
+def test_a_trace_says_which_of_its_minutes_nobody_measured(tmp_path: Path) -> None:
+    rows = "0,10,0.5\n20,60,0.5\n59,80,0.5\n60,70,0.5\n180,105,\n240,,1\n"
+    coverage = traced(tmp_path, {"wide": f"Time,a,idle\n{rows}"}).coverage
+    # The first minute has three figures; a is measured in three of its four minutes, idle in three of its five.
+    assert (coverage.repeated, coverage.faint) == (2, ("idle",))
+    assert coverage.interpolated == pytest.approx(3 / 9)
+    several, interpolated, faint = coverage.notes
+    assert several == "the trace has several figures in a minute: only the last one of each minute counts"
+    assert interpolated.startswith("33.3% of the load reports are interpolated between two figures of the trace")
+    assert faint.endswith("or whose figures are ratios: idle")
+
+
+def test_a_trace_with_a_figure_in_every_minute_has_no_notes(tmp_path: Path) -> None:
+    zeros = traced(tmp_path, {"wide": "Time,a,b\n0,10,0\n60,20,0\n"})
+    assert zeros.coverage.notes == []
