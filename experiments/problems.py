@@ -25,7 +25,7 @@ PUBLISHED = {
 
 VERDICTS = ("good", "normal", "bad")
 
-FAR_STRONGER = ("one_far_stronger",)
+FAR_STRONGER = ("one_far_stronger_28", "one_far_stronger_55")
 OTHER_PROCESSES = "by_hand_other_processes"
 UNSTEADY = ("jitter", "cpu_spike")
 NO_CANDIDATE = "by_hand_no_candidate"
@@ -240,7 +240,7 @@ PROBLEMS = (
     Problem(
         "heterogeneous environment",
         f"Where one broker is far stronger ({', '.join(FAR_STRONGER)}), the range of the scores at the end, as a share "
-        f"of that without shedding: {SHARE_OF_RANGE.words()}. And in the cluster with other processes "
+        f"of that without shedding, mean of the two: {SHARE_OF_RANGE.words()}. And in the cluster with other processes "
         f"({OTHER_PROCESSES}), how much hotter the hottest broker ends than without shedding: {HOTTER.words()}. The "
         "worse of the two verdicts counts. What is without shedding has the placement of the strategy.",
         _heterogeneous,

@@ -58,6 +58,11 @@ def stronger(**measures: Any) -> dict[str, Results]:
     return {key: value for name in FAR_STRONGER for key, value in results(name, **measures).items()}
 
 
+def test_two_far_stronger_brokers_count_as_their_mean() -> None:
+    first, second = (results(name, range_end=end) for name, end in zip(FAR_STRONGER, (10.0, 40.0), strict=True))
+    assert judgement(0, first | second | results(OTHER_PROCESSES)).figure == (20 + 80) / 2
+
+
 def judgement(problem: int, given: dict[str, Results]) -> Judgement:
     judgement = judge(given, "it")[problem]
     assert judgement is not None
@@ -158,7 +163,7 @@ def test_rules_state_the_bounds_that_are_used() -> None:
 
 def test_shares_of_moved_bundles_are_of_all_scenarios_in_which_brokers_differ_and_none_stops() -> None:
     equal = {"cold_start", "cpu_spike", "jitter", "month"}
-    stopped = {"one_broker_stopped", "two_brokers_stopped"}
+    stopped = {"one_broker_stopped", "two_brokers_stopped", "restless_month"}
     assert set(moving_scenarios()) == set(load_all()) - equal - stopped
 
 
