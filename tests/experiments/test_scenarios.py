@@ -138,6 +138,12 @@ def test_brokers_are_balanced_where_a_scenario_says_so(name: str) -> None:
         assert np.ptp(simulation.truth.score(spec.brokers)[spec.started]) < 5
 
 
+def test_something_happens_in_the_restless_month() -> None:
+    until_the_first_deployment_is_over = load_all()["restless_month"].model_copy(update={"minutes": 5100})
+    avg = next(variant for variant in VARIANTS if variant.name == "AvgShedder")
+    assert run(until_the_first_deployment_is_over, avg, 1).measures.bundles_moved >= 20
+
+
 def test_some_scenarios_say_balanced() -> None:
     assert "jitter" in BALANCED
 
