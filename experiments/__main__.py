@@ -40,15 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.draw:
         page.draw()
         return 0
-    commit = _commit()
+    commit = commit_of_sources()
     try:
         scenarios = load_all(options.scenarios)
         unknown = set(options.names) - set(scenarios)
         if unknown:
             raise ScenarioError(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(scenarios)}")
         variants = (*VARIANTS, *map(from_outside, options.strategy))
-        if options.page and (not commit or commit.endswith(CHANGED)):
-            raise ValueError("--page commits results, and results name the commit of their sources: commit these first")
+        if options.page:
+            refuse_changes(commit)
     except (RebalancerError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -83,13 +83,23 @@ def run_all(
             yield gathered(scenario.name, commit, runs)
 
 
-def _commit() -> str:
+def commit_of_sources() -> str:
     """Return the commit of the sources, and whether they were changed since; empty outside a repository."""
     try:
         changed = _git("status", "--porcelain", "--", ".", *(f":!{name}" for name in page.DRAWN))
         return _git("rev-parse", "--short=12", "HEAD") + (CHANGED if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def refuse_changes(commit: str) -> None:
+    """Refuse to commit results of sources that are not committed.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if not commit or commit.endswith(CHANGED):
+        raise ValueError("--page commits results, and results name the commit of their sources: commit these first")
 
 
 def _git(*words: str) -> str:
@@ -100,8 +110,8 @@ def _git(*words: str) -> str:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios; all without any")
-    parser.add_argument("--seeds", type=_count, default=10, help="how many, from 1 on (10)")
-    parser.add_argument("--processes", type=_count, default=os.cpu_count() or 1, help="one per core")
+    parser.add_argument("--seeds", type=positive, default=10, help="how many, from 1 on (10)")
+    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="one per core")
     parser.add_argument("--strategy", action="append", default=[], help="a shedder from outside, package.module:name")
     parser.add_argument("--scenarios", type=Path, default=FOLDER, help="folder of scenario files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "experiments", help="folder for results")
@@ -111,7 +121,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _count(text: str) -> int:
+def positive(text: str) -> int:
+    """Return the number that an argument is, 1 or more."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is less than 1")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER, PALETTES, ROOT
 
+from experiments import assumption, sweep_results, sweep_tables
 from experiments.plots import moves_against_range, range_over_time
 from experiments.problems import PROBLEMS
 from experiments.results import read_all
@@ -24,8 +25,6 @@ DOCUMENT = ROOT / "docs" / "experiments.md"
 REFERENCE = ROOT / "docs" / "reference" / "experiments.md"
 DRAWN = ("experiments/results", "docs")
 """Folders that may differ from the commit that results name."""
-
-BEGIN, END = "<!-- results -->\n", "<!-- /results -->\n"
 
 SHOWN = (
     "AvgShedder",
@@ -52,10 +51,10 @@ def written() -> dict[Path, str]:
     """Return every document and picture that is drawn from the committed results, with its text."""
     scenarios = load_all()
     results = read_all(COMMITTED, scenarios)
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    first_screen = "\n\n".join(_first_screen(results, scenarios))
+    sweeps = sweep_tables.markdown(sweep_results.read_all(sweep_results.COMMITTED), assumption.load_all())
+    text = _between("results", "\n\n".join(_first_screen(results, scenarios)), DOCUMENT.read_text(encoding="utf-8"))
     return {
-        DOCUMENT: f"{before}{BEGIN}\n{first_screen}\n\n{END}{rest.partition(END)[2]}",
+        DOCUMENT: _between("sweeps", sweeps, text),
         REFERENCE: "\n\n".join(_reference(results, scenarios)) + "\n",
         **_pictures(results, scenarios),
     }
@@ -65,6 +64,13 @@ def draw() -> None:
     """Write them."""
     for file, text in written().items():
         file.write_text(text, encoding="utf-8")
+
+
+def _between(marks: str, content: str, text: str) -> str:
+    """Return the text with other content between its marks."""
+    begin, end = f"<!-- {marks} -->\n", f"<!-- /{marks} -->\n"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{content}\n\n{end}{rest.partition(end)[2]}"
 
 
 def _pictures(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> dict[Path, str]:

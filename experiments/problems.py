@@ -122,11 +122,13 @@ class Problem(NamedTuple):
     Attributes:
         title: as in the PIP.
         rule: how the numbers become a verdict.
+        scenarios: which decide the verdict.
         judge: the rule as a function of the results by scenario, and a variant; KeyError if a scenario was not run.
     """
 
     title: str
     rule: str
+    scenarios: tuple[str, ...]
     judge: Callable[[Mapping[str, Results], str], Judgement]
 
 
@@ -243,29 +245,37 @@ PROBLEMS = (
         f"of that without shedding, mean of the two: {SHARE_OF_RANGE.words()}. And in the cluster with other processes "
         f"({OTHER_PROCESSES}), how much hotter the hottest broker ends than without shedding: {HOTTER.words()}. The "
         "worse of the two verdicts counts. What is without shedding has the placement of the strategy.",
+        (*FAR_STRONGER, OTHER_PROCESSES),
         _heterogeneous,
     ),
     Problem(
         "load jitter",
         f"The medians of the unload events in {' and '.join(UNSTEADY)}, added up: {EVENTS.words()}.",
+        UNSTEADY,
         _jitter,
     ),
     Problem(
         "over-placement",
         f"Where no broker is a candidate ({NO_CANDIDATE}), the share of the bundles moved that went to a broker "
         f"already 5 points above the mean: {PLACED_HOT.words()}. {_OF_MOVED}{_OVERALL}",
+        (NO_CANDIDATE,),
         _over_placement,
     ),
     Problem(
         "over-unloading",
         f"Where a score may have a history ({HISTORY_SCORE}), the share of the bundles moved whose source was 5 points "
         f"below the mean within the ten minutes after: {OVERSHOT.words()}. {_OF_MOVED}{_OVERALL}",
+        (HISTORY_SCORE,),
         _over_unloading,
     ),
     Problem(
         "slow load balancing",
         f"A hundred hot and a hundred new brokers ({HUNDRED_NEW}): how long it takes to settle, {SETTLED.words()}; and "
         f"what is left at the end, {RANGE_LEFT.words()}. The worse of the two verdicts counts.",
+        (HUNDRED_NEW,),
         _speed,
     ),
 )
+
+DECISIVE = tuple(dict.fromkeys(name for problem in PROBLEMS for name in problem.scenarios))
+"""The scenarios that decide a verdict."""

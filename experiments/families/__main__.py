@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.__main__ import _commit
+from experiments.__main__ import commit_of_sources
 from experiments.families.choosing import GRID_FAMILIES, GRID_SEEDS, best
 from experiments.families.contestants import contestants, grid
 from experiments.families.family import FOLDER, Family, load_all
@@ -43,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     seeds = GRID_SEEDS if options.grid else options.seeds
-    results = run_all(families, [*compared, *added], seeds=seeds, processes=options.processes, commit=_commit())
+    results = run_all(
+        families, [*compared, *added], seeds=seeds, processes=options.processes, commit=commit_of_sources()
+    )
     if options.seal or options.open:
         return _held_out(options, list(results), {variant.name for variant in compared})
     for family in results:

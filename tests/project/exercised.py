@@ -32,6 +32,7 @@ from benchmarks import page
 from benchmarks.__main__ import PARTS
 from experiments.__main__ import _options
 from experiments.scenario import load_all
+from experiments.sweeps import _options as sweep_options
 from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
@@ -39,6 +40,7 @@ from tests.deployment import compose
 from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
+from experiments import assumption
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.replay.command_line import options as replay_options
 from pulsar_rebalancer.run.manual_request import parse_form
@@ -144,6 +146,12 @@ def experiment(words: list[str]) -> None:
     """Its scenarios are there, and its arguments are taken."""
     assert words[1:3] == ["-m", "experiments"]
     assert set(_options(words[3:]).names) <= set(load_all())
+
+
+def swept(words: list[str]) -> None:
+    """Its assumptions are there, and its arguments are taken."""
+    assert words[1:3] == ["-m", "experiments.sweeps"]
+    assert set(sweep_options(words[3:]).names) <= set(assumption.load_all())
 
 
 def replayed(words: list[str]) -> None:

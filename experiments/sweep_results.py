@@ -1,0 +1,93 @@
+"""What a sweep gave: the verdicts for each value of an assumption, as a small file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+COMMITTED = Path(__file__).parent / "results" / "sweeps"
+
+VERSION = 1
+
+
+class Outcome(NamedTuple):
+    """A verdict, and the figures that it is judged by."""
+
+    verdict: str
+    text: str
+
+
+class Sweep(NamedTuple):
+    """What each value of an assumption gave.
+
+    Attributes:
+        commit: of the sources that made it.
+        values: their labels.
+        default: the value that the scenarios have.
+        outcomes: one for each value, by variant and title of the problem.
+        figures: the median for each value, by scenario and variant; None where bundles never settled.
+    """
+
+    assumption: str
+    commit: str
+    seeds: tuple[int, ...]
+    values: tuple[str, ...]
+    default: str
+    outcomes: dict[str, dict[str, tuple[Outcome, ...]]]
+    figures: dict[str, dict[str, tuple[float | None, ...]]]
+
+    def usual(self, variant: str, problem: str) -> str:
+        """Return the verdict at the default."""
+        return self.outcomes[variant][problem][self.values.index(self.default)].verdict
+
+    def flips(self, variant: str, problem: str) -> dict[str, str]:
+        """Return the verdict at each value where it is not that of the default."""
+        outcomes, usual = self.outcomes[variant][problem], self.usual(variant, problem)
+        return {
+            value: outcome.verdict
+            for value, outcome in zip(self.values, outcomes, strict=True)
+            if outcome.verdict != usual
+        }
+
+
+def write(folder: Path, sweep: Sweep) -> None:
+    """Write the outcome of an assumption, all or nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"version": VERSION, **sweep._asdict()}
+    del document["outcomes"], document["figures"]
+    lines = [
+        json.dumps({"variant": variant, "problem": problem, "outcomes": outcomes})
+        for variant, problems in sweep.outcomes.items()
+        for problem, outcomes in problems.items()
+    ]
+    head, figures = json.dumps(document)[:-1], json.dumps(sweep.figures)
+    file = folder / f"{sweep.assumption}.json"
+    partial = file.with_suffix(".partial")
+    rows = ",\n".join(lines)
+    partial.write_text(f'{head}, "figures": {figures}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
+    partial.replace(file)
+
+
+def read_all(folder: Path) -> dict[str, Sweep]:
+    """Return the outcomes in a folder, by assumption.
+
+    Raises:
+        ValueError: a file is of another version.
+    """
+    return {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
+
+
+def _read(file: Path) -> Sweep:
+    document = json.loads(file.read_text(encoding="utf-8"))
+    if document.pop("version") != VERSION:
+        raise ValueError(f"{file}: another version than {VERSION}, which this program reads; sweep again")
+    outcomes: dict[str, dict[str, tuple[Outcome, ...]]] = {}
+    for row in document.pop("rows"):
+        of_values = tuple(Outcome(*outcome) for outcome in row["outcomes"])
+        outcomes.setdefault(row["variant"], {})[row["problem"]] = of_values
+    document |= {name: tuple(document[name]) for name in ("seeds", "values")}
+    figures = {
+        name: {variant: tuple(row) for variant, row in rows.items()} for name, rows in document.pop("figures").items()
+    }
+    return Sweep(**document, outcomes=outcomes, figures=figures)
