@@ -105,7 +105,7 @@ def _token(path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code."""
+    """Run a simulated cluster until SIGTERM or SIGINT, and return the exit code."""
     parser = _parser()
     given = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The brokers' answers about themselves, which faults may falsify."""
+"""The brokers' answers about themselves. Faults can make these answers wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of every broker, made from the true state and the faults."""
+    """The answers of all brokers, made from the true state and the active faults."""
 
     membership: Membership
     topology: Topology
@@ -36,7 +36,7 @@ class Answers:
     _reports: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def load_report(self, index: int, now: float) -> bytes:
-        """Return a broker's load report as it is sent; without faults it is made once per sample."""
+        """Return the bytes of a broker's load report. Without faults, the report is made once per sample."""
         broker = self.membership.brokers[index]
         untrue = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
         if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
@@ -55,13 +55,13 @@ class Answers:
         return text
 
     def owned_bundles(self, broker: Broker) -> list[str]:
-        """Return the bundles that a broker owns now, its heartbeat bundle included."""
+        """Return the bundles that a broker currently owns, including its heartbeat bundle."""
         own = [int(i) for i in np.flatnonzero(self.ownership.owner == broker.index)]
         claimed = [i for i in self._claimed(broker) if i not in own]
         return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
 
     def active_brokers(self) -> list[str]:
-        """Return the brokerIds of the active list."""
+        """Return the brokerIds of the registered brokers, as brokers list them."""
         ids = [
             broker.broker_id
             for broker in self.membership.registered()

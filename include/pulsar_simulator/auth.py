@@ -1,4 +1,4 @@
-"""Who may call: one super-user token, optionally one of an ordinary user."""
+"""Authentication: a token of a super-user and, optionally, a token of a user with few rights."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _FOR_ALL = re.compile(r"/admin/v2/(brokers/(ready|version)|clusters|namespaces/[
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Auth:
-    """The tokens that are accepted.
+    """The valid tokens.
 
     Attributes:
-        token: of the super-user.
-        user_token: of a user with few rights; empty for none.
+        token: token of the super-user.
+        user_token: token of a user with few rights; empty if there is none.
     """
 
     token: str
     user_token: str = ""
 
     def refuses(self, request: HTTPConnection) -> str | None:
-        """Return None if the call is allowed, else `unauthenticated` or `unauthorized`."""
+        """Return None if the request is allowed, else `unauthenticated` or `unauthorized`."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not given:
             return "unauthenticated"
@@ -47,7 +47,7 @@ def new_token() -> str:
 
 
 def write_token(path: Path, token: str) -> None:
-    """Write a token into a file that only its owner can read; an existing file is replaced."""
+    """Write a token to a file that only its owner can read. An existing file is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,4 +1,4 @@
-"""The brokers: their size, which of them are alive, and which one leads."""
+"""The brokers: their sizes, their processes, and the leader."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class BrokerSpec:
     """A broker's identity and size.
 
     Attributes:
-        broker_id: `host:port` of its web service.
-        cores: CPU cores; the CPU limit is 100 times that.
+        broker_id: `host:port` of the broker's web service.
+        cores: number of CPU cores. The CPU limit in percent of one core is 100 times this number.
         memory: heap, MiB.
-        direct_memory: MiB.
-        nic: NIC speed each way, Kbit/s; 0 where Pulsar cannot read it.
+        direct_memory: direct memory, MiB.
+        nic: speed of the network interface in each direction, Kbit/s; 0 if Pulsar cannot read it.
         base_cpu: CPU without any traffic, percent of one core.
-        uptime: seconds it has been running when the simulation starts.
+        uptime: seconds for which the broker has been running when the simulation starts.
     """
 
     broker_id: str
@@ -31,7 +31,7 @@ class BrokerSpec:
 
     @property
     def cpu_limit(self) -> float:
-        """Return the limit in percent of one core."""
+        """Return the CPU limit in percent of one core."""
         return 100.0 * self.cores
 
 
@@ -41,12 +41,12 @@ class Broker:
 
     Attributes:
         index: position in the cluster.
-        spec: its size.
+        spec: identity and size of the broker.
         broker_id: `host:port`.
-        started_at: seconds since 1970.
-        alive: whether its process runs.
-        registered: whether the others still list it (its metadata session has not ended).
-        session_ends: when the others notice that it is dead, seconds since 1970.
+        started_at: start of the process, seconds since 1970.
+        alive: True if the process is running.
+        registered: True if other brokers list it as active, which they do until its metadata session ends.
+        session_ends: when the metadata session of a dead broker ends, seconds since 1970.
     """
 
     index: int
@@ -59,7 +59,7 @@ class Broker:
 
 
 class Membership:
-    """Which brokers are registered, and which one leads."""
+    """The registered brokers and the leader."""
 
     def __init__(self, specs: list[BrokerSpec], now: float, session_timeout: float) -> None:
         self.brokers = [Broker(i, spec, spec.broker_id, now - spec.uptime) for i, spec in enumerate(specs)]
@@ -67,10 +67,10 @@ class Membership:
         self._session_timeout = session_timeout
 
     def find(self, broker_id: str) -> Broker:
-        """Return the broker with that id, registered or not.
+        """Return the broker with an id, registered or not.
 
         Raises:
-            Refusal: 404, unknown.
+            Refusal: 404 if there is no such broker.
         """
         for broker in self.brokers:
             if broker.broker_id == broker_id:
@@ -78,22 +78,22 @@ class Membership:
         raise Refusal(404, f"Broker {broker_id} not found", broker_id)
 
     def registered(self) -> list[Broker]:
-        """Return the brokers on the active list."""
+        """Return the registered brokers."""
         return [broker for broker in self.brokers if broker.registered]
 
     def registered_index(self, broker_id: str) -> int | None:
-        """Return the index of an active broker; None if unknown or gone."""
+        """Return the index of a registered broker; None if it is unknown or not registered."""
         indices = [broker.index for broker in self.registered() if broker.broker_id == broker_id]
         return indices[0] if indices else None
 
     def kill(self, broker: Broker, now: float) -> None:
-        """End the process without deregistering the broker: the others notice when its session ends."""
+        """End a broker's process. The broker remains registered until its metadata session ends."""
         if broker.alive:
             broker.alive = False
             broker.session_ends = now + self._session_timeout
 
     def leave(self, broker: Broker) -> bool:
-        """Take a broker off the active list; return whether that changed the leader."""
+        """Deregister a broker; return whether this changed the leader."""
         broker.registered = False
         broker.session_ends = float("inf")
         if self.leader != broker.index:
@@ -102,7 +102,7 @@ class Membership:
         return True
 
     def join(self, broker: Broker, now: float) -> None:
-        """Start the process: the broker is registered at once, and leads only if there is no leader."""
+        """Start a broker's process and register the broker. It becomes the leader only if there is none."""
         broker.alive = broker.registered = True
         broker.started_at = now
         broker.session_ends = float("inf")
@@ -110,10 +110,10 @@ class Membership:
             self.leader = broker.index
 
     def next_expiry(self) -> float:
-        """Return when the next session ends, seconds since 1970; infinity if none does."""
+        """Return the end of the next metadata session to end, seconds since 1970; infinity if there is none."""
         return min((broker.session_ends for broker in self.brokers), default=float("inf"))
 
     def rename(self, broker_ids: list[str]) -> None:
-        """Give every broker the address it really listens on."""
+        """Replace the brokerIds with the addresses at which the brokers listen."""
         for broker, broker_id in zip(self.brokers, broker_ids, strict=True):
             broker.broker_id = broker_id

@@ -1,4 +1,4 @@
-"""The clocks of a simulated cluster: one that is moved by hand, and the machine's."""
+"""The clocks of a simulated cluster: a manual clock, and the clock of this machine."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ EPOCH = 1_800_000_000.0
 
 
 class Clock(Protocol):
-    """Seconds since 1970, and a way to let time pass at once."""
+    """The interface of clocks, which show a time and can be moved ahead."""
 
     def now(self) -> float:
         """Return the current time, seconds since 1970 UTC."""
         ...
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Move the clock ahead by `seconds`."""
         ...
 
 
 class ManualClock:
-    """Shows the same time until it is advanced."""
+    """A clock that changes only when it is moved ahead."""
 
     def __init__(self) -> None:
         self._now = EPOCH
@@ -32,14 +32,14 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass; a negative number is refused."""
+        """Move the clock ahead by `seconds`, which must not be negative."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._now += seconds
 
 
 class RealClock:
-    """The machine's time; `advance` runs ahead of it."""
+    """The clock of this machine, plus the time by which it was moved ahead."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
@@ -49,7 +49,7 @@ class RealClock:
         return time.time() + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Move the clock another `seconds` ahead of the machine's."""
+        """Move the clock ahead by `seconds`, in addition to earlier calls."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._ahead += seconds

@@ -1,4 +1,4 @@
-"""The simulated cluster: time, brokers, moves, and the answers that brokers give, in process."""
+"""The simulated cluster, in process: time, brokers, moves, and the brokers' answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concatenate[Cluster, P], T]:
-    """Let one caller in at a time, after all events that were due until now."""
+    """Decorate a method so that due events happen first, and only one thread at a time runs it."""
 
     @functools.wraps(method)
     def wrapper(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -55,10 +55,10 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
 
 
 class Cluster:
-    """A cluster under load that answers requests as its brokers would; safe to use from several threads.
+    """A cluster under load that answers requests as real brokers would. It can be used from several threads.
 
     Args:
-        clock: a `ManualClock` if not given.
+        clock: the cluster's clock; a new `ManualClock` by default.
     """
 
     def __init__(self, spec: ClusterSpec, clock: Clock | None = None) -> None:
@@ -115,11 +115,11 @@ class Cluster:
 
     @_up_to_date
     def refresh(self) -> None:
-        """Let all events happen that were due until now."""
+        """Let all events happen that are due at the current time."""
 
     @_up_to_date
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass, with all samples, reconnects and ended sessions on the way."""
+        """Move time ahead by `seconds`, and let all samples, reconnects and session ends happen that become due."""
         self.clock.advance(seconds)
         self._timeline.catch_up(self.clock.now())
 
@@ -127,25 +127,28 @@ class Cluster:
 
     @_up_to_date
     def kill(self, broker_id: str) -> None:
-        """End a broker's process at once; the others notice when its session ends."""
+        """End a broker's process at once. The broker remains registered until its metadata session ends."""
         self.membership.kill(self.membership.find(broker_id), self.clock.now())
 
     @_up_to_date
     def start_broker(self, broker_id: str) -> None:
-        """Start or restart a broker: it is empty, reports itself idle, and leads only if there is no leader."""
+        """Start or restart a broker.
+
+        It has no bundles, reports no load, and becomes the leader only if there is none.
+        """
         self._timeline.start_broker(self.membership.find(broker_id), self.clock.now())
 
     def restart(self, broker_id: str) -> None:
-        """Kill and start a broker without a pause."""
+        """Kill a broker and start it again immediately."""
         self.kill(broker_id)
         self.start_broker(broker_id)
 
     @_up_to_date
     def change_leader(self, broker_id: str) -> None:
-        """Make another broker lead; the destinations that the old one remembered are lost.
+        """Make another broker the leader. The destinations that the old leader stored are lost.
 
         Raises:
-            Refusal: 404 unknown or dead broker.
+            Refusal: 404 if the broker is unknown or dead.
         """
         broker = self.membership.find(broker_id)
         if not broker.alive:
@@ -154,7 +157,7 @@ class Cluster:
         self.placement.affinities.clear()
 
     def rename(self, broker_ids: list[str]) -> None:
-        """Give the brokers the addresses on which they listen, before the first request."""
+        """Replace the brokerIds with the addresses at which the brokers listen. Call this before the first request."""
         with self._lock:
             self.membership.rename(broker_ids)
             self.samples.version += 1
@@ -163,7 +166,7 @@ class Cluster:
 
     @_up_to_date
     def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """Take one hop of an unload, see `Ownership.unload_at`."""
+        """Carry out one hop of an unload; see `Ownership.unload_at`."""
         now = self.clock.now()
         result = self.ownership.unload_at(at, namespace, range_text, destination, now)
         if destination and at == self.membership.leader:
@@ -177,20 +180,20 @@ class Cluster:
     def split_at(
         self, at: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
     ) -> Redirect | None:
-        """Take one hop of a split, see `Splitter.split_at`."""
+        """Carry out one hop of a split; see `Splitter.split_at`."""
         now = self.clock.now()
         return self._splitter.split_at(at, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_up_to_date
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Take one hop of a lookup, see `Ownership.lookup_at`."""
+        """Carry out one hop of a lookup; see `Ownership.lookup_at`."""
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
-        """Unload a bundle, all hops; it has no owner until the next lookup.
+        """Unload a bundle with all hops. It has no owner until the next lookup.
 
         Raises:
-            Refusal: as the REST API answers (409, 404, 412, 500); 500 if a hop leads to a dead broker.
+            Refusal: the same status as in the REST API (404, 409, 412, 500); 500 if a hop leads to a dead broker.
         """
         namespace, _, range_text = bundle.rpartition("/")
         hop = self.unload_at(self._any_alive(), namespace, range_text, destination)
@@ -199,13 +202,13 @@ class Cluster:
             hop = self.unload_at(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
 
     def lookup(self, topic: str) -> str:
-        """Look a topic up, all hops; a bundle without an owner gets one.
+        """Look up a topic with all hops. If its bundle has no owner, it gets one.
 
         Returns:
             brokerId of the owner.
 
         Raises:
-            Refusal: as the REST API answers; 500 if a hop leads to a dead broker.
+            Refusal: the same status as in the REST API; 500 if a hop leads to a dead broker.
         """
         hop = self.lookup_at(self._any_alive(), topic, authoritative=False)
         while isinstance(hop, Redirect):
@@ -222,35 +225,38 @@ class Cluster:
 
     @_up_to_date
     def load_report_json(self, index: int) -> bytes:
-        """Return a broker's load report as it is sent."""
+        """Return the bytes of a broker's load report."""
         return self._answers.load_report(index, self.clock.now())
 
     @_up_to_date
     def owned_bundles(self, broker_id: str) -> list[str]:
-        """Return the bundles that a broker owns now, its heartbeat bundle included."""
+        """Return the bundles that a broker currently owns, including its heartbeat bundle."""
         return self._answers.owned_bundles(self.membership.find(broker_id))
 
     @_up_to_date
     def active_brokers(self) -> list[str]:
-        """Return the brokerIds of the active list."""
+        """Return the brokerIds of the registered brokers, as brokers list them."""
         return self._answers.active_brokers()
 
     # what is true
 
     @_up_to_date
     def owner(self, bundle: str) -> str | None:
-        """Return the brokerId of a bundle's owner; None if it has none. Reading changes nothing."""
+        """Return the brokerId of a bundle's owner; None if it has none.
+
+        Unlike a lookup, this never assigns an owner.
+        """
         owner = int(self.ownership.owner[self.topology.index(bundle)])
         return None if owner == NOBODY else self.membership.brokers[owner].broker_id
 
     @_up_to_date
     def true_scores(self) -> dict[str, float]:
-        """Return the true score of every broker now, percent, without sampling or jitter; it may exceed 100."""
+        """Return the brokers' current true scores in percent, without sampling or jitter. They may exceed 100."""
         return scores_of(self)
 
     @_up_to_date
     def scale_load(self, factor: float, *, bundle: str | None = None, broker: str | None = None) -> None:
-        """Multiply the load of a bundle, of all bundles a broker owns now, or of all bundles."""
+        """Multiply the load of one bundle, of the bundles that a broker currently owns, or of all bundles."""
         if bundle is not None:
             chosen = [self.topology.index(bundle)]
         elif broker is not None:
@@ -262,7 +268,7 @@ class Cluster:
 
     @_up_to_date
     def state(self) -> Json:
-        """Return the true state, for tests: loads, scores, owners, the destinations that the leader remembers."""
+        """Return the true state, for tests: loads, scores, owners, and the destinations that the leader stores."""
         return state_of(self)
 
     def _any_alive(self) -> int:

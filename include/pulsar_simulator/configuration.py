@@ -1,4 +1,4 @@
-"""The brokers' configuration as the admin REST API shows it: all values are text, some keys are dynamic."""
+"""The brokers' configuration, as in the admin REST API: all values are text, and some keys are dynamic."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ _ACCEPTED = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+
 
 
 class Configuration:
-    """Configuration of the whole cluster, with the dynamic overrides.
+    """Configuration of the whole cluster, with dynamic overrides.
 
     Args:
         cluster: cluster name.
-        stats_period: seconds, shown as `statsUpdateFrequencyInSecs`.
+        stats_period: value of `statsUpdateFrequencyInSecs`, seconds.
         changes: values that differ from `DEFAULTS`; new keys are static.
     """
 
@@ -136,15 +136,15 @@ class Configuration:
         self._overrides: dict[str, str] = {}
 
     def dynamic_names(self) -> list[str]:
-        """Return the keys that can be changed while brokers run."""
+        """Return the dynamic keys, which can be changed while brokers are running."""
         return sorted(set(DEFAULTS) - STATIC)
 
     def values(self) -> dict[str, str]:
-        """Return the overrides as they were given, including those of a wrong type."""
+        """Return the overrides as they were set, including values of a wrong type."""
         return dict(self._overrides)
 
     def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
-        """Return the effective configuration of a broker; an override of a wrong type is ignored."""
+        """Return the effective configuration of a broker. Overrides of a wrong type are ignored."""
         host, _, port = broker.broker_id.rpartition(":")
         effective = {key: self.effective(key) for key in self._overrides}
         return {
@@ -156,24 +156,24 @@ class Configuration:
         }
 
     def effective(self, name: str) -> str:
-        """Return the value of a key that brokers use: an override of a wrong type is ignored."""
+        """Return the effective value of a key. An override of a wrong type is ignored."""
         override = self._overrides.get(name)
         return override if override is not None and self._fits(name, override) else self._file[name]
 
     def set(self, name: str, value: str) -> None:
-        """Override a dynamic key on all brokers; the value is not checked.
+        """Override a dynamic key on all brokers. The value is not checked.
 
         Raises:
-            Refusal: 412, the key is unknown or not dynamic.
+            Refusal: 412 if the key is unknown or not dynamic.
         """
         self._check(name)
         self._overrides[name] = value
 
     def reset(self, name: str) -> None:
-        """Drop an override, so that the file's value applies again.
+        """Remove an override, so that the value from the configuration file applies again.
 
         Raises:
-            Refusal: 412, the key is unknown or not dynamic.
+            Refusal: 412 if the key is unknown or not dynamic.
         """
         self._check(name)
         self._overrides.pop(name, None)

@@ -1,4 +1,4 @@
-"""Control of the simulation over HTTP, below /simulation/: its true state, faults, load, leader, brokers."""
+"""Control of the simulation over HTTP, under /simulation/: true state, faults, load, leader and brokers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ControlApi:
-    """Handlers; every broker that accepts connections answers, whatever other faults it has.
+    """Request handlers. Every broker that accepts connections answers, even if it has other faults.
 
-    A call that may open or close sockets runs in a thread, which waits for that before it answers.
+    A request that may open or close sockets is handled in a thread, which waits for the sockets before it answers.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -40,12 +40,12 @@ class ControlApi:
         ]
 
     async def state(self, request: Request) -> Response:
-        """Answer with loads, scores, owners, remembered destinations, faults."""
+        """Return loads, scores, owners, the destinations that the leader stores, and faults."""
         faults = [asdict(fault) for fault in self._cluster.faults.all()]
         return JSONResponse({**self._cluster.state(), "faults": faults})
 
     async def add_fault(self, request: Request) -> Response:
-        """Turn a fault on. Body: the attributes of `faults.Fault`, `kind` is required."""
+        """Add a fault. The body has the attributes of `faults.Fault`; `kind` is required."""
         body = await self._body(request)
         try:
             add = partial(self._cluster.faults.add, body.pop("kind", ""), **body)
@@ -55,13 +55,16 @@ class ControlApi:
         return JSONResponse(asdict(fault))
 
     async def clear_faults(self, request: Request) -> Response:
-        """Turn faults off. Query: `kind`, `broker`; none clears all."""
+        """Remove faults. The query may have `kind` and `broker`; without them, all faults are removed."""
         query = request.query_params
         await run_in_threadpool(self._cluster.faults.clear, query.get("kind"), query.get("broker"))
         return Response(status_code=204)
 
     async def load(self, request: Request) -> Response:
-        """Multiply load. Body: `factor`, and `bundle` or `broker` (its bundles) or neither (all)."""
+        """Multiply load.
+
+        The body has `factor`, and optionally `bundle`, or `broker` for all its bundles; else all load changes.
+        """
         body = await self._body(request)
         factor = body.get("factor")
         if not isinstance(factor, int | float) or not 0 <= factor <= LARGEST:
@@ -70,12 +73,12 @@ class ControlApi:
         return Response(status_code=204)
 
     async def leader(self, request: Request) -> Response:
-        """Change the leader. Body: `broker`, the new one."""
+        """Change the leader. The body has `broker`, the new leader."""
         self._cluster.change_leader((await self._body(request)).get("broker", ""))
         return Response(status_code=204)
 
     async def broker(self, request: Request) -> Response:
-        """Kill, start or restart a broker. Path: brokerId and action."""
+        """Kill, start or restart a broker. The path has the brokerId and the action."""
         actions = {
             "kill": self._cluster.kill,
             "start": self._cluster.start_broker,

@@ -1,4 +1,4 @@
-"""Switches for everything that can go wrong; the parts that misbehave look them up."""
+"""Faults that can be switched on. Other modules check for the faults that concern them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 1e30
 
 
 class FaultKind(StrEnum):
-    """What goes wrong; `KINDS` describes each."""
+    """The kinds of faults, described in `KINDS`."""
 
     SILENT = "silent"
     SLOW = "slow"
@@ -57,11 +57,11 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KindInfo:
-    """What a kind does unless a fault says otherwise.
+    """The description and defaults of a kind of fault.
 
     Attributes:
-        meaning: one line.
-        paths: parts of request paths it applies to; empty for every path.
+        meaning: description in one line.
+        paths: the fault applies to requests with one of these texts in their path; empty for all requests.
         amount: default of `Fault.amount`.
     """
 
@@ -111,17 +111,17 @@ KINDS: dict[FaultKind, KindInfo] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One switch that is on.
+    """One fault that is switched on.
 
     Attributes:
         kind: what goes wrong.
-        broker: brokerId it concerns; None for all.
-        bundle: full bundle name it concerns; None for all.
-        path: part of the request paths it concerns; None for the kind's own, "" for every path.
-        amount: how much (see the kind); 0 takes the kind's default.
-        times: number of uses after which it ends; None: until removed.
-        target: URL, field name or bundle name (see the kind).
-        values: configuration values (see the kind).
+        broker: brokerId of the affected broker; None for all.
+        bundle: full name of the affected bundle; None for all.
+        path: text that the path of affected requests contains; None for the default of the kind, "" for all requests.
+        amount: size of the fault, in a unit that depends on the kind; 0 for the kind's default.
+        times: number of uses after which the fault ends; None if it lasts until it is removed.
+        target: URL, field name or bundle name, depending on the kind.
+        values: configuration values, for some kinds.
     """
 
     kind: FaultKind
@@ -134,10 +134,10 @@ class Fault:
     values: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse values of a wrong type: faults also come over HTTP.
+        """Check the types of all values, because faults may come over HTTP.
 
         Raises:
-            TypeError, ValueError: with the name of the attribute.
+            TypeError, ValueError: a value is invalid; the message has the attribute's name.
         """
         expected: dict[str, type | tuple[type, ...]] = {
             **dict.fromkeys(("broker", "bundle", "path"), (str, NoneType)),
@@ -160,7 +160,7 @@ class Fault:
         return self.amount or KINDS[self.kind].amount
 
     def concerns(self, broker: str | None = None, bundle: str | None = None, path: str | None = None) -> bool:
-        """Return whether it applies here; None means that the caller does not distinguish these."""
+        """Return whether the fault applies. An argument that is None is not compared."""
         if self.broker is not None and broker is not None and self.broker != broker:
             return False
         if self.bundle is not None and bundle is not None and self.bundle != bundle:
@@ -170,7 +170,7 @@ class Fault:
 
 
 class Faults:
-    """All faults that are on; any number can be on at once."""
+    """All faults that are switched on. There may be any number."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -179,16 +179,16 @@ class Faults:
         """Called after every change, without a lock held."""
 
     def add(self, kind: FaultKind | str, broker: str | None = None, **more: object) -> Fault:
-        """Turn a fault on.
+        """Switch on a fault.
 
         Args:
             kind: what goes wrong.
-            broker: brokerId; None for all.
+            broker: brokerId of the affected broker; None for all.
             **more: the other attributes of `Fault`.
 
         Raises:
-            ValueError: unknown kind, or an amount out of range.
-            TypeError: unknown attribute, or a wrong type.
+            ValueError: the kind is unknown, or an amount is out of range.
+            TypeError: an attribute is unknown, or has a wrong type.
         """
         fault = Fault(FaultKind(kind), broker, **more)  # type: ignore[arg-type]
         with self._lock:
@@ -197,7 +197,7 @@ class Faults:
         return fault
 
     def clear(self, kind: FaultKind | str | None = None, broker: str | None = None) -> None:
-        """Turn faults off: all, those of a kind, those of a broker, or those of a kind and a broker."""
+        """Switch off faults. If a kind or a broker is given, only its faults are switched off."""
         with self._lock:
             self._faults = [
                 fault
@@ -207,18 +207,18 @@ class Faults:
         self.changed()
 
     def all(self) -> list[Fault]:
-        """Return the faults that are on, in the order in which they were turned on."""
+        """Return the faults that are switched on, oldest first."""
         return list(self._faults)
 
     def find(self, kind: FaultKind, **where: str | None) -> Fault | None:
-        """Return the first fault of a kind that applies (see `Fault.concerns`), without using it up."""
+        """Return the first fault of a kind that applies (see `Fault.concerns`). This does not count as a use."""
         for fault in self._faults:
             if fault.kind is kind and fault.concerns(**where):
                 return fault
         return None
 
     def take(self, kind: FaultKind, **where: str | None) -> Fault | None:
-        """Return the first fault of a kind that applies; one of its `times` is used."""
+        """Return the first fault of a kind that applies, and count this as one of its uses (`times`)."""
         with self._lock:
             fault = self.find(kind, **where)
             if fault is None or fault.times is None:

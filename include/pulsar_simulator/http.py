@@ -1,4 +1,4 @@
-"""One ASGI application for all brokers: distinguishes them by local port, checks tokens, misbehaves on request."""
+"""One ASGI application for all brokers. It distinguishes brokers by local port, checks tokens and applies faults."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Brokers:
     """The ASGI application.
 
     Attributes:
-        reset: resets the connection between a client's port and a broker's; the server sets it.
+        reset: function that resets the connection between a client's port and a broker's port. The server sets it.
     """
 
     def __init__(self, cluster: Cluster, auth: Auth) -> None:
@@ -70,7 +70,7 @@ class Brokers:
         """Index of the broker by local port."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request as the broker of the local port."""
+        """Answer one request as the broker at the local port."""
         if scope["type"] != "http":
             raise RuntimeError(f"brokers speak HTTP, not {scope['type']}")
         index = self.ports[scope["server"][1]]
@@ -101,7 +101,7 @@ class Brokers:
             await response(scope, receive, send)
 
     async def _hangs(self, request: Request, broker: Broker) -> bool:
-        """Apply the transport faults; return whether there is nothing more to answer."""
+        """Apply faults of the connection; return True if the request must not be answered any more."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
         if faults.take(FaultKind.RESET, **where):
             await self._cut(request)
@@ -123,7 +123,7 @@ class Brokers:
         return None
 
     def _misbehaviour(self, request: Request, broker: Broker) -> Response | None:
-        """Return the answer of the first answer fault that applies."""
+        """Return the answer of the first fault that replaces answers; None if no such fault applies."""
         path = request.scope["path"]
         if path.startswith(_CONTROL):
             return None
@@ -167,13 +167,13 @@ class Brokers:
 
 
 async def _gone(request: Request) -> None:
-    """Wait until the connection is closed from either side, without answering."""
+    """Wait, without answering, until either side closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 async def _huge(size: int) -> AsyncIterator[bytes]:
-    """Stream a JSON object of about `size` bytes."""
+    """Yield a JSON object of about `size` bytes in parts."""
     yield b'{"padding":"'
     for _ in range(size // len(_CHUNK)):
         yield _CHUNK

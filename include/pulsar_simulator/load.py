@@ -1,4 +1,4 @@
-"""The traffic of the bundles, and the CPU that it costs a broker."""
+"""The traffic of bundles, and the CPU usage that it causes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never sh
 
 
 def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
-    """Return the sum of a bundle column for each broker; bundles without an owner are left out."""
+    """Return the sum of bundles' figures for each broker. Bundles without an owner are left out."""
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
 def spread(cost: Floats, wanted: Floats) -> Ints:
-    """Return an owner for each bundle: the costliest bundle first, each to the broker that lacks most of its share."""
+    """Assign an owner to each bundle, the costliest first, always the broker that is furthest below its wanted cost."""
     missing = wanted * cost.sum() / max(wanted.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
     for bundle in np.argsort(-cost, kind="stable"):
@@ -33,7 +33,7 @@ def spread(cost: Floats, wanted: Floats) -> Ints:
 
 
 def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
-    """Return a bundle column with shares of one bundle's figure for its parts: the first in its place, others last."""
+    """Replace one bundle's figure with the figures of its parts: the first part in its place, the others at the end."""
     parts = values[bundle] * np.array(shares)
     extended = np.append(values, parts[1:])
     extended[bundle] = parts[0]
@@ -42,7 +42,7 @@ def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Traffic, one entry per bundle or per broker: msg/s and bytes/s, in and out."""
+    """Inbound and outbound msg/s and bytes/s, with one entry per bundle or per broker."""
 
     msg_rate_in: Floats
     msg_rate_out: Floats
@@ -51,32 +51,32 @@ class Rates:
 
     @property
     def columns(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the four columns in their order."""
+        """Return the four arrays, in the order of the fields."""
         return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
 
     def split(self, bundle: int, shares: list[float]) -> Rates:
-        """Return the rates with one bundle's divided among its parts, see `with_parts`."""
+        """Return the rates with one bundle's rates divided among its parts; see `with_parts`."""
         return Rates(*(with_parts(column, bundle, shares) for column in self.columns))
 
     def per_broker(self, owner: Ints, brokers: int) -> Rates:
-        """Return the sum over the bundles of each broker; bundles without an owner are left out."""
+        """Return the sum of the bundles' rates for each broker. Bundles without an owner are left out."""
         return Rates(*(per_broker(column, owner, brokers) for column in self.columns))
 
     def scaled(self, factor: Floats) -> Rates:
-        """Return the traffic multiplied entry by entry."""
+        """Return the rates, each multiplied by the entry's factor."""
         return Rates(*(column * factor for column in self.columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How much the load varies; 0 everywhere gives a constant load.
+    """Variations of the load. If all are 0, the load is constant.
 
     Attributes:
-        traffic: relative standard deviation of a bundle's rate from one stats period to the next.
+        traffic: relative standard deviation of a bundle's rate between stats periods.
         cpu: relative standard deviation of a broker's CPU sample.
-        cost: relative spread of the cost of a message, fixed per bundle.
-        drift: relative amplitude of a slow wave of each bundle's rate.
-        drift_period: mean length of that wave, seconds.
+        cost: relative variation of the CPU cost of a message between bundles.
+        drift: relative amplitude of a slow wave in each bundle's rate.
+        drift_period: mean period of the wave, seconds.
     """
 
     traffic: float = 0.03
@@ -91,23 +91,23 @@ QUIET = Noise(traffic=0.0, cpu=0.0, cost=0.0, drift=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU seconds per message and per byte, each way."""
+    """CPU seconds per message and per byte, inbound and outbound."""
 
     per_message: float = 30e-6
     per_byte: float = 10e-9
 
 
 class Traffic:
-    """The traffic of every bundle as a pure function of time: reading it changes nothing.
+    """The traffic of every bundle as a pure function of time.
 
     Args:
         msg_rate_in: published msg/s per bundle; 0 for an idle bundle (no producers, no loaded topics).
         msg_size: bytes per message, per bundle.
-        fan_out: messages delivered per message published, per bundle.
+        fan_out: number of messages delivered per published message, per bundle.
         noise: how much the traffic varies.
-        seed: of all randomness.
-        step: seconds for which a rate stays the same (a stats period).
-        cost: CPU of a message and of a byte; `Cost()` if not given.
+        seed: seed of all random numbers.
+        step: seconds for which a rate does not change (a stats period).
+        cost: CPU cost of a message and of a byte; `Cost()` by default.
     """
 
     def __init__(
@@ -137,16 +137,19 @@ class Traffic:
 
     @property
     def active(self) -> Flags:
-        """Return which bundles have producers: they look their topics up again when they lose their broker."""
+        """Return, for each bundle, whether it has producers, which look up their topics when they lose their broker."""
         return self.msg_rate_in > 0
 
     def scale(self, bundles: list[int], factor: float) -> None:
-        """Multiply the load of some bundles from now on."""
+        """Multiply the load of some bundles permanently."""
         self.msg_rate_in[bundles] *= factor
         self._cached = None
 
     def split(self, bundle: int, shares: list[float]) -> None:
-        """Give the parts of a bundle their shares of its load; the first keeps its index, the others come last."""
+        """Divide a bundle's load among its parts.
+
+        The first part has the bundle's index, the others are added at the end.
+        """
         self.msg_rate_in = with_parts(self.msg_rate_in, bundle, shares)
         alike = [1.0] * len(shares)
         for name in ("msg_size", "fan_out", "_cost_factor", "_phase", "_wave"):
@@ -168,14 +171,14 @@ class Traffic:
         return self._cached[1]
 
     def cpu_of_bundles(self, rates: Rates) -> Floats:
-        """Return the CPU that each bundle costs its broker, percent of one core."""
+        """Return the CPU usage that each bundle causes on its broker, percent of one core."""
         messages = rates.msg_rate_in + rates.msg_rate_out
         volume = rates.msg_throughput_in + rates.msg_throughput_out
         seconds = messages * self._cost.per_message + volume * self._cost.per_byte
         return np.asarray(100 * seconds * self._cost_factor)
 
     def cpu_jitter(self, elapsed: float, brokers: int) -> Floats:
-        """Return the factor on each broker's CPU sample taken at `elapsed`."""
+        """Return a random factor for each broker's CPU sample, `elapsed` seconds after the start of the cluster."""
         stream = np.random.default_rng((self._seed, _CPU, int(elapsed * 1000)))
         return np.asarray(1 + self._noise.cpu * stream.standard_normal(brokers).clip(-3, 3))
 

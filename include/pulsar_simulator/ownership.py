@@ -1,7 +1,7 @@
-"""Who owns which bundle, and how ownership changes: unload, lookup, reconnecting producers.
+"""The owners of bundles, and changes of ownership by unloads, lookups and reconnecting producers.
 
-A call is answered by the broker it reaches; where a real broker redirects (307), the answer is a `Redirect`.
-The rules are those of the modular load manager, as measured on 4.0.8 and 4.2.4.
+Each request is answered by the broker that receives it. Where a real broker redirects (307), the answer is a
+`Redirect`. The rules are those of the modular load manager, as measured on 4.0.8 and 4.2.4.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _RETRY = 1.0  # seconds until producers try again after a failed lookup
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """The answer that another broker is to be asked.
+    """An answer that redirects the request to another broker.
 
     Attributes:
         broker: index of the broker.
-        query: parameters of the new request, in order.
+        query: query parameters of the new request, in order.
     """
 
     broker: int
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass
 class Ownership:
-    """The current owner of every bundle, and the lookups still to come."""
+    """The current owner of every bundle, and the pending lookups of reconnecting producers."""
 
     membership: Membership
     topology: Topology
@@ -57,7 +57,7 @@ class Ownership:
     start: InitVar[float]
 
     def __post_init__(self, start: float) -> None:
-        """Let clients look up bundles without an owner."""
+        """Schedule lookups of bundles that have no owner at the start."""
         self.owner = self.owner.astype(np.int64)
         orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.active)
         self._waiting: dict[int, float] = {int(bundle): start + self.reconnect_delay for bundle in orphans}
@@ -65,13 +65,14 @@ class Ownership:
     def unload_at(
         self, at: int, namespace: str, range_text: str, destination: str | None, now: float
     ) -> Redirect | None:
-        """Unload a bundle as the broker `at` does it: destination check, leader hop, owner hop.
+        """Unload a bundle as the broker `at`: check the destination, redirect to the leader, redirect to the owner.
 
         Returns:
-            The next broker to ask; None when done (also if the bundle had no owner).
+            A redirect to the next broker; None if the unload is done, or if the bundle had no owner.
 
         Raises:
-            Refusal: 409 destination not active, 404 namespace, 412 range, 500 text that is no range.
+            Refusal: 409 if the destination is not active, 404 for an unknown namespace, 412 for an unknown range, 500
+                for a text that is not a range.
         """
         if destination:
             planned = self.membership.registered_index(destination.removeprefix("http://").removeprefix("https://"))
@@ -90,10 +91,11 @@ class Ownership:
         return None
 
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Look a topic up as the broker `at` does it; the leader places a bundle without an owner.
+        """Look up a topic as the broker `at`. If the bundle has no owner, the leader places it.
 
         Raises:
-            Refusal: 404 namespace, 412 topic name, 500 no leader or no broker.
+            Refusal: 404 for an unknown namespace, 412 for an invalid topic name, 500 if there is no leader or no
+                broker.
         """
         bundle = self.topology.of_topic(topic)
         owner = int(self.owner[bundle])
@@ -114,25 +116,25 @@ class Ownership:
         return Redirect(chosen, {"authoritative": "true"})
 
     def release_all(self, broker: int, now: float) -> None:
-        """Release the bundles of a broker that is gone: they have no owner until they are looked up."""
+        """Release the bundles of a dead broker. They have no owner until they are looked up."""
         self.release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
 
     def release(self, bundles: list[int], now: float) -> None:
-        """Unload bundles: they have no owner until they are looked up."""
+        """Unload bundles. They have no owner until they are looked up."""
         self.owner[bundles] = NOBODY
         active = self.traffic.active
         self._waiting.update({bundle: now + self.reconnect_delay for bundle in bundles if active[bundle]})
 
     def split(self, bundle: int, more: int) -> None:
-        """Give the new parts of a bundle the same owner; they come last."""
+        """Add the new parts of a split bundle at the end, with the same owner."""
         self.owner = np.append(self.owner, [self.owner[bundle]] * more)
 
     def next_reconnect(self) -> float:
-        """Return when producers look the next bundle up, seconds since 1970; infinity if none waits."""
+        """Return the time of the next lookup by producers, seconds since 1970; infinity if none is pending."""
         return min(self._waiting.values(), default=float("inf"))
 
     def reconnect(self, now: float) -> None:
-        """Let producers that are due look their topics up; a lookup that fails is tried again."""
+        """Carry out the producers' lookups that are due. A failed lookup is repeated later."""
         for bundle in [b for b, due in self._waiting.items() if due <= now]:
             del self._waiting[bundle]
             if self.owner[bundle] != NOBODY:

@@ -1,7 +1,7 @@
-"""Where the leader puts a bundle without an owner.
+"""The leader's choice of a broker for bundles without an owner.
 
-A destination given with an unload ("affinity") is used once and then forgotten
-(ModularLoadManagerWrapper.getLeastLoaded); without one the placement strategy chooses.
+The destination of an unload ("affinity") is used once and then deleted (ModularLoadManagerWrapper.getLeastLoaded).
+Without a destination, the placement strategy chooses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PlacementStrategy(StrEnum):
-    """How a broker is chosen when no destination was given."""
+    """Strategies to choose a broker for a bundle without a destination."""
 
     LEAST_LOADED = "least_loaded"  # lowest message rate now, ties by name
     RANDOM = "random"  # AvgShedder.selectBroker without a plan: crc32 of a random number's text, modulo n
@@ -31,17 +31,17 @@ class PlacementStrategy(StrEnum):
 
 @dataclass
 class BundlePlacement:
-    """The leader's memory of destinations, and its choice of brokers.
+    """The destinations that the leader stores, and its choice of brokers.
 
     Args:
         membership: brokers that can be chosen.
         topology: names of the bundles.
-        faults: `stray` makes a bundle with a destination land elsewhere.
-        strategy: how a broker is chosen without a destination.
-        by_range: remember destinations only by hash range, as brokers before 4.0.10 and 4.2.1 did: two namespaces with
-            the same range then get each other's destination.
-        rates: current message rate (msg/s, in and out) of every broker.
-        seed: of the random choice.
+        faults: active faults; `stray` places a bundle on another broker than its destination.
+        strategy: strategy for bundles without a destination.
+        by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
+            4.2.1. Namespaces with the same range then share one destination.
+        rates: function that returns the current message rate of every broker, inbound plus outbound, msg/s.
+        seed: seed of the random choices.
     """
 
     membership: Membership
@@ -54,15 +54,15 @@ class BundlePlacement:
     affinities: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self, seed: int) -> None:
-        """Start the stream of random choices."""
+        """Create the generator of random choices."""
         self._random = random.Random(seed)
 
     def remember(self, namespace: str, range_text: str, destination: int) -> None:
-        """Keep a destination for the next placement of that range, even if no bundle has the range."""
+        """Store a destination for the next placement of a hash range, even if no bundle has this range."""
         self.affinities[range_text if self.by_range else f"{namespace}/{range_text}"] = destination
 
     def choose(self, bundle: int) -> int | None:
-        """Return the index of the broker that is to own the bundle; None when no broker is active."""
+        """Return the index of the broker that becomes the bundle's owner; None if no broker is active."""
         planned = self.affinities.pop(self._key(bundle), None)
         if planned is not None and self.membership.brokers[planned].registered:
             return planned
@@ -70,9 +70,10 @@ class BundlePlacement:
         return self._select(candidates).index if candidates else None
 
     def stray(self, bundle: int) -> int | None:
-        """Return a broker other than the planned one if the fault `stray` applies to the bundle; else None.
+        """Return a broker other than the destination if the fault `stray` applies to the bundle; else None.
 
-        On real brokers the first lookup uses the destination up, and a second one may be faster (apache/pulsar#24884).
+        On real brokers, the first lookup consumes the destination, and a second lookup may place the bundle earlier
+        (apache/pulsar#24884).
         """
         planned = self.affinities.get(self._key(bundle))
         others = [broker for broker in self.membership.registered() if broker.index != planned]

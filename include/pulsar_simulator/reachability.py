@@ -1,4 +1,4 @@
-"""Which brokers accept connections, and a call when that changes."""
+"""The brokers that accept connections, and a callback for changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Reachability:
-    """Which brokers accept connections; changed faults are followed by themselves, other changes by `follow`."""
+    """The brokers that accept connections.
+
+    Changes by faults are noticed automatically; call `follow` after other changes.
+    """
 
     def __init__(self, membership: Membership, faults: Faults) -> None:
         self._membership = membership
@@ -31,7 +34,7 @@ class Reachability:
         return broker.alive and self._faults.find(FaultKind.DEAD, broker=broker.broker_id) is None
 
     def follow(self) -> None:
-        """Call `changed` if a broker has begun or ceased to accept connections since the last call."""
+        """Call `changed` if any broker has started or stopped accepting connections since the last call."""
         with self._lock:
             reachable = [self.accepts(i) for i in range(len(self._reachable))]
             changed = reachable != self._reachable

@@ -6,12 +6,12 @@ import json
 
 
 class Refusal(Exception):
-    """An answer other than success.
+    """An error with which a broker answers.
 
     Attributes:
         status: HTTP status.
-        message: the `reason` of the JSON answer.
-        broker: brokerId that the refusal is about; empty if it is not about one broker.
+        message: value of `reason` in the JSON answer.
+        broker: brokerId of the broker that caused the refusal; empty if no single broker did.
     """
 
     def __init__(self, status: int, message: str, broker: str = "") -> None:
@@ -22,10 +22,10 @@ class Refusal(Exception):
 
 
 def read_json(body: bytes) -> object:
-    """Return the JSON document of a request.
+    """Return the JSON document in the body of a request.
 
     Raises:
-        Refusal: 400 if it is not JSON, or cannot be part of an answer: NaN, lone surrogates, nested too deeply.
+        Refusal: 400 if the body is not JSON, has NaN or lone surrogates, or is nested too deeply.
     """
     try:
         document: object = json.loads(body)

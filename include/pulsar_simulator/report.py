@@ -24,14 +24,15 @@ TRAFFIC = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 
 @dataclass
 class Reporter:
-    """Writes reports from the last samples.
+    """Makes reports from the last samples.
 
     Args:
         cluster: cluster name, part of the heartbeat bundle's name up to 4.0.
-        version: Pulsar version shown; below 4.1 the heartbeat namespace has three parts, from 5.0 there is a brokerId.
-        producers: number per bundle.
-        consumers: number per bundle.
-        tls: whether the web service speaks https.
+        version: Pulsar version in reports. Before 4.1, the heartbeat namespace has three parts; from 5.0 on, reports
+            have the brokerId.
+        producers: number of producers of each bundle.
+        consumers: number of consumers of each bundle.
+        tls: True if the web service uses https.
 
     Raises:
         ValueError: the version does not start with two numbers.
@@ -46,13 +47,13 @@ class Reporter:
     tls: bool
 
     def __post_init__(self) -> None:
-        """Read the version."""
+        """Parse the version."""
         self.scheme = "https" if self.tls else "http"
         major, minor = (int(part) for part in self.version.split(".")[:2])
         self._heartbeat_prefix = f"pulsar/{self.cluster}/" if (major, minor) < (4, 1) else "pulsar/"
 
     def heartbeat(self, broker: Broker) -> str:
-        """Return the bundle of the broker's health check."""
+        """Return the name of the bundle for the broker's health check."""
         return f"{self._heartbeat_prefix}{broker.broker_id}/0x00000000_0xffffffff"
 
     def bundle_stats(self, bundle: int) -> Json:
@@ -73,7 +74,7 @@ class Reporter:
         """Return the LocalBrokerData of a broker.
 
         Args:
-            extra: bundles that it lists in addition to its own.
+            extra: bundles to list in addition to the broker's own bundles.
             now: seconds since 1970.
         """
         samples, spec, i = self.samples, broker.spec, broker.index
@@ -126,19 +127,19 @@ class Reporter:
         }
 
     def split(self, bundle: int, shares: list[float]) -> None:
-        """Give the parts of a bundle their shares of its producers and consumers, rounded up."""
+        """Divide a bundle's producers and consumers among its parts, rounded up."""
         for name in ("producers", "consumers"):
             before = getattr(self, name)
             parts = np.ceil(with_parts(before.astype(np.float64), bundle, shares)).astype(np.int64)
             setattr(self, name, parts)
 
     def service_url(self, broker: Broker) -> str:
-        """Return the address of the binary protocol: same host, the web port's number minus 1430 (8080 -> 6650)."""
+        """Return the address of the binary protocol: the same host, with the web port minus 1430 (8080 -> 6650)."""
         host, _, port = broker.broker_id.rpartition(":")
         return f"pulsar://{host}:{(int(port) - 1430) % 65536}"
 
     def topic_stats(self, broker: Broker) -> Json:
-        """Return `broker-stats/topics`: namespace -> bundle -> domain -> topic -> statistics."""
+        """Return the answer to `broker-stats/topics`: statistics nested by namespace, bundle, domain and topic."""
         answer: Json = {}
         for bundle in self.samples.bundles_of(broker.index):
             namespace = self.topology.namespace_of(bundle)

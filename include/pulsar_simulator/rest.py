@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def redirect(cluster: Cluster, broker: int, path: str, query: dict[str, str] | None = None) -> Response:
-    """Return a redirect (307) to the same path on another broker, without a body, as brokers answer."""
+    """Return a redirect (307) to the same path on another broker. As from real brokers, it has no body."""
     target = f"{cluster.reporter.scheme}://{cluster.membership.brokers[broker].broker_id}{path}"
     location = f"{target}?{urlencode(query, safe=':/')}" if query else target
     return Response(status_code=307, headers={"Location": location})
 
 
 def _route(path: str, method: str, handler: Callable[[Request], Response]) -> Route:
-    """Return a route that is handled in the event loop itself: no handler waits for anything."""
+    """Return a route whose handler runs in the event loop, because it never blocks."""
 
     async def endpoint(request: Request) -> Response:
         request.state.body = await request.body()
@@ -46,13 +46,13 @@ def _path(request: Request) -> str:
 
 
 class AdminApi:
-    """Handlers; every one answers as the broker that was called (`request.state.broker`)."""
+    """Request handlers. Each answers as the broker that received the request (`request.state.broker`)."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def routes(self) -> list[Route]:
-        """Return all routes, special ones before those with placeholders."""
+        """Return all routes. Routes with fixed paths come before routes with placeholders."""
         brokers, stats = "/admin/v2/brokers", "/admin/v2/broker-stats"
         namespaces, namespace = "/admin/v2/namespaces", "/admin/v2/namespaces/{tenant}/{namespace}"
         topic = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic:path}"
@@ -277,7 +277,7 @@ class AdminApi:
             raise Refusal(412, f"Cluster {name} does not exist.")
 
     def _topic_names(self, namespace: str) -> list[str]:
-        """Return the topics of the active bundles: a topic exists once something has produced to it."""
+        """Return the topics of bundles with traffic, because a topic exists only after the first message."""
         self._cluster.topology.namespace(namespace)
         return [topic for bundle in self._cluster.topology.members(namespace) for topic in self._loaded(bundle)]
 
@@ -285,7 +285,7 @@ class AdminApi:
         return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []
 
     def _owned_here(self, request: Request) -> tuple[int, Response | None]:
-        """Return the bundle of the request, and a redirect if another broker owns it; refuse with 412 if none does."""
+        """Return the request's bundle, and a redirect if another broker owns it; refuse with 412 if no broker does."""
         bundle = self._cluster.topology.resolve(self._namespace(request), request.path_params["bundle"])
         name = self._cluster.topology.bundles[bundle]
         owner = self._cluster.owner(name)

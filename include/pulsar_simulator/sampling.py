@@ -1,8 +1,8 @@
-"""What the brokers have measured, and when they wrote it down.
+"""The brokers' measurements, and the times at which brokers publish them.
 
-There are three clocks, as in the modular load manager. Bundle statistics are taken every stats period; host usage (cpu,
-bandwidth) is measured at every host check, counted from each broker's own start; and a metadata write sets `lastUpdate`
-(ModularLoadManagerImpl.needBrokerDataUpdate).
+There are three different intervals, as in the modular load manager. Bundle statistics are computed every stats period.
+Host usage (CPU, bandwidth) is measured at every host check, counted from each broker's own start. `lastUpdate` is the
+time of the last metadata write (ModularLoadManagerImpl.needBrokerDataUpdate).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _KBIT = 8 / 1000  # bytes/s -> Kbit/s
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Periods in seconds, and a threshold in percent.
+    """Periods in seconds, and a threshold in percent, at which brokers measure and publish.
 
     Attributes:
-        stats_period: between bundle statistics (`statsUpdateFrequencyInSecs`).
-        host_check_period: between samples of cpu and bandwidth (`loadBalancerHostUsageCheckIntervalMinutes`).
-        report_max_interval: maximum between metadata writes.
-        report_threshold: change of the load, percent, above which metadata is written earlier.
-        reconnect_delay: until producers that lost their broker look their topics up.
-        session_timeout: until a killed broker is noticed.
+        stats_period: time between bundle statistics (`statsUpdateFrequencyInSecs`).
+        host_check_period: time between samples of CPU and bandwidth (`loadBalancerHostUsageCheckIntervalMinutes`).
+        report_max_interval: maximum time between metadata writes.
+        report_threshold: change of the load in percent above which metadata is written earlier.
+        reconnect_delay: time until producers that lost their broker look up their topics.
+        session_timeout: time until the metadata session of a killed broker ends.
     """
 
     stats_period: float = 60.0
@@ -44,10 +44,10 @@ class Timing:
     session_timeout: float = 8.0
 
     def __post_init__(self) -> None:
-        """Refuse periods in which time would not advance.
+        """Refuse periods that are not positive.
 
         Raises:
-            ValueError: with the name of the period.
+            ValueError: a period is invalid; the message has its name.
         """
         for name in ("stats_period", "host_check_period", "report_max_interval"):
             if not getattr(self, name) > 0:
@@ -55,7 +55,7 @@ class Timing:
 
 
 class Samples:
-    """The last samples of every broker, one array entry per broker or per bundle."""
+    """The last measurements of all brokers, as arrays with one entry per broker or per bundle."""
 
     def __init__(self, specs: list[BrokerSpec], traffic: Traffic, timing: Timing, start: float) -> None:
         self._traffic = traffic
@@ -82,7 +82,7 @@ class Samples:
         self._order: Ints = np.argsort(nobody, kind="stable")
 
     def take_statistics(self, now: float, owner: Ints) -> None:
-        """End a stats period: take new rates, and the present owners of the bundles."""
+        """End a stats period: store the new rates and the current owners of the bundles."""
         self.owner_before, self.owner = self.owner, owner.copy()
         self.rates = self._traffic.at(now - self._start)
         self.totals = self.rates.per_broker(self.owner, self._brokers)
@@ -90,7 +90,7 @@ class Samples:
         self._write_changed(now)
 
     def take_host_usage(self, now: float, due: list[int], owner: Ints) -> None:
-        """Let some brokers measure the cpu and bandwidth of what they carry now."""
+        """Measure the current CPU and bandwidth usage of the brokers in `due`."""
         cpu, inward, outward = self._demand(now, owner)
         cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
         self.cpu[due] = np.minimum(cpu, self._cpu_limit)[due]
@@ -99,11 +99,11 @@ class Samples:
         self._write_changed(now)
 
     def true_usage(self, now: float, owner: Ints) -> Floats:
-        """Return the greatest share of a limit that each broker demands, without jitter; may exceed 1 (see `usage`)."""
+        """Return each broker's highest demand as a ratio to the resource's limit, without jitter; it may exceed 1."""
         return self._greatest_share(*self._demand(now, owner))
 
     def forget(self, broker: Broker, now: float) -> None:
-        """Forget the measurements of a restarted broker: it knows nothing yet and looks idle."""
+        """Delete the measurements of a restarted broker, which then reports no load."""
         i = broker.index
         self.cpu[i] = IDLE_CPU
         self.bandwidth_in[i] = self.bandwidth_out[i] = 0.0
@@ -116,14 +116,14 @@ class Samples:
         self.version += 1
 
     def bundles_of(self, broker: int) -> list[int]:
-        """Return the bundles with loaded topics that the broker held when statistics were last taken."""
+        """Return the bundles with loaded topics that a broker owned at the last bundle statistics."""
         owned = self.owner[self._order]
         first, last = np.searchsorted(owned, [broker, broker + 1])
         active = self._traffic.active
         return [int(i) for i in self._order[first:last] if active[i]]
 
     def split(self, bundle: int, shares: list[float]) -> None:
-        """Replace a bundle that was split by its parts, with their shares of its last figures."""
+        """Replace a split bundle with its parts, each with its share of the bundle's last figures."""
         more = len(shares) - 1
         self.owner, self.owner_before = (np.append(o, [o[bundle]] * more) for o in (self.owner, self.owner_before))
         self.rates = self.rates.split(bundle, shares)
@@ -131,11 +131,14 @@ class Samples:
         self.version += 1
 
     def usage(self) -> Floats:
-        """Return the greatest share of a limit per broker, 0 to 1, all weights 1; a limit of 0 counts as no usage."""
+        """Return each broker's highest usage as a ratio to the resource's limit, 0 to 1, with equal weights.
+
+        If the limit is 0, the usage is 0.
+        """
         return self._greatest_share(self.cpu, self.bandwidth_in, self.bandwidth_out)
 
     def _demand(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
-        """Return the cpu (percent of a core) that every broker demands, and Kbit/s in and out."""
+        """Return each broker's demand: CPU (percent of one core), and inbound and outbound Kbit/s."""
         rates = self._traffic.at(now - self._start)
         totals = rates.per_broker(owner, self._brokers)
         cpu = self._base_cpu + per_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)

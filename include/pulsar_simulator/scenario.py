@@ -1,4 +1,4 @@
-"""Ready-made clusters: one hot broker, one empty one, the others unevenly in between."""
+"""Example clusters: one broker is hot, one is empty, and the loads of the others are in between."""
 
 from __future__ import annotations
 
@@ -35,18 +35,20 @@ def spec(
     timing: Timing | None = None,
     hot_score: float = HOT_SCORE,
 ) -> ClusterSpec:
-    """Make a cluster that AvgShedder (15/40, 8/2) brings below a range of 15 in a few firings.
+    """Return a cluster that AvgShedder balances in a few firings.
+
+    With thresholds 15 and 40 and hit counts 8 and 2, the score range is then below 15 points.
 
     Args:
         brokers: number of brokers, at least 2.
         bundles: number of bundles in all namespaces, at least as many as brokers.
-        seed: of everything random.
-        noise: how much the load varies; `Noise()` if not given.
-        timing: periods; `Timing()` if not given.
+        seed: seed of all random numbers.
+        noise: variation of the load; `Noise()` by default.
+        timing: periods of the brokers; `Timing()` by default.
         hot_score: score of the hot broker before noise, percent.
 
     Raises:
-        ValueError: too few brokers or bundles, or a hot score that is out of range.
+        ValueError: there are too few brokers or bundles, or the hot score is out of range.
     """
     if not _MIDDLE_SCORES[1] <= hot_score <= 100:
         raise ValueError(f"needs a hot broker of {_MIDDLE_SCORES[1]:g} to 100 percent, got {hot_score:g}")
@@ -97,12 +99,12 @@ def build(
     timing: Timing | None = None,
     clock: Clock | None = None,
 ) -> Cluster:
-    """Start the cluster of `spec`; with a `ManualClock` if no clock is given."""
+    """Start the cluster that `spec` returns. The clock is a `ManualClock` by default."""
     return Cluster(spec(brokers=brokers, bundles=bundles, seed=seed, noise=noise, timing=timing), clock)
 
 
 def _namespaces(bundles: int) -> list[Namespace]:
-    """Return namespaces with even shares of the bundles, so that ranges repeat; the last one is non-persistent."""
+    """Return namespaces with equal numbers of bundles, so that hash ranges repeat. The last one is non-persistent."""
     count = max(min(len(_NAMES), bundles), -(-bundles // _MAX_BUNDLES))
     names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
     shares = [bundles // count + (i < bundles % count) for i in range(count)]
@@ -113,7 +115,7 @@ def _namespaces(bundles: int) -> list[Namespace]:
 
 
 def _wanted_cpu(random: np.random.Generator, specs: list[BrokerSpec], hot_score: float) -> Floats:
-    """Draw the CPU that bundles cost each broker, percent of a core: one hot, one empty."""
+    """Draw the CPU usage by bundles for each broker, percent of one core. One broker is hot, one is empty."""
     middle = random.uniform(*_MIDDLE_SCORES, len(specs) - 2)
     scores = random.permutation(np.concatenate([[hot_score], middle]))
     cpu = (scores / 100 * specs[0].cpu_limit - specs[0].base_cpu).clip(0)

@@ -1,4 +1,4 @@
-"""Serve the brokers' REST API: one process, one event loop, one loopback socket per broker."""
+"""Serve the brokers' REST API in one process with one event loop and one socket per broker."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _START_TIMEOUT = 60.0
 
 
 class BrokerServer(uvicorn.Server):
-    """Uvicorn on one socket per broker, which close and open again as brokers die and start.
+    """A Uvicorn server with one socket per broker. Sockets are closed and opened as brokers die and start.
 
     Args:
-        cluster: its brokers get the addresses of the sockets as their ids.
-        port: 0 for free ports, else the first of consecutive ones.
-        host: address to listen on; part of the brokerIds.
+        cluster: the cluster to serve. Its brokerIds are replaced with the addresses of the sockets.
+        port: first of the consecutive ports; 0 for any free ports.
+        host: address at which brokers listen, which is part of the brokerIds.
         ssl_certfile: PEM file of the certificate; https if given.
-        ssl_keyfile: PEM file of its key.
-        on_ready: called once all brokers answer.
+        ssl_keyfile: PEM file of the certificate's key.
+        on_ready: function that is called when all brokers answer.
 
     Raises:
-        OSError: a port is taken.
-        OverflowError: the ports go beyond 65535.
+        OSError: a port is in use.
+        OverflowError: a port would exceed 65535.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BrokerServer(uvicorn.Server):
         self.app.reset = self._reset
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open all sockets; from then on they close and open as brokers die and start."""
+        """Open all sockets. Afterwards they are closed and opened as brokers die and start."""
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         self._cluster.reachability.changed = self._follow
@@ -89,14 +89,14 @@ class BrokerServer(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close everything, including connections that a fault keeps hanging."""
+        """Close all sockets and connections, including connections that a fault keeps open."""
         self._cluster.reachability.changed = lambda: None
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await super().shutdown(sockets)
 
     def _follow(self) -> None:
-        """Open and close sockets to match the brokers; wait for that, unless called from the loop itself."""
+        """Open and close sockets to match the brokers. Wait for the result, unless the caller is in the event loop."""
         loop = self._loop
         if loop is None or not loop.is_running():
             return
@@ -169,10 +169,10 @@ class Running:
     """A cluster that is being served.
 
     Attributes:
-        cluster: the simulation behind it.
+        cluster: the simulated cluster.
         urls: base URL of every broker, in the cluster's order.
-        token: of the super-user.
-        user_token: of a user with few rights.
+        token: token of the super-user.
+        user_token: token of a user with few rights.
     """
 
     cluster: Cluster
@@ -182,7 +182,7 @@ class Running:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of a super-user's call."""
+        """Return the HTTP headers for requests of the super-user."""
         return {"Authorization": f"Bearer {self.token}"}
 
 
@@ -196,12 +196,12 @@ def running(
     """Serve a cluster on free loopback ports from a thread of this process, for tests.
 
     Args:
-        cluster: its brokers get the addresses of their ports as their ids.
-        ssl_certfile: PEM file of the certificate; the cluster's `tls` has to be set.
-        ssl_keyfile: PEM file of its key.
+        cluster: the cluster to serve. Its brokerIds are replaced with the addresses of the sockets.
+        ssl_certfile: PEM file of the certificate. The cluster's `tls` must be true.
+        ssl_keyfile: PEM file of the certificate's key.
 
     Raises:
-        RuntimeError: the server did not come up.
+        RuntimeError: the server did not start.
     """
     auth = Auth(new_token(), new_token())
     ready = threading.Event()

@@ -20,22 +20,22 @@ class ClusterSpec:
     """The specification of a simulated cluster.
 
     Attributes:
-        brokers: at least one; the first one leads.
-        topology: namespaces, bundles, topics.
+        brokers: the brokers, at least one; the first is the leader.
+        topology: namespaces, bundles and topics.
         traffic: load of every bundle.
-        owner: index of each bundle's broker at the start, `NOBODY` for none.
-        producers: number per bundle.
-        consumers: number per bundle.
+        owner: index of each bundle's owner at the start; `NOBODY` if it has none.
+        producers: number of producers of each bundle.
+        consumers: number of consumers of each bundle.
         name: cluster name.
-        version: Pulsar version shown.
-        timing: periods.
-        placement: how a broker is chosen without a destination.
-        affinity_by_range: destinations are kept only by hash range (as in 4.0.8).
+        version: Pulsar version that brokers report.
+        timing: periods at which brokers measure and publish.
+        placement: strategy for bundles without a destination.
+        affinity_by_range: True to store destinations by hash range without the namespace, as in 4.0.8.
         configuration: values that differ from `configuration.DEFAULTS`.
-        isolation_policies: as `clusters/{c}/namespaceIsolationPolicies` shows them.
-        failure_domains: as `clusters/{c}/failureDomains` shows them.
-        tls: whether addresses are https.
-        seed: of the random placement.
+        isolation_policies: answer to `clusters/{c}/namespaceIsolationPolicies`.
+        failure_domains: answer to `clusters/{c}/failureDomains`.
+        tls: True if the brokers use https.
+        seed: seed of the random placement.
     """
 
     brokers: list[BrokerSpec]

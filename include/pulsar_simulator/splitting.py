@@ -1,6 +1,6 @@
-"""Split a bundle as the brokers' admin REST API does: what is refused, where it is cut, who owns the parts.
+"""Split a bundle as the brokers' admin REST API does: refusals, positions, and the owner of the parts.
 
-The rules were measured on 4.0.8. A split that cuts nothing is answered with 204 as well.
+The rules were measured on 4.0.8. The answer is 204 even if the bundle is not split.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALGORITHMS = (RANGE, TOPICS, POSITIONS, FLOW)
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Cuts bundles, and updates every part of the cluster that keeps figures of bundles."""
+    """Splits bundles, and updates all objects of the cluster that have figures by bundle."""
 
     topology: Topology
     traffic: Traffic
@@ -53,14 +53,14 @@ class Splitter:
         unload: bool,
         now: float,
     ) -> Redirect | None:
-        """Split as the broker `at` does it.
+        """Split a bundle as the broker `at`.
 
         Returns:
-            The next broker to ask; None when done, whether anything was cut or not.
+            A redirect to the next broker; None if the request is done, even if the bundle was not split.
 
         Raises:
-            Refusal: 404 namespace, or no bundle for LARGEST or HOT; 412 algorithm, positions or range; 500 for the flow
-                algorithm, unless it is the brokers' default.
+            Refusal: 404 for an unknown namespace, or if there is no bundle for LARGEST or HOT; 412 for an invalid
+                algorithm, position or range; 500 for the flow algorithm if it is not the brokers' default.
         """
         algorithm = algorithm or self._setting("defaultNamespaceBundleSplitAlgorithm")
         self._check(algorithm, positions)

@@ -1,4 +1,4 @@
-"""The events of a cluster as time passes: samples, reconnects, ended sessions, started brokers."""
+"""The events of a cluster over time: samples, reconnects, session ends and broker starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Timeline:
-    """The events of a cluster, in their order; times are seconds since 1970."""
+    """The events of a cluster in chronological order. Times are seconds since 1970."""
 
     membership: Membership
     placement: BundlePlacement
@@ -24,7 +24,7 @@ class Timeline:
     start: float
 
     def __post_init__(self) -> None:
-        """Take the first samples."""
+        """Make the first measurements."""
         brokers = len(self.membership.brokers)
         self._statistics_taken = 0
         self._next_host_check = [self.start + self.timing.host_check_period] * brokers
@@ -32,12 +32,15 @@ class Timeline:
         self.samples.take_host_usage(self.start, list(range(brokers)), self.ownership.owner)
 
     def catch_up(self, now: float) -> None:
-        """Let all events happen that were due until `now`."""
+        """Let all events happen that are due at `now`."""
         while (due := self._next()) <= now:
             self._happen(due)
 
     def start_broker(self, broker: Broker, now: float) -> None:
-        """Start or restart a broker: it is empty, reports itself idle, and leads only if there is no leader."""
+        """Start or restart a broker.
+
+        It has no bundles, reports no load, and becomes the leader only if there is none.
+        """
         if broker.registered:
             self._deregister(broker, now)
         self.membership.join(broker, now)

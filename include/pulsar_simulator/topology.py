@@ -1,7 +1,7 @@
 """Namespaces, their bundles (hash ranges) and topics.
 
-Hash and ranges as in Pulsar's NamespaceBundleFactory and NamespaceBundles: unsigned crc32 of the full topic
-name, lower bound inclusive, upper exclusive, the last upper bound 0xffffffff inclusive.
+Hashes and ranges are those of Pulsar's NamespaceBundleFactory and NamespaceBundles. The hash is the unsigned CRC32 of
+the full topic name. A range includes its lower bound but not its upper bound, except the last upper bound, 0xffffffff.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 
 
 def topic_hash(topic: str) -> int:
-    """Return the position of a full topic name (`persistent://…`) on the ring, 0 to 2**32 - 1."""
+    """Return the hash of a full topic name (`persistent://…`), 0 to 2**32 - 1."""
     return zlib.crc32(topic.encode())
 
 
 def even_boundaries(bundles: int) -> tuple[int, ...]:
-    """Return the `bundles + 1` bounds of equal ranges over the whole ring."""
+    """Return the `bundles + 1` bounds of equal ranges over all hashes."""
     step = (FULL_RANGE + 1) // bundles
     return (*(step * i for i in range(bundles)), FULL_RANGE)
 
 
 def range_text(lower: int, upper: int) -> str:
-    """Write a range as `0xLLLLLLLL_0xUUUUUUUU`, lower case."""
+    """Return a range as text, `0xllllllll_0xuuuuuuuu`, in lower case."""
     return f"0x{lower:08x}_0x{upper:08x}"
 
 
@@ -45,9 +45,9 @@ class Namespace:
     Attributes:
         name: `tenant/namespace`.
         bundles: number of equal hash ranges, at least 1.
-        topics_per_bundle: topics loaded in every bundle that has traffic.
-        domain: `persistent` or `non-persistent`, for all its topics.
-        anti_affinity_group: empty for none.
+        topics_per_bundle: number of loaded topics in every bundle that has traffic.
+        domain: `persistent` or `non-persistent`, the same for all topics.
+        anti_affinity_group: name of the group; empty if there is none.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Namespace:
 
 
 class Topology:
-    """All namespaces; other modules name a bundle by its index in `bundles`."""
+    """All namespaces and bundles. Other modules refer to a bundle by its index in `bundles`."""
 
     def __init__(self, namespaces: list[Namespace]) -> None:
         self.namespaces = {namespace.name: namespace for namespace in namespaces}
@@ -74,10 +74,10 @@ class Topology:
         self._weights: dict[str, float] = {}
 
     def namespace(self, name: str) -> Namespace:
-        """Return the namespace with that name.
+        """Return the namespace with a name.
 
         Raises:
-            Refusal: 404, unknown.
+            Refusal: 404 if there is no such namespace.
         """
         try:
             return self.namespaces[name]
@@ -85,21 +85,21 @@ class Topology:
             raise Refusal(404, "Namespace not found") from None
 
     def boundaries(self, namespace: str) -> tuple[int, ...]:
-        """Return the bounds of the namespace's ranges, ascending."""
+        """Return the bounds of a namespace's bundles, ascending."""
         self.namespace(namespace)
         return self._boundaries[namespace]
 
     def index(self, bundle: str) -> int:
-        """Return the index of a full bundle name, read as brokers do.
+        """Return the index of the bundle with a full name, which is parsed as brokers do.
 
         Raises:
-            Refusal: 404 unknown namespace, 412 no such range, 500 text that is no range.
+            Refusal: 404 for an unknown namespace, 412 for an unknown range, 500 for a text that is not a range.
         """
         namespace, _, text = bundle.rpartition("/")
         return self.resolve(namespace, text)
 
     def resolve(self, namespace: str, text: str) -> int:
-        """Return the index of a range of a namespace; errors as in `index`."""
+        """Return the index of the bundle with a range in a namespace; errors as in `index`."""
         bounds = self.boundaries(namespace)
         match = _RANGE.fullmatch(text)
         if match is None:
@@ -117,10 +117,10 @@ class Topology:
         raise Refusal(412, f"Invalid {which} boundary for bundle {namespace}/{text} in the bundles list")
 
     def of_topic(self, topic: str) -> int:
-        """Return the index of the bundle that holds a full topic name.
+        """Return the index of the bundle of a topic, given by its full name.
 
         Raises:
-            Refusal: 404 unknown namespace, 412 no topic name.
+            Refusal: 404 for an unknown namespace, 412 for a text that is not a topic name.
         """
         domain, separator, path = topic.partition("://")
         tenant, _, rest = path.partition("/")
@@ -136,7 +136,7 @@ class Topology:
         return self.namespaces[self.bundles[bundle].rpartition("/")[0]]
 
     def range_of(self, bundle: int) -> str:
-        """Return the range text of a bundle."""
+        """Return the range of a bundle as text."""
         return self.bundles[bundle].rpartition("/")[2]
 
     def bounds(self, bundle: int) -> tuple[int, int]:
@@ -145,33 +145,39 @@ class Topology:
         return lower, upper
 
     def members(self, namespace: str) -> Sequence[int]:
-        """Return the indices of the namespace's bundles, by range."""
+        """Return the indices of a namespace's bundles, sorted by range."""
         self.namespace(namespace)
         return self._members[namespace]
 
     def topic_count(self, bundle: int) -> int:
-        """Return the number of topics of a bundle, without searching for their names."""
+        """Return the number of topics of a bundle. This is faster than `topics`."""
         topics = self._topics.get(bundle)
         return self.namespace_of(bundle).topics_per_bundle if topics is None else len(topics)
 
     def topics(self, bundle: int) -> list[str]:
-        """Return the full names of the bundle's topics; found by trying names, once per namespace."""
+        """Return the full names of a bundle's topics.
+
+        Names are generated until enough hash into the range, once per namespace.
+        """
         if bundle not in self._topics:
             namespace = self.namespace_of(bundle)
             self._topics.update(zip(self._members[namespace.name], self._find_topics(namespace), strict=True))
         return self._topics[bundle]
 
     def shares(self, bundle: int) -> dict[str, float]:
-        """Return the share of a bundle's traffic that each of its topics carries: the k-th one 1/k of the first."""
+        """Return the share of a bundle's traffic by topic (0 to 1).
+
+        The share of the k-th topic is 1/k of the first's.
+        """
         weights = {topic: self._weights.get(topic, 1 / k) for k, topic in enumerate(self.topics(bundle), 1)}
         return {topic: weight / sum(weights.values()) for topic, weight in weights.items()}
 
     def split(self, bundle: int, cuts: Sequence[int]) -> list[int]:
-        """Cut a bundle; the lowest part keeps its index, the others get new ones, in order.
+        """Split a bundle. The lowest part has the bundle's index; the others get new indices in ascending order.
 
         Args:
             bundle: index of the bundle.
-            cuts: positions within its range, ascending.
+            cuts: positions within the bundle's range, ascending.
 
         Returns:
             The indices of the parts.

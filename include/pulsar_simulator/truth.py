@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def scores_of(cluster: Cluster) -> dict[str, float]:
-    """Return the true score of every broker now, percent, without sampling or jitter; it may exceed 100."""
+    """Return the brokers' current true scores in percent, without sampling or jitter. They may exceed 100."""
     scores = 100 * cluster.samples.true_usage(cluster.clock.now(), cluster.ownership.owner)
     return {b.broker_id: float(scores[b.index]) for b in cluster.membership.brokers}
 
 
 def rates_of(cluster: Cluster) -> Floats:
-    """Return the message rate of every broker now, msg/s in plus out."""
+    """Return the brokers' current message rates, inbound plus outbound, msg/s."""
     rates = cluster.traffic.at(cluster.clock.now() - cluster.start)
     totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
     return np.asarray(totals.msg_rate_in + totals.msg_rate_out)
 
 
 def state_of(cluster: Cluster) -> Json:
-    """Return loads, scores, owners, and the destinations that the leader remembers."""
+    """Return loads, scores, owners, and the destinations that the leader stores."""
     scores = scores_of(cluster)
     rates = rates_of(cluster)
     brokers = cluster.membership.brokers

@@ -1,1 +1,1 @@
-"""Pulsar's shedding and placement strategies for one cluster at a time, written to be read."""
+"""Pulsar's shedding and placement strategies, each for one cluster at a time. The code puts readability first."""

@@ -1,4 +1,4 @@
-"""Caps on a plan, and its waves: because of the caps, chosen bundles may have to wait for a later run."""
+"""Caps on the number of moves in a plan, and the assignment of moves to waves. Other bundles wait for a later run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 
 
 class CapacityCheck(Protocol):
-    """A check, other than the caps, that may keep a unit in place; its result depends on the units already taken."""
+    """A check, in addition to the caps, that may refuse a unit. Its result depends on the units accepted before."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a taken unit as it may move, perhaps to other brokers, or with the reason why it may not move."""
+        """Return a unit with the same or other destinations, or with the reason why it must not be moved."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Record that a unit moves as `fitted` returned it."""
+        """Record that a unit will be moved as `fitted` returned it."""
         ...
 
 
@@ -46,18 +46,19 @@ def apply(
     brokers: Iterable[BrokerSample],
     room: CapacityCheck | None = None,
 ) -> list[CandidateMove]:
-    """Return the moves after the caps, sorted by pair and rank, with a wave for each taken move.
+    """Apply the caps; return the moves sorted by pair and rank, with a wave for each accepted move.
 
-    Caps apply in this order: one bundle of each anti-affinity group; bundles off or onto one broker; bundles of one
-    namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move because its
-    destination is right only while the group's other bundles are where they were counted, and a move may be capped or
-    fail. If the same hash range must not move twice at once, its n-th move goes to wave n. Otherwise a wave has a fixed
-    number of bundles, because each wave asks the gate again. Caps never affect counters.
+    The caps are applied in this order: one bundle per anti-affinity group; bundles that leave or enter a broker;
+    bundles of a namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
+    its destination was chosen for the current brokers of the group's other bundles, and the move of another bundle may
+    be refused by a cap or fail. If a hash range must not move twice at the same time, its n-th move is in wave n.
+    Otherwise all waves have the same number of bundles, because the gate decides before every wave. Caps do not affect
+    hit counters.
 
     Args:
         moves: the result of selection and placement, in any order.
         brokers: all brokers that the cluster lists.
-        room: checks each taken unit; if a cap applies too, the cap is the reason given.
+        room: additional check of each unit; if both this check and a cap refuse a unit, the cap is the reason.
     """
     taken, result = units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
@@ -71,10 +72,10 @@ def apply(
 
 
 def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
-    """Return the units of taken moves, sorted by pair and rank, and all other moves.
+    """Return the units of accepted moves, sorted by pair and rank, and all other moves.
 
-    A taken bundle and the bundles that come back for it are one unit. Half a swap would be worse than no swap: it
-    would move a bundle that is too large to move without the bundles that come back.
+    An accepted bundle and the bundles that are moved back in exchange for it are one unit. They must move together,
+    because the bundle is too large to be moved without the exchange.
     """
     taken: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
@@ -97,7 +98,7 @@ def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
 
 
 class _Caps:
-    """The amounts that the units of one plan have used up so far."""
+    """The amount of each cap that the accepted units of a plan have used."""
 
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings
@@ -113,10 +114,10 @@ class _Caps:
         self._in_waves = 0
 
     def capped(self, unit: list[CandidateMove], *, counted: bool = True) -> list[CandidateMove]:
-        """Return a unit with its waves, or with the reason why the unit has to wait.
+        """Return a unit with its waves, or with the cap that refuses it.
 
         Args:
-            counted: True if the unit uses up the caps; otherwise it is only checked.
+            counted: True to subtract the unit from the caps; False only to check it.
         """
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
@@ -153,7 +154,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return the cap that a unit exceeds, if a smaller unit might still fit under that cap; None otherwise."""
+        """Return the cap that a unit exceeds; None if it exceeds none. A smaller unit may still be within this cap."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
@@ -188,11 +189,11 @@ def _over(count: float, cap: float | None) -> bool:
 
 
 def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
-    """Return whether the same hash range of two namespaces must not move at once, which one old broker requires.
+    """Return whether the same hash range of two namespaces must not move at the same time. One old broker is enough.
 
-    The leader of the modular load manager kept a planned destination only by hash range until apache/pulsar #25518
-    (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader. The extensible load manager
-    keeps no planned destinations. Its brokers are recognised by the averages they report.
+    Before apache/pulsar #25518, the leader under the modular load manager stored planned destinations by hash range,
+    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader. The
+    extensible load manager stores no destinations. Its brokers are recognised by the averages that they report.
     """
     return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
 

@@ -1,4 +1,4 @@
-"""Check that settings fit their strategy; `config/` knows strategies only by name."""
+"""Check settings against their strategy. The package `config/` knows only the strategies' names."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profi
 
 
 def checked(given: Settings, where: str) -> Settings:
-    """Return settings that fit their strategy, with defaults filled in for the strategy's own settings.
+    """Check settings against their strategy, and add defaults for the strategy's own settings.
 
     Args:
-        where: the place that error messages name.
+        where: source of the settings, for errors.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`, also for any error that a profile from outside raises, so
-            that the error affects only its own cluster.
+        SettingsError: `wrong_setting` or `contradiction`. Any error from a profile outside the package is converted
+            too, so that it affects only its own cluster.
     """
     try:
         profile = profile_of(given)
@@ -56,17 +56,17 @@ def checked(given: Settings, where: str) -> Settings:
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:
-    """Return settings from names and values like `config.settings.validate`, and check that they fit their strategy."""
+    """Return validated settings as `config.settings.validate` does, after checking them against their strategy."""
     return checked(settings.validate(values, where=where), where)
 
 
 def load_clusters(path: Path) -> list[ClusterEntry]:
-    """Return a file's clusters like `config.clusters_file.load_clusters`, and check that settings fit strategies."""
+    """Return clusters as `config.clusters_file.load_clusters` does, with settings checked against strategies."""
     return clusters_file.load_clusters(path, checked)
 
 
 def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
-    """Return effective settings like `config.resolution.resolve`; check settings and parameters against the strategy.
+    """Return effective settings as `config.resolution.resolve` does, with parameters also checked against the strategy.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
@@ -84,7 +84,10 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
 
 
 def force_threshold(request: RunRequest) -> float | None:
-    """Return the gap, in points, at which a forced run acts; None if the run is not forced or has no pairs."""
+    """Return the smallest gap, in points, at which a forced run moves bundles.
+
+    None if the run is not forced or the strategy has no pairs.
+    """
     settings, given = request.resolved.settings, request.params.force_threshold
     low = profile_of(settings).thresholds(settings).get("low") if request.forced else None
     return low.gap if low and given is None else given

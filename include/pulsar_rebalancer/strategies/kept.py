@@ -1,4 +1,4 @@
-"""The state that strategies keep from one counted run to the next, in one form for all, and how it is stored."""
+"""The state of strategies between counted runs: one format for all strategies, and its storage."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WHOLE_CLUSTER = ""
 
 @dataclass(frozen=True, slots=True)
 class ShedderState:
-    """The state that a shedder keeps; each shedder uses only the fields that it needs.
+    """The state of a shedder between runs. Each shedder uses only some of the fields.
 
     Attributes:
-        hits: hits in a row for each broker, or for `WHOLE_CLUSTER`; zero counts are left out.
-        loads: moving average of each broker's load; 1 is 100 percent.
-        throughputs: moving average of each broker's throughput in bytes/s.
+        hits: number of consecutive hits, by broker or for `WHOLE_CLUSTER`; zero counts are left out.
+        loads: moving average of the load by broker; 1 is 100 percent.
+        throughputs: moving average of the throughput by broker, bytes/s.
     """
 
     hits: Mapping[str, HitCount] = field(default_factory=dict)
@@ -30,22 +30,22 @@ class ShedderState:
 
     @property
     def cluster_hits(self) -> int:
-        """Return the hits for the whole cluster."""
+        """Return the number of hits for the whole cluster."""
         return self.hits.get(WHOLE_CLUSTER, HitCount()).low
 
     def without_hits(self) -> Self:
-        """Return a copy with all hits reset; averages are kept, as Pulsar keeps them while its leader lives."""
+        """Return a copy with all hits reset. Averages are kept, as in Pulsar until the leader changes."""
         return replace(self, hits={})
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementState:
-    """The state that a placement keeps; each placement uses only the fields that it needs.
+    """The state of a placement between runs. Each placement uses only some of the fields.
 
     Attributes:
         count: number of choices that RoundRobinBrokerSelector has made.
-        brokers: the list of brokers that RoundRobinBrokerSelector chooses from in turn.
-        averages: moving average of each broker's usage; 1 is 100 percent (LeastResourceUsageWithWeight).
+        brokers: the brokers that RoundRobinBrokerSelector chooses in turn, in order.
+        averages: moving average of the usage by broker, for LeastResourceUsageWithWeight; 1 is 100 percent.
     """
 
     count: int = 0
@@ -55,14 +55,14 @@ class PlacementState:
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """The state that a strategy and its placement keep."""
+    """The state of a strategy and of its placement between runs."""
 
     shedder: ShedderState = field(default_factory=ShedderState)
     placement: PlacementState = field(default_factory=PlacementState)
 
     @classmethod
     def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
-        """Return the kept state from the brokers' stored hits and the stored `DecisionState.kept`."""
+        """Return the state from the stored hits of brokers and the stored `DecisionState.kept`."""
         shedder, placement = document.get("shedder", {}), document.get("placement", {})
         of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
         loads = shedder.get("loads", {})
@@ -74,7 +74,7 @@ class KeptState:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the content of `DecisionState.kept`; the brokers' hits are stored in another field."""
+        """Return the content for `DecisionState.kept`. Hits of brokers are stored in another field."""
         shedder, placement = self.shedder, self.placement
         parts = {
             "shedder": {

@@ -1,4 +1,4 @@
-"""Which brokers are neither source nor destination, and which brokers are not compared with the others."""
+"""Determine the brokers that can be neither source nor destination, and those that are not compared with others."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
 
 
 def left_out_of(run: Snapshot) -> dict[str, Reason]:
-    """Return the run's brokers that are neither source nor destination, each with the reason."""
+    """Return a run's brokers that can be neither source nor destination, each with the reason."""
     quarantined, drained = run.validation.quarantined, run.before.drains.brokers
     return left_out(run.settings, run.policies, quarantined=quarantined, drained=drained)
 
 
 def apart_of(run: Snapshot) -> dict[str, Reason]:
-    """Return the run's brokers that are not compared with the others, each with the reason."""
+    """Return a run's brokers that are not compared with other brokers, each with the reason."""
     return apart(run.settings, run.policies, run.before.drains.brokers)
 
 
 def left_out(
     settings: Settings, policies: Policies, *, quarantined: Iterable[str] = (), drained: Iterable[str] = ()
 ) -> dict[str, Reason]:
-    """Return the brokers that are neither source nor destination, each with its most serious reason.
+    """Return the brokers that can be neither source nor destination, each with the most serious reason.
 
     Args:
-        quarantined: brokers that validation left out, or that have no report; unknown names are returned as well.
+        quarantined: brokers that validation excluded or that have no report; unknown names are returned too.
     """
     reasons = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
     return reasons | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
 
 
 def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
-    """Return the brokers that are not compared with the others, each with the reason.
+    """Return the brokers that are not compared with other brokers, each with the reason.
 
-    These brokers are drained or take no persistent topics; a broker that takes none would be of no use in a pair. If an
-    isolation policy reserves such a broker, it is compared nevertheless, because it takes bundles from the policy's
-    namespaces.
+    These brokers are drained, or accept no persistent topics, which makes them useless as a destination in a pair. A
+    broker without persistent topics is compared nevertheless if an isolation policy reserves it, because it receives
+    bundles from the policy's namespaces.
     """
     unpaired = policies.without_persistent if profile_shown(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserved_by(name) is None)

@@ -17,12 +17,11 @@ LONG_TERM_SAMPLES = 1000
 
 
 def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the moving averages (the means) with this sample added (TimeAverageMessageData.update).
+    """Add a sample to the moving averages (the means), and return the result (TimeAverageMessageData.update).
 
-    The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers may report it.
-    The larger figure counts, because the broker that lost the bundle reports only the rest of its traffic. Bundles that
-    are not in the sample are forgotten: Pulsar unloads idle bundles, and when they come back their old traffic is
-    meaningless.
+    The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers may report it;
+    the larger figure is used, because the old owner reports only part of the traffic. Bundles that are not in the
+    sample are dropped: Pulsar unloads idle bundles, and their old traffic is meaningless when they are loaded again.
 
     Args:
         bundles: rows of the bundles table.
@@ -41,15 +40,17 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
 
 
 def with_parts(previous: Iterable[Mapping[str, Any]], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
-    """Return the means with added rows for the parts of split bundles; each part starts with its share.
+    """Return the means with additional rows for the parts of split bundles.
 
-    The parts are the bundles that a bundle was split into. The split bundle's means stay: `update` forgets the bundle
-    or its parts, whichever the sample lacks. A part that already has means keeps them: for a while, one broker may
-    report the bundle and another broker a part.
+    Each part starts with its share of the means.
+
+    The parts are the bundles that a bundle was split into. The row of the split bundle is kept, because for a short
+    time one broker may report the bundle and another broker a part. `update` then drops whichever is not in the sample.
+    The means of a part that already has a row do not change.
 
     Args:
         previous: rows of the means table.
-        parts: for each split bundle, the share of each part, keyed by the part's name.
+        parts: for each split bundle, the share of each part (0 to 1), by the part's name.
     """
     rows = [dict(row) for row in previous]
     known = {row["bundle"] for row in rows}

@@ -1,4 +1,4 @@
-"""The interface of shedders: they get a cluster's sample and return a result."""
+"""The interface of shedders: the sample that they receive, and the result that they return."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ def allow_all(bundle: str, source: str, destination: str) -> Reason | None:
 
 @dataclass(frozen=True)
 class ClusterSample:
-    """One sample of one cluster, and the rules by which the run judges the sample.
+    """One sample of one cluster, with the run's rules.
 
     Attributes:
         brokers: all brokers that the cluster lists.
         bundles: all bundles that these brokers report.
         settings: effective settings.
-        counting: how the sample counts.
-        forced: True if the run acts without waiting for hits.
-        force_threshold: the gap in points of score from which a forced run acts, if the shedder has thresholds.
-        unloaded_brokers: seconds from each broker's last unload to its report; negative if the report is older.
-        arriving: traffic that drains bring to each broker in this run, in msg/s and bytes/s.
-        forbids: returns why a bundle must not go from a source to a destination; None if it may.
+        counting: rules for counting this sample.
+        forced: True if the run moves bundles without waiting for hits.
+        force_threshold: smallest gap, in points of score, at which a forced run moves bundles, if the shedder has
+            thresholds.
+        unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
+        arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
+        forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may.
     """
 
     brokers: Sequence[BrokerSample]
@@ -56,17 +57,17 @@ class ClusterSample:
 
     @cached_property
     def taking_part(self) -> list[BrokerSample]:
-        """Return the brokers that are not left out, sorted by name, so that names break ties."""
+        """Return the brokers that are not left out, sorted by name, so that ties are decided by name."""
         return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
-        """Return the bundles that a broker reports, sorted by name, without heartbeat namespaces."""
+        """Return the bundles that a broker reports, sorted by name, without those in heartbeat namespaces."""
         return [bundle for bundle in self.bundles.of(broker) if not is_heartbeat(bundle.bundle)]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision on one pair, one judged broker, or one broker left out: a row of the decisions table."""
+    """The decision about a pair or a single broker: a row of the decisions table."""
 
     source: str
     reason: Reason
@@ -97,15 +98,15 @@ class Decision:
 
 
 class CandidateMove(NamedTuple):
-    """One candidate bundle of a decision that fired, either taken or passed over: a row of the moves table.
+    """A candidate bundle of a decision that fired, either accepted or passed over: a row of the moves table.
 
     Attributes:
         pair: number of the decision.
-        rank: the bundle's position in the walk over the source's bundles.
-        traffic: the figure that the walk compared, in the unit of `measure`.
-        reason: `taken`, or why the bundle is passed over.
-        destination: the planned broker; None if placement is to choose the broker.
-        wave: number of the wave; None until caps are applied, and for a bundle that is not taken.
+        rank: position of the bundle in the order in which the source's bundles were considered.
+        traffic: the bundle's figure that was compared, in the unit of `measure`.
+        reason: `taken` if the bundle is to move, else why it is passed over.
+        destination: the planned broker; None if placement will choose the broker.
+        wave: number of the wave; None until caps are applied, and for bundles that are passed over.
     """
 
     pair: int
@@ -122,7 +123,7 @@ class CandidateMove(NamedTuple):
 
     @property
     def taken(self) -> bool:
-        """Return whether the bundle is to move."""
+        """Return whether the bundle is to be moved."""
         return self.reason is Reason.TAKEN
 
     @classmethod
@@ -137,7 +138,7 @@ class CandidateMove(NamedTuple):
         destination: str | None = None,
         traffic: float | None = None,
     ) -> Self:
-        """Return the candidate for a bundle; without `traffic`, the walk compared the bundle's short-term mean."""
+        """Return a candidate for a bundle. If `traffic` is None, the bundle's short-term mean is used."""
         compared = bundle.mean(measure) if traffic is None else traffic
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
@@ -153,12 +154,12 @@ class SheddingResult(NamedTuple):
     """The result of one run of a shedder.
 
     Attributes:
-        decisions: one decision per judged broker or pair, then one per broker left out. They say why bundles are to
-            leave; `explain.complete` adds the bundles that move after policies and caps.
+        decisions: one decision per pair or compared broker, then one per excluded broker. `explain.complete` later adds
+            the number of bundles that move after policies and caps.
         moves: every candidate bundle of the decisions that fired; `wave` is still None.
-        kept: the state that the strategy keeps for the next run.
-        sentence: the finding, for the terminal and the summary.
-        outermost: if hits are for the whole cluster, the brokers whose figures decide whether the sample is new.
+        kept: the strategy's state for the next run.
+        sentence: the shedder's result as text, for the terminal and the summary.
+        outermost: brokers whose figures determine whether the sample is new, if hits are counted for the whole cluster.
     """
 
     decisions: list[Decision]
@@ -169,17 +170,17 @@ class SheddingResult(NamedTuple):
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:
-    """Return the decisions on the brokers that are left out, sorted by name."""
+    """Return the decisions about excluded brokers, sorted by name."""
     left_out = [(broker.broker, broker.left_out) for broker in sample.brokers if broker.left_out is not None]
     return [Decision(name, reason) for name, reason in sorted(left_out)]
 
 
 def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str, float]:
-    """Return the brokers' scores that gave a hit or, in a run that counts no hits, made a bundle move.
+    """Return, by broker, the scores that caused a hit or, in a run that counts no hits, a move.
 
     Args:
         decisions: one cluster's decisions, with the bundles that move after policies and caps.
-        counting: how the run treats the counters.
+        counting: rules for the hit counters in this run.
     """
     used: dict[str, float] = {}
     for decision in decisions:
@@ -195,8 +196,8 @@ def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str,
 def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
     """Return each broker's hit counts after the decisions; zero counts are left out.
 
-    Every broker that the cluster lists is in exactly one decision, so the counts of brokers that are gone are dropped
-    here. Pulsar keeps these counts until no pair is above the low threshold.
+    Every broker that the cluster lists is in exactly one decision, so counts of brokers that have left the cluster are
+    dropped. Pulsar keeps these counts until no pair is above the low threshold.
     """
     counts = {}
     for decision in decisions:

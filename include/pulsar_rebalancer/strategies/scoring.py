@@ -1,4 +1,4 @@
-"""A broker's load: the weighted maximum of its resources, as it is now, as a moving average, and after moves."""
+"""A broker's load, the weighted maximum of its resources: the current value, its moving average, and a prediction."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def percent(usage: float | None, limit: float | None) -> float:
-    """Return a resource's usage in percent of its limit, rounded like 32-bit floats (ResourceUsage.percentUsage).
+    """Return a resource's usage in percent of its limit, rounded to a 32-bit float (ResourceUsage.percentUsage).
 
     Args:
-        usage: in the unit of the limit; -1 or None if there is no measurement.
-        limit: 0, -1 or None if there is no limit.
+        usage: usage in the unit of the limit; -1 or None if there is no measurement.
+        limit: the limit; 0, -1 or None if there is none.
 
     Returns:
-        Percent, which may be above 100; 0 without a limit.
+        Percent, which may exceed 100; 0 if there is no limit.
     """
     if usage is None or limit is None:
         return 0.0
@@ -42,7 +42,7 @@ def percent(usage: float | None, limit: float | None) -> float:
 
 
 def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the result of `percent` for many figures at once, identical to the last digit.
+    """Return the result of `percent` for many figures at once. Every digit is identical.
 
     Args:
         usage: array of any shape; NaN where there is no measurement.
@@ -59,7 +59,7 @@ def _floats32(figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _float32(figure: float) -> float:
-    """Return the nearest finite 32-bit float, so that a score is always a finite number.
+    """Return the nearest finite 32-bit float, so that scores are always finite.
 
     A quotient or product of two 32-bit floats, computed in double precision and then rounded, equals the result of
     32-bit arithmetic.
@@ -87,11 +87,11 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
 def weighted_usages(
     measured: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
 ) -> npt.NDArray[np.float64]:
-    """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
+    """Return the result of `weighted_usage` for many brokers at once. Every digit is identical.
 
     Args:
-        measured: the result of `percents`, with a row for each resource and a column for each broker.
-        names: the resource in each row.
+        measured: result of `percents`, with one row per resource and one column per broker.
+        names: names of the resources in the rows, in order.
         resources: names of the resources to include; a resource that is not measured counts as idle.
     """
     idle = np.zeros(measured.shape[1])
@@ -113,7 +113,7 @@ def score(broker: BrokerSample, settings: Settings) -> float:
 
 
 def smooth(before: float | None, sample: float, settings: Settings) -> float:
-    """Return a moving average that includes this sample; the first sample counts in full.
+    """Return a moving average after adding a sample. The first sample is the first average.
 
     (ThresholdShedder, BrokerLoadData.)
     """
@@ -124,12 +124,12 @@ def smooth(before: float | None, sample: float, settings: Settings) -> float:
 def scores_after(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the scores after the moves, if each bundle takes along its share of the source's score.
+    """Return predicted scores after the moves, in percent, assuming that scores are proportional to traffic.
 
     Args:
-        scores: scores of the judged brokers, in percent.
-        moves: one cluster's taken candidates.
-        source_traffic: current traffic of each source, in the measure of its moves.
+        scores: current scores of the compared brokers, in percent.
+        moves: accepted candidates of one cluster.
+        source_traffic: current traffic of each source, in the same measure as its moves.
     """
     carried: dict[str, dict[str, list[float]]] = {}
     for move in moves:

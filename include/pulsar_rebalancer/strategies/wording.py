@@ -1,4 +1,4 @@
-"""Amounts of traffic, and numbers of things, in words."""
+"""Amounts of traffic and numbers of objects as text."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def amount(measure: Measure, figure: float) -> str:
-    """Return a message rate (msg/s) or a throughput (bytes/s) in words."""
+    """Return a message rate (msg/s) or a throughput (bytes/s) as text."""
     return f"{figure:,.0f} msg/s" if measure is Measure.RATE else f"{figure / MIB:,.2f} MiB/s"
 
 
 def number_of(count: int, noun: str) -> str:
-    """Return a number with its noun, in the singular or plural."""
+    """Return a number with a noun in the singular or plural."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def moving(moves: Sequence[CandidateMove]) -> str:
-    """Return in words how many bundles move and how much traffic they carry."""
+    """Return a text with the number of bundles that move and their traffic."""
     if not moves:
         return "no bundle"
     traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))

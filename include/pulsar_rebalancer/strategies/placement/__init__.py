@@ -1,1 +1,1 @@
-"""Pulsar's placement strategies, which choose a bundle's destination among the candidate brokers."""
+"""Pulsar's placement strategies, which choose a bundle's destination from the candidate brokers."""

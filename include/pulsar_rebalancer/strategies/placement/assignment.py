@@ -1,4 +1,4 @@
-"""Give each taken bundle a destination that policies allow, or pass the bundle over with a reason."""
+"""Assign to each accepted bundle a destination that policies allow, or refuse the bundle with a reason."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
 def place(
     sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, kept: PlacementState, seed: str
 ) -> tuple[list[CandidateMove], PlacementState]:
-    """Choose the destinations that the shedder left open, and check the destinations that it planned.
+    """Choose destinations for moves without one, and check the destinations that the shedder planned.
 
     Moves are placed one after the other, by pair and rank; the moves of a swap are placed together or not at all. The
-    filter and the placement count bundles that are already placed as if they had moved. For anti-affinity groups that
-    is not enough, because a move may be capped or fail: `caps.apply` lets only one bundle of each group move.
+    filter and the placement count each placed bundle on its destination. For anti-affinity groups this is not
+    sufficient, because a cap may refuse a move or the move may fail; so `caps.apply` allows only one bundle per group
+    to move.
 
     This follows ModularLoadManagerImpl.doLoadShedding and selectBroker. Planned destinations are checked here, although
     Pulsar does not check them.
 
     Args:
         moves: the shedder's moves.
-        policies: decides which brokers a bundle may go to, and counts the bundles that are placed.
+        policies: filter for the brokers that may receive a bundle; it counts the bundles that are placed.
         kept: the placement's state after the last counted run.
-        seed: decides between equal destinations; the same seed gives the same plan.
+        seed: seed for the choice between equal destinations; the same seed gives the same plan.
 
     Returns:
-        The moves, sorted by pair and rank, and the placement's new state. A taken move has a destination. If a move is
-        no longer taken, its `reason` says why (`Trait.KEPT_IN_PLACE`).
+        The moves, sorted by pair and rank, and the placement's new state. Every accepted move has a destination. The
+        `reason` of a refused move is one with `Trait.KEPT_IN_PLACE`.
     """
     chooser = selector(sample, kept)
     hot = overloaded(sample)
@@ -75,7 +76,7 @@ def _destination(
 
 
 def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    """Return the broker that placement chooses; if it is overloaded, choose again among all permitted brokers."""
+    """Return the broker that placement chooses. If it is overloaded, choose again from all permitted brokers."""
     first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first

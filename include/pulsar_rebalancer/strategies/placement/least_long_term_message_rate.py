@@ -21,7 +21,8 @@ class LeastLongTermMessageRate:
     """Prefer the smallest long-term message rate; overloaded brokers come last (LeastLongTermMessageRate.selectBroker).
 
     Args:
-        rates: each broker's long-term message rate over its bundles, msg/s in plus out (TimeAverageBrokerData).
+        rates: sum of the long-term message rates of a broker's bundles, inbound plus outbound, msg/s, by broker
+            (TimeAverageBrokerData).
         overloaded: brokers above the overload threshold.
     """
 
@@ -47,17 +48,17 @@ class LeastLongTermMessageRate:
             queue.changed(broker)
 
     def kept(self) -> PlacementState:
-        """Return an empty state: by the next run, brokers report the placed bundles."""
+        """Return an empty state, because brokers will report the placed bundles before the next run."""
         return PlacementState()
 
 
 class _Queue:
-    """One list of candidates, ordered by rate.
+    """A list of candidates, ordered by rate, from which the broker with the smallest rate is found quickly.
 
     Args:
         candidates: brokerIds.
-        rates: rate of each broker; 0 for brokers that are not in it. Report every change to `changed`.
-        overloaded: brokers that come last.
+        rates: rate by broker, 0 for missing brokers. The caller must call `changed` after every change.
+        overloaded: brokers that are chosen only if all are overloaded.
     """
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
@@ -68,10 +69,10 @@ class _Queue:
         self._least: list[tuple[float, str]] = []
 
     def least(self, without: Collection[str]) -> list[str]:
-        """Return the brokers with the smallest rate, sorted by name; empty if all are overloaded or passed over.
+        """Return the brokers with the smallest rate, sorted by name; empty if all are overloaded or excluded.
 
         Args:
-            without: the few candidates to pass over.
+            without: candidates to exclude; only a few.
         """
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next([entry for entry in self._least if self._is_present(entry)])
@@ -86,7 +87,7 @@ class _Queue:
         return sorted(brokers)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Take the next brokers with equal rates off the heap, and return them after the entries in `found`."""
+        """Remove the next brokers with equal rates from the heap, and return them after the entries in `found`."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:
@@ -94,7 +95,10 @@ class _Queue:
         return found
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
-        """Return whether an entry has its broker's current rate; entries with earlier rates stay in the heap."""
+        """Return whether an entry has its broker's current rate.
+
+        Entries with earlier rates are not removed from the heap.
+        """
         return entry[0] == self._rates.get(entry[1], 0.0)
 
     def changed(self, broker: str) -> None:

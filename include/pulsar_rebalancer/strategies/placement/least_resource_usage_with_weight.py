@@ -1,4 +1,4 @@
-"""LeastResourceUsageWithWeight: choose any broker that is clearly below the candidates' average usage."""
+"""LeastResourceUsageWithWeight: choose any broker whose usage is clearly below the candidates' average."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LeastResourceUsageWithWeight:
-    """The modular load manager's version, which keeps its own moving averages.
+    """The modular load manager's version, which computes moving averages itself.
 
     (org.apache.pulsar.broker.loadbalance.impl.LeastResourceUsageWithWeight.)
     """
@@ -46,7 +46,7 @@ class LeastResourceUsageWithWeight:
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates below the candidates' mean; every call updates the candidates' moving averages."""
+        """Return the candidates with a usage below the candidates' mean. Every call updates their moving averages."""
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -59,7 +59,7 @@ class LeastResourceUsageWithWeight:
                 yield from repeat(eligible)
 
     def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
-        """Return the eligible candidates for one call, and whether the call left all averages unchanged."""
+        """Return the eligible candidates for one call, and True if the call did not change any average."""
         rows = of_each(candidates, self._rows)
         usage, before = self._usage[rows], self._averages[rows]
         # As `scoring.smooth` does for one broker, with the same steps.
@@ -69,7 +69,7 @@ class LeastResourceUsageWithWeight:
         return below_average(candidates, after, self._difference), np.array_equal(before, after)
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Do nothing: only reports change the usage."""
+        """Do nothing, because only load reports change the usage."""
 
     def kept(self) -> PlacementState:
         """Return the brokers' moving averages."""
@@ -95,7 +95,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates below the candidates' mean; those without a moving average are never below it."""
+        """Return the candidates with a moving average below the candidates' mean; others are never eligible."""
         return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
 
     def _averages_of(self, brokers: Sequence[str]) -> Floats:
@@ -106,7 +106,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
 
 
 def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return one figure per candidate; `known` has the figures for the whole list that the candidates are from."""
+    """Return one figure per candidate, from the figures in `known` for the whole list of brokers."""
     if isinstance(candidates, Others):
         return np.delete(known.of(candidates.brokers), candidates.positions)
     return known.of(candidates)
@@ -116,8 +116,8 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
     """Return the candidates that are at least `difference` below the average; all candidates if there are none.
 
     Args:
-        usage: each candidate's usage, 1 is 100 percent; NaN if it is unknown, which the average ignores.
-        difference: in the same unit as the usage.
+        usage: usage of each candidate, 1 is 100 percent. NaN if unknown; the average ignores NaN.
+        difference: minimum difference, in the same unit as the usage.
     """
     known = usage[~np.isnan(usage)]
     # Figures are added one by one, which `np.sum` does not do.
@@ -131,5 +131,5 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
 
 
 def _is_idle(broker: BrokerSample) -> bool:
-    """Return whether the broker is idle: it has no bundles or no messages, so its past is meaningless."""
+    """Return whether a broker has no bundles or no messages, so that its earlier usage is meaningless."""
     return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)

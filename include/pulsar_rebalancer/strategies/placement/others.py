@@ -1,4 +1,4 @@
-"""A long list of candidates without a few brokers, made without copying the list for each bundle."""
+"""A long list of candidates without a few brokers. It avoids a copy of the list for each bundle."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Others(Sequence[str]):
-    """A list of brokers in the same order, without a few of the brokers.
+    """A view of a list of brokers in the same order, without a few of them.
 
     Args:
-        brokers: brokerIds; pass the same object as long as the list is the same (`PerCandidates`).
+        brokers: brokerIds. Pass the same object while the list does not change, for the cache in `PerCandidates`.
         position: index of each broker in the list.
         without: the brokers to leave out.
     """
@@ -26,7 +26,7 @@ class Others(Sequence[str]):
         self._position = position
 
     def __len__(self) -> int:
-        """Return the number of brokers that are left."""
+        """Return the number of brokers in the view."""
         return len(self.brokers) - len(self.positions)
 
     @overload
@@ -34,7 +34,7 @@ class Others(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
-        """Return the broker at a position among the brokers that are left, or the brokers in a slice."""
+        """Return the broker at a position in the view, or the brokers in a slice."""
         if isinstance(index, slice):
             return list(self)[index]
         if not -len(self) <= index < len(self):
@@ -45,22 +45,22 @@ class Others(Sequence[str]):
         return self.brokers[index + before]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the brokers that are left."""
+        """Yield the brokers in the view."""
         return (broker for broker in self.brokers if broker not in self.without)
 
     def __contains__(self, broker: object) -> bool:
-        """Return whether a broker is left."""
+        """Return whether a broker is in the view."""
         return broker in self._position and broker not in self.without
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the same brokers are left in the same order."""
+        """Return whether both lists have the same brokers in the same order."""
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
-    """Return the whole list that the candidates are from, and the brokers in the list that are not candidates."""
+    """Return the whole list behind the candidates, and the brokers in it that are not candidates."""
     if isinstance(candidates, Others):
         return candidates.brokers, candidates.without
     return candidates, frozenset()

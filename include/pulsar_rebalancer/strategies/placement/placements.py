@@ -1,4 +1,4 @@
-"""The placement that a cluster's settings name."""
+"""Select the placement in a cluster's settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AvgPlacement(Stateless):
-    """AvgShedder's placement for a bundle without a planned destination: any candidate.
+    """AvgShedder's placement for bundles without a planned destination. All candidates are eligible.
 
     (AvgShedder.selectBroker of Pulsar 5.0.1.)
     """
@@ -34,11 +34,11 @@ class AvgPlacement(Stateless):
 
 
 def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
-    """Return the placement for bundles to which shedding gives no destination.
+    """Return the placement for bundles without a destination from the shedder.
 
     Args:
         sample: the cluster, with its settings.
-        kept: the same placement's state after the last counted run.
+        kept: the placement's state after the last counted run.
     """
     name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:

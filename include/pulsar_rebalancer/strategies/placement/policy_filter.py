@@ -1,8 +1,8 @@
-"""Which brokers a bundle may be on, and among which of these brokers Pulsar would choose.
+"""Filter brokers for a bundle: those that policies permit, and those from which Pulsar would choose.
 
-The rules are functions of plain values; `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
-The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's filter
-by load manager class is left out, because a cluster that runs two load managers is not balanced.
+The rules are functions of plain values. `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
+The rules are those of the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's
+filter by load manager class is not needed, because clusters with two load managers are not balanced.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
-    """Return the brokers that policies leave to a namespace (LoadManagerShared.applyNamespacePolicies).
+    """Return the brokers that policies permit for a namespace (LoadManagerShared.applyNamespacePolicies).
 
     Args:
-        brokers: all active brokers, including the brokers left out: the failover to secondary brokers counts them.
+        brokers: all active brokers, including excluded ones, which count for the failover to secondary brokers.
 
     Returns:
-        For a namespace under an isolation policy, the policy's brokers; otherwise the brokers that no policy reserves
-        and that take persistent topics. Empty while the namespace's policies are unknown.
+        For a namespace under an isolation policy, the policy's brokers. Otherwise, the brokers that no policy reserves
+        and that accept persistent topics. Empty if the namespace's policies are unknown.
     """
     if namespace in policies.unknown:
         return []
@@ -46,7 +46,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
 
 
 def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
-    """Return the candidates with at most the allowed number of topics; all candidates if there are none.
+    """Return the candidates with at most `ceiling` topics; if there are none, return all candidates.
 
     (LoadManagerShared.filterBrokersWithLargeTopicCount.)
     """
@@ -54,13 +54,13 @@ def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling:
 
 
 def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains: Mapping[str, str]) -> list[str]:
-    """Return the candidates that serve the fewest namespaces of an anti-affinity group.
+    """Return the candidates with the fewest namespaces of an anti-affinity group.
 
     (LoadManagerShared.filterAntiAffinityGroupOwnedBrokers.)
 
     Args:
-        spread: number of the group's namespaces that each broker serves.
-        domains: each broker's failure domain. The domains that serve the fewest namespaces are chosen first.
+        spread: number of the group's namespaces on each broker.
+        domains: failure domain by broker. Only the domains with the fewest namespaces are considered.
     """
     if domains:
         of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
@@ -70,7 +70,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """Return the number of a group's namespaces in each failure domain; brokers without a domain form one domain."""
+    """Return the number of a group's namespaces by failure domain. Brokers without a domain count as one domain."""
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count
@@ -87,16 +87,16 @@ def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
 
 
 def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
-    """Return whether a bundle of an anti-affinity group may leave.
+    """Return whether a bundle of an anti-affinity group may leave its broker.
 
     (LoadManagerShared.shouldAntiAffinityNamespaceUnload.)
 
-    It must stay only if all candidates serve the same number of the group's namespaces, and at least one. It may
-    therefore leave in Pulsar's own case: the source serves more of the namespaces than another candidate.
+    It must not leave if all candidates have the same number of the group's namespaces, and at least one. So it may
+    always leave if its broker has more of the namespaces than another candidate, as in Pulsar.
 
     Args:
-        candidates: brokers that policies leave to the bundle's namespace.
-        spread: number of the group's namespaces that each broker serves.
+        candidates: brokers that policies permit for the bundle's namespace.
+        spread: number of the group's namespaces on each broker.
     """
     if not candidates:
         return True
@@ -106,24 +106,25 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
 
 
 def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
-    """Return whether an anti-affinity group is spread no worse after a move of one of its bundles (our own rule).
+    """Return whether a move keeps an anti-affinity group at least as evenly distributed as before (our own rule).
 
     Args:
-        spread: number of the group's namespaces at each place: a broker or a failure domain.
-        source: the place that the namespace's bundle leaves.
-        destination: another place, which does not serve the namespace yet.
-        leaves: True if the namespace's last bundle leaves the source. Otherwise both places serve the namespace
-            afterwards, which is no worse only if the destination serves no other namespace of the group.
+        spread: number of the group's namespaces by place, which is a broker or a failure domain.
+        source: the place from which a bundle of the namespace is moved.
+        destination: another place, which has no bundle of the namespace yet.
+        leaves: True if the source has no other bundle of the namespace. Otherwise both places have the namespace
+            afterwards, so the destination must have no other namespace of the group.
     """
     return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
 
 
 class PolicyFilter:
-    """The rules applied to one cluster; each placed bundle counts for the bundles placed after it.
+    """The rules for one cluster. Every placed bundle counts on its destination for the bundles placed later.
 
     Args:
-        brokers: all brokers that the cluster lists; brokers that are left out cannot be destinations.
-        settings: effective settings: the topic ceiling, even distribution, and whether later versions are preferred.
+        brokers: all brokers that the cluster lists. Excluded brokers cannot be destinations.
+        settings: effective settings, such as the topic ceiling, even distribution and the preference for later
+            versions.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class PolicyFilter:
             self._count(namespace, broker, count)
 
     def policy_set(self, bundle: str) -> list[str]:
-        """Return the run's brokers that policies leave to a bundle, sorted by name."""
+        """Return the brokers that policies permit for a bundle, sorted by name, without excluded brokers."""
         namespace = namespace_of(bundle)
         # All namespaces under the same policy, or under no policy, share one list.
         ruling = self._ruling(namespace)
@@ -168,7 +169,10 @@ class PolicyFilter:
         return self._rulings[namespace]
 
     def candidates(self, bundle: str) -> Sequence[str]:
-        """Return the brokers that placement chooses from, by name; the owner may be one (selectBroker's filters)."""
+        """Return the brokers from which placement chooses, sorted by name.
+
+        The filters are those of selectBroker. The bundle's owner may be among the brokers.
+        """
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
@@ -183,7 +187,7 @@ class PolicyFilter:
         return remaining or allowed
 
     def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
-        """Return the result of `fewest`. Usually only the few brokers with a count above 0 need to be looked at."""
+        """Return the result of `fewest`. For speed, only the few brokers with a count above 0 are usually examined."""
         brokers, without = split(candidates)
         position = self._positions.of(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
@@ -192,7 +196,7 @@ class PolicyFilter:
         return Others(brokers, position, serving) if serving else candidates
 
     def _newest(self, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the result of `latest`."""
+        """Return the result of `latest`, from a cache."""
         brokers, without = split(candidates)
         newest = self._latest.of(brokers)
         if not without:
@@ -204,7 +208,7 @@ class PolicyFilter:
         return Others(newest, position, missing) if missing else newest
 
     def holds(self, bundle: str, source: str) -> Reason | None:
-        """Return `policy_unknown`, `policy_forbids` or `anti_affinity` if a bundle must stay, else None.
+        """Return `policy_unknown`, `policy_forbids` or `anti_affinity` if policies forbid to move a bundle, else None.
 
         (ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.)
         """
@@ -218,10 +222,10 @@ class PolicyFilter:
         return None
 
     def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
-        """Return why a bundle must not go to a planned destination; None if it may.
+        """Return why a bundle must not be moved to a planned destination; None if it may.
 
-        Pulsar does not check manually chosen destinations. Here a destination must comply with isolation policies and
-        the topic ceiling, and must not make an anti-affinity group's spread worse.
+        Pulsar does not check manually chosen destinations. Here, a destination must comply with isolation policies and
+        the topic ceiling, and an anti-affinity group must not become less evenly distributed.
 
         Returns:
             A reason that `holds` returns, `no_destination` or `too_many_topics`.
@@ -252,7 +256,7 @@ class PolicyFilter:
         return spreads_no_worse(spread, source, destination, leaves=leaves)
 
     def placed(self, bundle: BundleSample, destination: str) -> None:
-        """Count a bundle on its destination from now on."""
+        """Count a bundle on its destination."""
         namespace = namespace_of(bundle.bundle)
         # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics

@@ -18,10 +18,12 @@ MAX_COUNT = 2**31 - 1
 
 
 class RoundRobin:
-    """A counter over a list of brokers, kept while it matches the candidates (RoundRobinBrokerSelector.selectBroker).
+    """A counter and a list of brokers. The candidates replace the list if it does not match them.
+
+    This is RoundRobinBrokerSelector.selectBroker.
 
     Args:
-        kept: `count`, and `brokers` in the order of the list.
+        kept: the state of the last counted run; `count` and `brokers` are used.
     """
 
     def __init__(self, kept: PlacementState) -> None:
@@ -41,7 +43,7 @@ class RoundRobin:
         return [self._brokers[index]]
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Do nothing: the counter has already advanced."""
+        """Do nothing, because `eligible` has advanced the counter."""
 
     def kept(self) -> PlacementState:
         """Return the counter and the list of brokers."""

@@ -1,4 +1,4 @@
-"""The interface of placements: a placement narrows down the candidates, then one eligible broker is drawn."""
+"""The interface of placements. A placement filters the candidates; then one eligible broker is drawn."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Selector(Protocol):
     """A placement for one run over one cluster (ModularLoadManagerStrategy)."""
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates to draw the destination from, by name; empty if the bundle has no destination.
+        """Return the candidates from which the destination is drawn, by name; empty if the bundle has no destination.
 
-        Each call corresponds to one call of Pulsar's `selectBroker`, and so updates averages and counters.
+        Each call corresponds to one call of Pulsar's `selectBroker`, so it updates averages and counters.
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
@@ -35,14 +35,14 @@ class Selector(Protocol):
         """Record that a bundle was placed on a broker."""
 
     def kept(self) -> PlacementState:
-        """Return the state that the next run starts from."""
+        """Return the state for the next run."""
 
 
 class Stateless:
-    """A placement that ignores earlier placements and keeps nothing."""
+    """A placement that ignores earlier placements and has no state."""
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Do nothing: this placement does not depend on placed bundles."""
+        """Do nothing, because this placement does not depend on placed bundles."""
 
     def kept(self) -> PlacementState:
         """Return an empty state."""
@@ -50,13 +50,15 @@ class Stateless:
 
 
 class PerCandidates(Generic[T]):
-    """A cache for values made from lists of candidates; a value is kept as long as the list is the same object.
+    """A cache for values that are computed from lists of candidates.
 
-    Nearly all bundles have the same candidates, and looking at every broker for every bundle would be quadratic. A list
-    that is asked for only once does not replace the common list.
+    A value is valid while the list is the same object.
+
+    Nearly all bundles have the same candidates, and to examine every broker for every bundle would take quadratic time.
+    A list that occurs only once does not replace the common list.
 
     Args:
-        make: makes the cached value from a list.
+        make: function that computes the value for a list.
     """
 
     def __init__(self, make: Callable[[Sequence[str]], T]) -> None:
@@ -64,7 +66,7 @@ class PerCandidates(Generic[T]):
         self._kept: list[tuple[Sequence[str], T]] = []
 
     def of(self, candidates: Sequence[str]) -> T:
-        """Return the value for these candidates, from the cache if it is cached."""
+        """Return the value for these candidates, from the cache if possible."""
         cached = next((entry for entry in self._kept if entry[0] is candidates), None)
         if cached is None:
             cached = candidates, self._make(candidates)
@@ -81,11 +83,11 @@ class PerCandidates(Generic[T]):
 def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     """Return one of the eligible brokers; None if no broker is eligible.
 
-    Pulsar draws at random. Here a hash of seed and bundle draws from the eligible brokers in the order of their names,
-    so that a run gives the same plan however often and wherever it is decided.
+    Pulsar draws at random. Here, a hash of seed and bundle selects one of the eligible brokers, so that a repeated
+    decision of the same run gives the same plan.
 
     Args:
-        seed: text of the run.
+        seed: a text that is the same for all decisions of a run.
         bundle: `tenant/namespace/0x…_0x…`.
         eligible: brokerIds, sorted by name.
     """
@@ -94,7 +96,7 @@ def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
 
 
 def usages(sample: ClusterSample) -> dict[str, float]:
-    """Return the weighted usage of each broker that takes part; 1 is 100 percent."""
+    """Return the weighted usage by broker, without excluded brokers; 1 is 100 percent."""
     return {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
 
 

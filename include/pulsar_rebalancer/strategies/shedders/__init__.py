@@ -1,1 +1,1 @@
-"""Pulsar's shedders, which choose the bundles that leave a broker; each shedder is a module."""
+"""Pulsar's shedders, which choose the bundles to move away from a broker. Each shedder is a module."""

@@ -1,11 +1,12 @@
-"""AvgShedder (PIP-364) for one run over one cluster. This module documents the algorithm.
+"""AvgShedder (PIP-364) for one run over one cluster.
 
-Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair whose gap stays above
-a threshold for enough runs in a row fires: the hotter broker gives the colder one bundles worth up to
-`max_unload_percentage` of their difference in traffic. Follows `AvgShedder.findBundlesForUnloading` of Pulsar 4.2.4 and
-5.0.1, with two deviations. Where Pulsar leaves ties to the order of a hash map, names decide (brokers by score and name
-ascending, bundles by traffic descending and name ascending). Brokers that an isolation policy reserves are paired among
-themselves, because no bundle may go from them to the others.
+Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair fires if its gap
+exceeds a threshold in enough consecutive runs. Bundles then move from the hotter to the colder broker, up to
+`max_unload_percentage` of the difference in their traffic. The algorithm is that of
+`AvgShedder.findBundlesForUnloading` in Pulsar 4.2.4 and 5.0.1, with two deviations. In Pulsar, the order of a hash map
+decides ties; here, names do (brokers by score and name ascending, bundles by traffic descending and name ascending).
+Brokers that an isolation policy reserves are paired only with each other, because their bundles must not move to other
+brokers.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ NO_HITS = HitCount()
 
 @dataclass(frozen=True, slots=True)
 class ScoredBroker:
-    """One broker with the figures by which it is judged.
+    """One broker with the figures that are compared.
 
     Attributes:
-        score: percent.
-        msg_rate, msg_throughput: msg/s and bytes/s, including the traffic that drains bring in this run.
+        score: percent. msg_rate, msg_throughput: msg/s and bytes/s, including traffic that moves to the broker because
+        of drains in this run.
         pool: the policy that reserves the broker; empty for a shared broker.
     """
 
@@ -55,7 +56,10 @@ class ScoredBroker:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The `number`-th pair from the outside; if the number of brokers is odd, the middle broker is its own partner."""
+    """The `number`-th pair from the outside.
+
+    If the number of brokers is odd, the middle broker is paired with itself.
+    """
 
     number: int
     source: ScoredBroker
@@ -68,7 +72,7 @@ class Pair:
 
     @property
     def is_middle(self) -> bool:
-        """Return whether the broker has no partner."""
+        """Return whether this is the middle broker, paired with itself."""
         return self.source.broker == self.destination.broker
 
 
@@ -90,14 +94,14 @@ class Hits(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """The traffic that a pair is to move: `target` is in msg/s or bytes/s, according to `measure`."""
+    """The amount of traffic to move for a pair. `target` is in msg/s or bytes/s, according to `measure`."""
 
     measure: Measure
     target: float
 
 
 def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
-    """Return each pool's brokers paired from the outside in, pool after pool, with the outermost pair first."""
+    """Pair the brokers of each pool from the outside in, and return the pairs by pool, outermost first."""
     paired: list[Pair] = []
     in_order = sorted(brokers, key=lambda broker: (broker.pool, broker.score, broker.broker))
     for _, members in groupby(in_order, key=lambda broker: broker.pool):
@@ -107,16 +111,17 @@ def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
 
 
 def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hits:
-    """Return a pair's hits after this sample; a gap that reaches the high threshold is a low hit as well.
+    """Return a pair's hits after this sample. A gap that reaches the high threshold counts as a low hit too.
 
-    A middle broker has no gap, so it gets hits only if the low threshold is 0, and then two: one for each side.
+    The middle broker's gap is 0, so it gets hits only if the low threshold is 0. It then gets two hits per sample,
+    because it is both brokers of its pair.
 
     Args:
         pair: the pair.
         before: the pair's hits before this sample.
         settings: settings with the thresholds.
-        repeated: True if the sample has already given a hit. It gives no further hit, but a gap that has closed still
-            resets the hits.
+        repeated: True if the same sample has already caused a hit. It causes no further hit, but a gap below the
+            thresholds still resets the hits.
     """
     if pair.gap < settings.low_threshold:
         return Hits(NO_HITS, NO_HITS)
@@ -126,12 +131,12 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hi
 
 
 def ready(hits: Hits, settings: Settings) -> bool:
-    """Return whether one of the two brokers has enough hits; counts belong to brokers, not to pairs."""
+    """Return whether either broker of a pair has enough hits. Hits are counted by broker, not by pair."""
     return hits.high >= settings.hit_count_high or hits.low >= settings.hit_count_low
 
 
 def amount(pair: Pair, settings: Settings) -> Amount | None:
-    """Return how much to move, by message rate or else by throughput; None if neither differs enough."""
+    """Return the amount to move, in message rate, else in throughput; None if neither differs enough."""
     rate = (pair.source.msg_rate - pair.destination.msg_rate) * settings.max_unload_percentage
     throughput = (pair.source.msg_throughput - pair.destination.msg_throughput) * settings.max_unload_percentage
     if rate > settings.min_unload_message:
@@ -142,16 +147,16 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 
 
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
-    """Walk over the source's bundles, the busiest first, and take each bundle that fits into the remaining amount.
+    """Choose bundles of the source, the busiest first, as long as they fit into the remaining amount.
 
-    Bundles that must stay, for a reason of their own or because of policies, are passed over and never count.
-    `min_bundle_share` is our own setting: bundles below this share of the wanted amount stay as well, because each
-    unload disturbs clients.
+    Bundles that must not be moved, for a reason of their own or because of policies, are passed over and do not reduce
+    the amount. So are bundles below the share `min_bundle_share` of the wanted amount, because every unload disturbs
+    clients; this setting does not exist in Pulsar.
 
     Args:
         sample: the cluster.
         pair: a pair that has fired.
-        wanted: how much traffic to move.
+        wanted: the amount of traffic to move.
 
     Returns:
         The candidates, sorted by rank.
@@ -190,15 +195,15 @@ def _fit(carried: float, remaining: float, least: float) -> Reason:
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run.
+    """Make the decisions of one run.
 
     Args:
-        sample: the cluster. The counts of brokers left out do not change.
-        kept: each broker's `hits` after the last run.
+        sample: the cluster. The hits of excluded brokers do not change.
+        kept: state after the last counted run; only `hits` is used.
 
     Returns:
-        The result. The hits of brokers that are gone are dropped; Pulsar keeps these hits until no pair is above the
-        low threshold.
+        The result. Hits of brokers that have left the cluster are dropped. Pulsar keeps these hits until no pair is
+        above the low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
     judged = pairs(_scored(broker, sample) for broker in sample.taking_part)
@@ -230,7 +235,7 @@ def _scored(broker: BrokerSample, sample: ClusterSample) -> ScoredBroker:
 
 
 def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> Decision:
-    """Return the decision on one pair."""
+    """Return the decision about one pair."""
     settings, counting = sample.settings, sample.counting
     before = Hits(hits.get(pair.source.broker, NO_HITS), hits.get(pair.destination.broker, NO_HITS))
     repeated = counting.is_repeated(
@@ -286,7 +291,7 @@ def _reason(
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:
-    """Return the decision on a broker that is left out, with the broker's unchanged counts."""
+    """Return the decision about an excluded broker, with its unchanged hits."""
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 

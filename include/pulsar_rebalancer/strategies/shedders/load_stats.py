@@ -1,4 +1,4 @@
-"""How unequal the brokers' loads are, and which two brokers exchange bundles next (TransferShedder)."""
+"""Statistics of the brokers' loads, and the choice of the next two brokers to exchange bundles (TransferShedder)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class BrokerLoad(NamedTuple):
 
 
 class Imbalance(NamedTuple):
-    """Why two brokers are to exchange bundles: `value` is above `bound` for the kind `overloaded`, otherwise below."""
+    """The reason for two brokers to exchange bundles.
+
+    `value` is above `bound` for the kind `overloaded`, else below it.
+    """
 
     kind: str
     value: float
@@ -42,14 +45,14 @@ class Imbalance(NamedTuple):
 
 
 class LoadStats:
-    """Brokers sorted from the least to the most loaded; brokers from `least` to `most` are still to be looked at.
+    """Brokers sorted from the least to the most loaded. Brokers from `least` to `most` have not been paired yet.
 
-    Follows `TransferShedder.LoadStats` and its two checks: a broker whose report is outdated does not count in the mean
+    The algorithm is that of `TransferShedder.LoadStats`. A broker with an outdated report is not included in the mean
     and the standard deviation, but may still exchange bundles.
 
     Attributes:
         mean: mean of the loads.
-        std: standard deviation of the loads after the moves so far.
+        std: standard deviation of the loads, including the effect of moves recorded with `move`.
     """
 
     def __init__(self, loads: Iterable[BrokerLoad], settings: Settings) -> None:
@@ -65,17 +68,17 @@ class LoadStats:
 
     @property
     def least(self) -> BrokerLoad:
-        """Return the least loaded broker that has not yet taken bundles."""
+        """Return the least loaded broker that has not received bundles yet."""
         return self._ordered[self._least]
 
     @property
     def most(self) -> BrokerLoad:
-        """Return the most loaded broker that has not yet been looked at."""
+        """Return the most loaded broker that has not been paired yet."""
         return self._ordered[self._most]
 
     @property
     def has_pair(self) -> bool:
-        """Return whether two brokers are left."""
+        """Return whether at least two brokers remain."""
         return self._least < self._most
 
     def imbalance(self) -> Imbalance | None:
@@ -107,13 +110,16 @@ class LoadStats:
         return None
 
     def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
-        """Return the most and the least loaded broker; the most loaded one is looked at only once."""
+        """Return the most and the least loaded broker, and remove the most loaded one from the remaining brokers."""
         pair = self.most, self.least
         self._most -= 1
         return pair
 
     def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
-        """Account for a load that moves from the source to the destination, which then takes no more bundles."""
+        """Record a load that moves from the source to the destination.
+
+        The destination then receives no more bundles.
+        """
         self._squares -= source.load * source.load + destination.load * destination.load
         self._squares += max(0.0, source.load - load) ** 2 + (destination.load + load) ** 2
         self.std = math.sqrt(abs(self._squares / self.counted - self.mean * self.mean))
@@ -121,5 +127,5 @@ class LoadStats:
 
 
 def is_outdated(load: BrokerLoad, settings: Settings) -> bool:
-    """Return whether a broker's report is too old to count."""
+    """Return whether a broker's report is too old for the mean and the standard deviation."""
     return load.age is not None and load.age > settings.load_data_ttl_seconds

@@ -1,4 +1,4 @@
-"""How ThresholdShedder and OverloadShedder take throughput off a broker."""
+"""Choose the bundles that ThresholdShedder and OverloadShedder move away from a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURE = Measure.THROUGHPUT
 
 
 class Comparison(NamedTuple):
-    """The value and the bound that a shedder compared, in the shedder's unit."""
+    """The value and the bound that a shedder compared. The unit depends on the shedder."""
 
     value: float
     bound: float
@@ -35,11 +35,11 @@ def broker_decision(
     target: float | None = None,
     measure: Measure = MEASURE,
 ) -> Decision:
-    """Return the decision on a broker, with the broker's present score; the decision has fired if there is a target.
+    """Return the decision about a broker, with its current score. The decision has fired if there is a target.
 
     Args:
-        explanation: a sentence with the finding.
-        target: traffic that is to leave the broker, in the unit of `measure`; None if no traffic is to leave.
+        explanation: a sentence with the result.
+        target: traffic to move away from the broker, in the unit of `measure`; None if nothing is to be moved.
     """
     fired = target is not None
     return Decision(
@@ -59,13 +59,14 @@ def broker_decision(
 def offload(
     sample: ClusterSample, broker: BrokerSample, *, number: int, compared: Comparison, target: float, why: str
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Take bundles worth at least `target` off a broker (`filterAndSelectBundle` in both of Pulsar's classes).
+    """Choose bundles with a total of at least `target` to move away from a broker.
 
-    A broker with a single bundle keeps that bundle, which would make another broker as hot.
+    Pulsar's method is `filterAndSelectBundle` in both classes. The only bundle of a broker is not moved, because it
+    would make another broker equally hot.
 
     Args:
-        target: bytes/s.
-        why: why the broker sheds; the decision's explanation starts with it.
+        target: throughput, bytes/s.
+        why: why the broker sheds bundles; it is the first part of the decision's explanation.
     """
     wanted = f"{why}: {amount(MEASURE, target)} are to leave"
     if broker.bundles <= 1:
@@ -77,13 +78,13 @@ def offload(
 
 
 def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
-    """Walk over a broker's bundles, the busiest first, until the taken ones carry the target.
+    """Choose bundles of a broker, the busiest first, until their total throughput reaches the target.
 
-    The last bundle may exceed the target, the first bundle is taken whatever the target is, and idle bundles are taken
-    as well.
+    The total may exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles are
+    chosen too.
 
     Args:
-        target: bytes/s.
+        target: throughput, bytes/s.
     """
     moves: list[CandidateMove] = []
     marked, has_taken = 0.0, False

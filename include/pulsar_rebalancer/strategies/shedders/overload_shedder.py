@@ -1,8 +1,8 @@
 """OverloadShedder for one run over one cluster: every broker above a fixed bound sheds the load above that bound.
 
-It keeps no average and ignores the other brokers, so a cluster whose brokers are all hot moves bundles round and round.
-Follows `OverloadShedder.findBundlesForUnloading` of Pulsar 4.2.4; bundles with equal traffic are taken by name, where
-Pulsar follows the order of a hash map. The placement strategy chooses the destinations.
+It uses no averages and ignores the other brokers. If all brokers of a cluster are above the bound, bundles therefore
+move again and again. The algorithm is that of `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles with
+equal traffic are ordered by name; in Pulsar, by a hash map. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARGIN = 0.05
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run; no state is kept."""
+    """Make the decisions of one run. There is no state between runs."""
     bound = sample.settings.overloaded_threshold / 100
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     decisions: list[Decision] = []

@@ -1,4 +1,4 @@
-"""A shedder's profile, which other code uses instead of comparing shedders' names."""
+"""The profile of a shedder: properties that other code uses instead of comparing shedders' names."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Shedder(Protocol):
-    """A function that decides one run of a strategy over one cluster."""
+    """A function that makes a strategy's decisions in one run over one cluster."""
 
     def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-        """Decide one run.
+        """Make the decisions of one run.
 
         Args:
             kept: the strategy's state after the last counted run.
@@ -32,14 +32,17 @@ class Shedder(Protocol):
 
 
 class Threshold(NamedTuple):
-    """The score gap, in points, from which a pair counts a hit, and the hits in a row at which the pair fires."""
+    """A smallest score gap, in points, for a hit, and the number of consecutive hits at which a pair fires."""
 
     gap: float
     hits: int
 
 
 class Line(BaseModel):
-    """A band that the page draws across the brokers, from one score to another; a line if both scores are equal."""
+    """A band from one score to another that the page draws across the brokers.
+
+    If both scores are equal, it is a line.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,12 +62,12 @@ def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Lin
 
 
 def within(summary: Summary) -> str:
-    """Return in words how close the scores of the brokers are."""
+    """Return a text about the difference between the brokers' scores."""
     return f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
 
 
 class NoSettings(BaseModel):
-    """No settings except the settings in `config.settings.Settings`."""
+    """The model for a shedder that has no settings other than those in `config.settings.Settings`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,23 +78,24 @@ class Profile:
 
     Attributes:
         shed: function that decides one run.
-        thresholds: thresholds for pairs, `low` and, if the shedder has one, `high`; empty if the shedder does not pair
-            brokers by score. Hits belong to a pair's brokers. If there are thresholds, the page and the metrics show
-            them, a forced run may name the gap (`ClusterSample.force_threshold`), and brokers without persistent topics
-            are left out.
-        judges_pairs: True if the shedder itself judges repeated samples and policies, pair by pair, and names
+        thresholds: thresholds for pairs: `low` and, if the shedder has one, `high`; empty if the shedder does not pair
+            brokers by score. Hits are counted for the brokers of a pair. If there are thresholds, the page and the
+            metrics show them, a forced run may set the gap (`ClusterSample.force_threshold`), and brokers without
+            persistent topics are excluded.
+        judges_pairs: True if the shedder itself handles repeated samples and policies, for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
-        cluster_hits: number of hits for the whole cluster from which the shedder sheds; None if it counts no such hits.
-        figure: the broker's figure that makes a sample new when it changes, so that one sample gives only one hit.
-        resources: names of the resources that the shedder looks at (`run.tables.RESOURCES`).
-        placement: the placement that names destinations if the shedder does not and the settings name no placement.
+        cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
+        figure: function that returns the figure of a broker that identifies a sample. A sample in which it has not
+            changed causes no further hit.
+        resources: names of the resources that the shedder considers (`run.tables.RESOURCES`).
+        placement: default placement, for shedders that do not choose destinations.
         own_settings: model for `Settings.strategy_settings`.
-        check: raises ValueError if settings contradict each other.
-        run_params: parameters of a manual run that other shedders may not know (`config.resolution.RunParams`).
-        lines: returns the lines that the page draws across the brokers, given the brokers' mean score, or None if no
-            broker was judged.
-        sentence: the page's sentence if nothing has to move.
-        grid: values of settings that a replay compares by default.
+        check: function that raises ValueError if settings contradict each other.
+        run_params: parameters of a manual run that not all shedders accept (`config.resolution.RunParams`).
+        lines: function that returns the lines that the page draws across the brokers. Its argument is the mean score,
+            or None if no brokers were compared.
+        sentence: function that returns the page's sentence if nothing has to be moved.
+        grid: values of settings that a replay compares by default, by setting.
     """
 
     shed: Shedder

@@ -1,4 +1,7 @@
-"""Shedders by name. A new shedder needs a module with `shed(sample, kept)` and a profile, a line here, and vectors."""
+"""Shedders by name.
+
+A new shedder needs a module with `shed(sample, kept)` and a profile, a line here, and test vectors.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +39,20 @@ PROFILES: Mapping[str, Profile] = {
 
 
 def profile_of(settings: Settings) -> Profile:
-    """Return the profile of the shedder that the settings name.
+    """Return the profile of the shedder in the settings.
 
     Raises:
-        SettingsError: `wrong_setting` if the shedder is from outside and is not listed in the environment or cannot be
-            imported.
+        SettingsError: `wrong_setting` if a shedder from outside the package is not listed in the environment or cannot
+            be imported.
     """
     return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
 
 
 def profile_shown(settings: Settings) -> Profile:
-    """Return the profile for showing a run; it is empty if the shedder is gone or rejects the run's settings."""
+    """Return the profile for showing a run.
+
+    It is empty if the shedder no longer exists or rejects the run's settings.
+    """
     try:
         profile = profile_of(settings)
         profile.own_settings.model_validate(settings.strategy_settings)
@@ -56,12 +62,12 @@ def profile_shown(settings: Settings) -> Profile:
 
 
 def placement_of(settings: Settings) -> Placement:
-    """Return the placement that names a destination if the shedder does not."""
+    """Return the placement for bundles without a destination from the shedder."""
     return settings.placement or profile_of(settings).placement
 
 
 def _from_outside(path: str) -> Profile:
-    """Return the module's `PROFILE` if it belongs to the named function, else a profile with only defaults."""
+    """Return the module's `PROFILE` if it is for the function at this path, else a profile with defaults."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for listed in os.environ.get(STRATEGIES_VARIABLE, "").split(",")):
         raise SettingsError(

@@ -1,4 +1,7 @@
-"""Which bundles two brokers exchange in TransferShedder: bundles leave the source, and others may come back."""
+"""Choose the bundles that two brokers exchange in TransferShedder.
+
+Some move to the destination; others may move back.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,19 @@ SWAP_LIMIT = 0.75
 
 @dataclass
 class PairTransfer:
-    """The walk over the top bundles of a source, the smallest first. It compares current traffic, not means.
+    """The choice of bundles for one pair, from the source's top bundles, smallest first.
+
+    Current traffic is compared, not means.
 
     Attributes:
         sample: the cluster.
         number: number of the decision.
-        source: the broker that sheds.
-        destination: the broker that takes.
-        target: throughput that is to leave, bytes/s.
-        moves: the candidates; a taken bundle is followed by the bundles that come back for it.
-        left: throughput that leaves, bytes/s.
-        gained: throughput that comes back and is counted, bytes/s.
+        source: the broker that sheds bundles.
+        destination: the broker that receives them.
+        target: throughput to move to the destination, bytes/s.
+        moves: the candidates. An accepted bundle is followed by the bundles that move back in exchange for it.
+        left: throughput of the bundles that move to the destination, bytes/s.
+        gained: throughput of the bundles that move back, as far as it is counted, bytes/s.
     """
 
     sample: ClusterSample
@@ -51,7 +56,7 @@ class PairTransfer:
     gained: float = 0.0
 
     def run(self, bundles: list[BundleSample]) -> None:
-        """Walk over the source's bundles; at least one bundle always stays on the source."""
+        """Choose bundles of the source. At least one bundle always remains on the source."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
         remaining = len(bundles)
@@ -73,7 +78,7 @@ class PairTransfer:
     def _fit(
         self, bundle: BundleSample, remaining: int, back: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
-        """Return the verdict on a bundle that may go, and the bundles that come back for it."""
+        """Return the reason code for a bundle that may be moved, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
         if remaining <= 1:
             return Reason.LAST_BUNDLE, []
@@ -85,11 +90,11 @@ class PairTransfer:
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
     def _swap(self, leaving: float, back: Iterator[BundleSample]) -> list[BundleSample]:
-        """Return bundles from the destination that make up for a bundle that is too large; empty if there are none.
+        """Return bundles to move back in exchange for a bundle that is too large; empty if there are none.
 
         Args:
             leaving: throughput of the large bundle, bytes/s.
-            back: the destination's top bundles that have not been looked at yet.
+            back: the destination's top bundles that have not been considered yet.
         """
         most = self.source.throughput
         ours = most - self.left + self.gained - leaving
@@ -116,7 +121,7 @@ class PairTransfer:
         return bundle.reason in NEVER_MOVED or self._policies(bundle, self.source) is not None
 
     def _policies(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
-        """Return why policies keep a bundle from this destination (TransferShedder.isTransferable); None if allowed."""
+        """Return why policies forbid a destination; None if they allow it (TransferShedder.isTransferable)."""
         if bundle.policy is not None and not self.sample.settings.shed_policy_bundles:
             return Reason.NAMESPACE_POLICY
         return self.sample.forbids(bundle.bundle, bundle.broker, destination.broker)

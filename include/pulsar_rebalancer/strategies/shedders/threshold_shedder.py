@@ -1,13 +1,13 @@
-"""ThresholdShedder for one run over one cluster: brokers far above the average shed load.
+"""ThresholdShedder for one run over one cluster: brokers with a load far above the average shed bundles.
 
-A broker's load is a moving average, which follows a step only slowly. A broker whose load is `average_threshold` points
-or more above the mean of all brokers gives away bundles. If no bundle moves and the lower boundary is switched on, the
-busiest broker gives away bundles if another broker is as far below the mean (PIP-220). Follows
-`ThresholdShedder.findBundlesForUnloading` of Pulsar 4.2.4. The placement strategy chooses the destinations.
+A broker's load is a moving average, which reacts slowly to changes. A broker sheds bundles if its load is at least
+`average_threshold` points above the mean of all brokers. If no bundle moves because of that, and the lower boundary is
+switched on, the busiest broker sheds bundles if another broker is equally far below the mean (PIP-220). The algorithm
+is that of `ThresholdShedder.findBundlesForUnloading` in Pulsar 4.2.4. The placement strategy chooses the destinations.
 
-Deviations: names decide ties, where Pulsar follows the order of a hash map. The next run drops
-the averages of brokers that are gone; Pulsar does so when the list of active brokers changes. A broker that is left
-out keeps its average and does not count in the mean.
+Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. The averages of brokers that have left the
+cluster are dropped in the next run; in Pulsar, when the list of active brokers changes. An excluded broker's average is
+kept, but is not included in the mean.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: flo
 def _above(
     sample: ClusterSample, broker: BrokerSample, number: int, average: float, mean: float
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Return the decision on one broker, and the broker's moves."""
+    """Return the decision about one broker, and its moves."""
     threshold = _threshold(sample)
     bound = mean + threshold
     above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
@@ -102,7 +102,10 @@ def _above(
 def _below(
     sample: ClusterSample, in_order: list[BrokerSample], averages: Mapping[str, float]
 ) -> tuple[Decision | None, list[CandidateMove], str]:
-    """Return the busiest broker's decision if another broker is below the lower boundary, its moves, and a sentence."""
+    """Return the decision about the busiest broker, its moves, and a sentence.
+
+    The decision is None if no broker is below the lower boundary.
+    """
     threshold = _threshold(sample)
     bound = _mean(averages) - threshold
     lowest = min(sample.taking_part, key=lambda broker: averages[broker.broker]).broker

@@ -1,4 +1,4 @@
-"""A broker's busiest bundles, the only bundles that TransferShedder looks at."""
+"""A broker's busiest bundles, the only bundles that TransferShedder considers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CACHE_STEP = 100_000  # bytes
 def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
     """Return a broker's top bundles, the smallest first.
 
-    Brokers under the extensible load manager report their top bundles (`top_rank`). Other brokers' top bundles are
-    found by the same rule (TopKBundles.update of 4.2.4). Quarantined bundles, bundles in system and excluded
-    namespaces, and bundles without throughput are never candidates. Bundles under policies are candidates only if
-    `shed_policy_bundles` is set.
+    Brokers under the extensible load manager report their top bundles (`top_rank`). For other brokers, the same rule is
+    applied here (TopKBundles.update of 4.2.4). Quarantined bundles, bundles in system and excluded namespaces, and
+    bundles without throughput are never top bundles. Bundles under policies are included only if `shed_policy_bundles`
+    is set.
     """
     bundles = sample.shed_candidates(broker)
     ranks = {bundle.bundle: bundle.top_rank for bundle in bundles if bundle.top_rank is not None}
@@ -38,7 +38,7 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
 
 
 def size(bundle: BundleSample) -> tuple[int, ...]:
-    """Return a bundle's size in steps; sizes within one step are equal.
+    """Return a bundle's size for comparisons, rounded to steps: sizes within one step count as equal.
 
     (NamespaceBundleStats.compareTo since #24772.)
     """

@@ -1,17 +1,17 @@
 """TransferShedder for one run over one cluster: the most and the least loaded brokers exchange bundles.
 
-Loads are moving averages. Once loads have been out of balance for long enough (`LoadStats.imbalance`), brokers are
-paired from the outside in. The source gives bundles worth half the difference; if its next bundle is too large,
-smaller ones come back from the destination. Only the busiest bundles of each broker are considered (`top_bundles`).
-Follows `TransferShedder.findBundlesForUnloading` of Pulsar 4.2.4, its defect included: what swaps bring back is counted
-only in debug mode (`credit_swaps`).
+Loads are moving averages. When loads have been out of balance in enough consecutive runs (`LoadStats.imbalance`),
+brokers are paired from the outside in. Half of the difference is moved from the more to the less loaded broker. If the
+next bundle is too large, smaller bundles move back in exchange. Only the busiest bundles of each broker are considered
+(`top_bundles`). The algorithm is that of `TransferShedder.findBundlesForUnloading` in Pulsar 4.2.4, including a defect:
+throughput that moves back is counted only in debug mode (`credit_swaps`).
 
-Brokers under the extensible load manager report their moving averages. For other brokers, moving averages are kept
-here by the rule of BrokerLoadData; the average of a broker that comes back starts again.
+Brokers under the extensible load manager report their moving averages. For other brokers, moving averages are computed
+here as in BrokerLoadData. If a broker leaves the cluster and returns, its average starts again.
 
-Deviations: names decide ties, where Pulsar follows the order of a hash map. A broker without a report is left out and
-keeps its averages, while the other brokers go on; Pulsar sheds nothing while any broker has no report. Bundles that may
-never move take no part in a swap. A source whose load is 0 has nothing to give away; Pulsar divides by this load.
+Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. A broker without a report is excluded and
+its averages are kept, and the other brokers are balanced; Pulsar sheds nothing while any broker has no report. Bundles
+that may never move are not used in a swap. A source with load 0 sheds nothing; Pulsar divides by this load.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class NoShedding(NamedTuple):
-    """Why brokers shed nothing: the reason, the value, the bound that it was compared with, and a sentence."""
+    """Why brokers shed nothing: the reason, the compared value and bound, and a sentence."""
 
     reason: Reason
     value: float | None
@@ -49,11 +49,11 @@ class NoShedding(NamedTuple):
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run.
+    """Make the decisions of one run.
 
     Args:
-        kept: `hits` for the whole cluster (runs in a row out of balance), and `loads` and `throughputs` for brokers
-            that do not report their moving averages.
+        kept: state after the last counted run. Used are `hits` for the whole cluster (consecutive runs out of balance),
+            and `loads` and `throughputs` for brokers that do not report their moving averages.
     """
     loads, after = broker_loads(sample, kept)
     stats = LoadStats(loads, sample.settings)
@@ -80,7 +80,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
-    """Return the loads of the brokers that take part, and the averages to keep (BrokerLoadData.update)."""
+    """Return the loads of brokers that are not excluded, and the averages for the next run (BrokerLoadData.update)."""
     listed = {broker.broker for broker in sample.brokers}
     loads_after = {name: average for name, average in kept.loads.items() if name in listed}
     throughputs_after = {name: average for name, average in kept.throughputs.items() if name in listed}
@@ -100,13 +100,16 @@ def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[Broker
 
 
 def reported_load(broker: BrokerSample, settings: Settings) -> float:
-    """Return a broker's reported load: its moving average or, if it reports none, its usage; 1 is 100 percent."""
+    """Return a broker's reported load: its moving average, else its current usage; 1 is 100 percent."""
     average = broker.load_average
     return weighted_usage(broker, settings, RESOURCES) if average is None else average
 
 
 def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
-    """Return why the sample as a whole cannot be judged, checked in the order of `LoadStats.update`; None if it can."""
+    """Return why nothing can be decided from the sample; None if it can.
+
+    The checks are in the order of `LoadStats.update`.
+    """
     settings = sample.settings
     delay = settings.shedding_delay_seconds
     for load in loads:
@@ -123,7 +126,7 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
 
 
 def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
-    """Return why no bundle is shed although the sample can be judged; None if bundles are to be shed."""
+    """Return why no bundles are shed, from a sample that is otherwise usable; None if bundles are to be shed."""
     if imbalance is None:
         return _balanced(sample, stats)
     needed = sample.settings.hit_count_transfer
@@ -139,7 +142,7 @@ def _balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
 
 
 def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], list[CandidateMove], NoShedding]:
-    """Return the pairs' decisions and moves, and why the brokers that are in no pair shed nothing."""
+    """Return the decisions and moves of all pairs, and the reason why brokers without a pair shed nothing."""
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     shed_brokers, cap = 0, sample.settings.max_brokers_per_run
@@ -163,7 +166,7 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
 def _pair(
     sample: ClusterSample, number: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
 ) -> tuple[Decision, PairTransfer]:
-    """Return the decision on one pair, and the pair's transfer."""
+    """Return the decision about one pair, and the pair's transfer."""
     gap = source.load - destination.load
     target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
     transfer = PairTransfer(sample, number, source, destination, target)
@@ -196,7 +199,7 @@ def _pair(
 def _others(
     sample: ClusterSample, loads: list[BrokerLoad], pairs: list[Decision], stopped_by: NoShedding
 ) -> list[Decision]:
-    """Return the decisions on the brokers that are in no pair, the most loaded first."""
+    """Return the decisions about brokers without a pair, the most loaded first."""
     seen = {name for pair in pairs for name in (pair.source, pair.destination)}
     rest = sorted((load for load in loads if load.broker not in seen), key=lambda load: (-load.load, load.broker))
     decisions: list[Decision] = []

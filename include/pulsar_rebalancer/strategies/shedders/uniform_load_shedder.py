@@ -1,10 +1,10 @@
-"""UniformLoadShedder for one run over one cluster: a broker far busier than the idlest broker gives away bundles.
+"""UniformLoadShedder for one run over one cluster: a broker sheds bundles if it is far busier than the idlest.
 
-Only traffic counts: message rates are compared first, and throughputs if the rates are close enough. Only the busiest
-broker sheds in a run. Follows `UniformLoadShedder.findBundlesForUnloading` of Pulsar 4.2.4, including its 32-bit
-figures: amounts are at most 2,147,483,647 and lose their fractions, and the least traffic has the same maximum. (Up to
-4.0.8, before #21906, bundles might exceed the remaining amount by 1000.) Ties are decided by name, where Pulsar follows
-the order of a hash map. The placement strategy chooses the destinations.
+Only traffic is compared: message rates first, and throughputs if the rates are close enough. Only the busiest broker
+sheds in a run. The algorithm is that of `UniformLoadShedder.findBundlesForUnloading` in Pulsar 4.2.4, including its
+32-bit integers: amounts are rounded down to at most 2,147,483,647, and the least traffic has the same maximum. (Up to
+4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are decided by name; in Pulsar, by the
+order of a hash map. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class TrafficDifference:
         most: the busiest broker's traffic.
         least: the idlest broker's traffic.
         value: for rates, the difference in percent of `least`; for throughputs, `most` as a multiple of `least`.
-        bound: the limit that the value must exceed; if it is 0 or less, the measure is not looked at.
-        minimum: smallest amount of traffic worth moving.
+        bound: the limit that the value must exceed. If the limit is 0 or less, the measure is ignored.
+        minimum: smallest amount of traffic for which bundles are moved.
     """
 
     measure: Measure
@@ -55,7 +55,7 @@ class TrafficDifference:
 
     @property
     def exceeded(self) -> bool:
-        """Return whether the busiest broker has to shed."""
+        """Return whether the busiest broker has to shed bundles."""
         return self.bound > 0 and self.value > self.bound
 
     @property
@@ -71,7 +71,7 @@ class TrafficDifference:
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run; no state is kept."""
+    """Make the decisions of one run. There is no state between runs."""
     rates, throughputs = _rates(sample), _throughputs(sample)
     firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
     looked_at = firing or rates
@@ -130,7 +130,7 @@ def _not_busiest(sample: ClusterSample, broker: BrokerSample, looked_at: Traffic
 def _unload(
     sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Return the decision on the busiest broker, and the broker's moves."""
+    """Return the decision about the busiest broker, and its moves."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
     required = min(int((difference.most - difference.least) * sample.settings.max_unload_percentage), MAX_INT)
     wanted = f"{difference.sentence}: {amount(measure, required)} are to leave"
@@ -147,7 +147,7 @@ def _unload(
 
 
 def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
-    """Walk over a broker's bundles, busiest first, and take each bundle that fits into the rest, even an idle one."""
+    """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
     moves: list[CandidateMove] = []
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
