@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
-    """Return the extra's keys that have a value, with their values.
+    """Return the keys of the extra that have a value, with the values.
 
     Args:
-        known: allowed keys. Other keys are refused: a misspelt key must not switch off a protection.
+        known: allowed keys. Other keys are refused, because a misspelt key could leave a protection switched off.
 
     Raises:
-        SettingsError: `wrong_setting`, without the connection's id.
+        SettingsError: `wrong_setting`; the message does not have the connection's id.
     """
     try:
         given: object = connection.extra_dejson

@@ -1,4 +1,4 @@
-"""Turn domain errors into task failures that state the reason and what to do, without a pointless retry."""
+"""Convert domain errors to task failures that state the reason and the remedy. Useless retries are avoided."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ FAILURE = "failure"
 
 
 def sentence(error: RebalancerError) -> str:
-    """Return the error's message, its reason code and what to do."""
+    """Return a text with the error's message, reason code and remedy."""
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 
 
 @contextmanager
 def final_unless_passing(context: Context | None = None) -> Iterator[None]:
-    """Turn a domain error into a failure without retry, unless its reason is passing.
+    """Convert a domain error to a failure without a retry, unless its reason is temporary.
 
     Args:
-        context: task context, to store the reason code as the XCom `failure`; None for no XCom.
+        context: task context, in which the reason code is stored as the XCom `failure`; None to store none.
 
     Raises:
-        AirflowFailException: in place of a `RebalancerError` that a retry cannot fix.
+        AirflowFailException: replaces a `RebalancerError` that a retry cannot resolve.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The Java that Spark uses, found in the same way by set-up and by the class-data archive."""
+"""Find the Java installation that Spark uses, for the set-up and the class-data archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OLDEST = 17
 
 
 def java_command() -> str:
-    """Return the `java` that Spark starts (bin/spark-class): from JAVA_HOME if set, else the first on PATH."""
+    """Return the `java` command that Spark starts (bin/spark-class): from JAVA_HOME if set, else from PATH."""
     home = os.environ.get("JAVA_HOME")
     return f"{home}/bin/java" if home else "java"
 
@@ -23,7 +23,7 @@ def java_version() -> str:
     """Return the output of `java -version` for Spark's Java.
 
     Raises:
-        SettingsError: `wrong_setting` if Java cannot be started, or is too old for Spark.
+        SettingsError: `wrong_setting` if Java cannot be started or is too old for Spark.
     """
     try:
         answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr

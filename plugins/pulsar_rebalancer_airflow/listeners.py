@@ -1,8 +1,9 @@
-"""Keep a cluster's schedule going after every run, no matter who started it.
+"""Let Airflow schedule a cluster's next run, also after runs that a person or a task started.
 
-Airflow creates no scheduled run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
-`SchedulerJobRunner._schedule_dag_run`) updates that flag when a scheduled or manual run ends, but not after a run that
-a task started or that a person ended in the UI. The flag would stay set until the DAG file is parsed again.
+Airflow schedules no run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
+`SchedulerJobRunner._schedule_dag_run`) updates this flag when a scheduled or manual run ends, but not after a run that
+a task started or that a person ended in the UI. Without this module, the flag would remain set until the DAG file is
+parsed again.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
 
 @hookimpl
 def on_dag_run_success(dag_run: DagRun) -> None:
-    """Let the next run be scheduled."""
+    """Update the flag that prevents the next scheduled run."""
     _look_again(dag_run)
 
 
 @hookimpl
 def on_dag_run_failed(dag_run: DagRun) -> None:
-    """Let the next run be scheduled."""
+    """Update the flag that prevents the next scheduled run."""
     _look_again(dag_run)
 
 
 def _look_again(ended: DagRun) -> None:
-    """Update a rebalancing DAG's flag from its other active runs, in the ended run's session."""
+    """Update a rebalancing DAG's flag from its other active runs, in the database session of the run that ended."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from sqlalchemy import func, select

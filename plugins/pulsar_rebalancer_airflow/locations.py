@@ -1,4 +1,4 @@
-"""Locations of the clusters file, the runs and a run's folder, and id prefixes of a cluster's DAGs."""
+"""The locations of the clusters file and of run folders, and the prefixes of DAG ids."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PAGE_ROUTE = "pulsar-balance"
 
 
 def clusters_file() -> Path:
-    """Return the clusters file: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
+    """Return the clusters file's path: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
     return Path(os.environ.get(CLUSTERS_VARIABLE) or _airflow_home() / "config" / "pulsar_clusters.yaml")
 
 
@@ -54,8 +54,8 @@ def storage_root() -> str:
     """Return the storage root: from the environment, else `pulsar_rebalancer` in AIRFLOW_HOME.
 
     Raises:
-        SettingsError: `wrong_setting`; an object-store URI contains a user, a password or a query. Pages and logs show
-            the root, so keys belong in Airflow's environment and in the Spark connection.
+        SettingsError: `wrong_setting` if an object-store URI contains a user, a password or a query. Pages and logs
+            show the root, so keys must be in Airflow's environment and in the Spark connection.
     """
     root = os.environ.get(STORAGE_VARIABLE) or str(_airflow_home() / "pulsar_rebalancer")
     if "://" in root and set("@?#") & set(root):
@@ -77,7 +77,7 @@ def storage_of(cluster: str) -> ClusterStorage:
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
     """Return the clusters by the id of the DAG that rebalances them.
 
-    A broken entry gets a different id if a valid entry, or an entry with a replaced name, already has that id.
+    An invalid entry gets a different id if another entry already has its id.
     """
     dags: dict[str, ClusterEntry] = {}
     for entry in sorted(entries, key=lambda entry: bool(entry.error)):
@@ -91,12 +91,13 @@ FOLDER = "folder"
 
 
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
-    """Return the folder of a context's run; the address is checked, because it comes from an XCom.
+    """Return the folder of the current run. The address is checked, because it comes from an XCom.
 
-    The address is stored as an XCom, to show which folder the task's other XComs are about (`left_about_run`).
+    The address is also stored as an XCom of the task. It records which folder the task's other XComs refer to
+    (`left_about_run`).
 
     Raises:
-        PlanError: `foreign_run`; the folder belongs to another cluster or DAG run.
+        PlanError: `foreign_run` if the folder belongs to another cluster or DAG run.
         SnapshotError: the run's request cannot be read.
     """
     context["ti"].xcom_push(key=FOLDER, value=str(address))
@@ -104,9 +105,10 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
 
 
 def left_about_run(context: Context, task: str, key: str) -> Any:
-    """Return a task's XCom about the run's present folder; None if the XCom is about an earlier folder.
+    """Return a task's XCom if it refers to the run's current folder; None if it refers to an earlier folder.
 
-    A run that is cleared from *collect* on gets a new folder. Tasks that the run does not reach keep their old XComs.
+    If the task *collect* is cleared, the run gets a new folder. Tasks that have not run again still have their old
+    XComs.
     """
     ti = context["ti"]
     about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")

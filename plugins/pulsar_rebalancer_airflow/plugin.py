@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def pages(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve the application, imported on the first request because Airflow loads plugins in every process."""
+    """Serve the application. It is imported on the first request, because Airflow loads plugins in every process."""
     from pulsar_rebalancer_airflow.overview.app import app
 
     await app(scope, receive, send)

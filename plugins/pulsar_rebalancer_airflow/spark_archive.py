@@ -1,8 +1,9 @@
-"""A class-data archive of Spark's classes, which halves a Spark application's start-up time.
+"""Create a class-data archive of Spark's classes, which halves the start-up time of Spark applications.
 
     python -m pulsar_rebalancer_airflow.spark_archive PATH
 
-creates an archive. Set a worker's variable PULSAR_REBALANCER_SPARK_ARCHIVE to its path.
+creates an archive. To use the archive on a worker, set the environment variable PULSAR_REBALANCER_SPARK_ARCHIVE to its
+path.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ if TYPE_CHECKING:
 
 
 class ArchiveError(RebalancerError):
-    """The Spark application failed on a small cluster; the message ends with the last lines of its output."""
+    """The Spark application failed on the sample cluster. The message ends with the last lines of its output."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Create the archive at the given path and return the exit code."""
+    """Create the archive at the path on the command line, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_rebalancer_airflow.spark_archive",
         description="Create a class-data archive of Spark's classes, which halves the Spark application's start-up.",
@@ -75,7 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
-    """Return the archive in `cache` for this Spark, Java and Java's options; create the archive if it is missing.
+    """Return the path of the archive in the folder `cache`; create the archive if it is missing.
+
+    An archive is valid for one release of Spark, one of Java, and the same options of Java.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.
@@ -89,7 +92,7 @@ def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None
 
 
 def archive_path(cache: Path) -> Path:
-    """Return the path of the archive for this Spark, this Java and its options; Java ignores any other archive.
+    """Return the path of the archive for the installed Spark and Java, and Java's options. Java ignores other archives.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.
@@ -101,7 +104,7 @@ def archive_path(cache: Path) -> Path:
 
 
 def make_archive(path: Path) -> None:
-    """Run decisions on a small simulated cluster with two strategies, and archive the loaded classes.
+    """Run decisions with two strategies on a small simulated cluster, and write the loaded classes to an archive.
 
     Raises:
         ArchiveError: the application failed; the message has the last lines of its output.
@@ -125,7 +128,7 @@ def make_archive(path: Path) -> None:
 
 
 async def _sample_runs(root: str) -> list[StoragePath]:
-    """Return runs that together exercise every step of the Spark application."""
+    """Return sample runs that together use every step of the Spark application."""
     cluster = build(brokers=4, bundles=40)
     reserved = next(iter(cluster.topology.namespaces))
     cluster.spec.isolation_policies = {"vip": {"namespaces": [reserved], "primary": ["elsewhere"], "secondary": []}}

@@ -1,4 +1,4 @@
-"""Spark Connect: the address of a running server, and an application of this package that uses it."""
+"""Spark Connect: the address of a running server, and the process of an application that uses the server."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _LAST_LINES = 20
 
 
 def server_environment(connection: Connection, where: str) -> dict[str, str]:
-    """Return the environment variables with a server's address.
+    """Return environment variables with the server's address and token.
 
     Args:
         connection: Airflow connection of type `spark_connect`.
-        where: name of the connection in messages.
+        where: name of the connection, for errors.
 
     Returns:
-        The address, and separately the token: the address may be logged, the token must not.
+        One variable with the address, which may be logged, and one with the token, which must not be logged.
 
     Raises:
-        SettingsError: `wrong_setting` if host, port, extra or token is invalid, or the token would be sent without TLS
-            to anything but this server; `spark_unreachable` if the server accepts no connection (Spark's client would
-            retry for many minutes).
+        SettingsError: `wrong_setting` if the host, port, extra or token is invalid, or if the token would be sent
+            without TLS to another program; `spark_unreachable` if the server accepts no connection (Spark's client
+            would retry for many minutes).
     """
     try:
         return _environment(connection)
@@ -97,12 +97,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def _localhost(host: str, port: int) -> str:
-    """Return `localhost`, the only name to which Spark's client sends a token without TLS.
+    """Return `localhost`, the only host to which Spark's client sends a token without TLS.
 
-    Another user of this machine could own this port at a second address of `localhost`.
+    `localhost` may have two addresses. Another user of this machine could use this port at the second one.
 
     Raises:
-        SettingsError: `wrong_setting` if `localhost` is not this server, or a second address of it also answers.
+        SettingsError: `wrong_setting` if `localhost` is not the server's host, or if both addresses accept connections.
     """
     if host != "localhost":
         addresses = {str(info[4][0]) for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
@@ -125,10 +125,10 @@ def _wrong(problem: str) -> SettingsError:
 
 
 class ConnectedApplication:
-    """An application in a child process of the task, without Java."""
+    """A child process of the task that runs an application, without Java."""
 
     def __init__(self, command: Sequence[str], server: Mapping[str, str]) -> None:
-        """Start the application.
+        """Start the process.
 
         Args:
             command: path of the application and its arguments.
@@ -149,10 +149,10 @@ class ConnectedApplication:
         return self._process.poll() is not None
 
     def wait(self, log: Callable[[str], object]) -> None:
-        """Wait for the application's end, and log its output line by line.
+        """Log the application's output line by line until it ends.
 
         Raises:
-            AirflowException: the application failed; the message has the last lines of its output.
+            AirflowException: the application failed. The message has the last lines of its output.
         """
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
@@ -167,7 +167,7 @@ class ConnectedApplication:
             raise AirflowException(f"The application ended with {code}. It said:\n{''.join(last)}")
 
     def end(self) -> None:
-        """End the process and its work on the server."""
+        """End the process, and its work on the server."""
         self._process.terminate()
         try:
             self._process.wait(_RELEASED_SECONDS)

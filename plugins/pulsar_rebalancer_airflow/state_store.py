@@ -1,7 +1,7 @@
-"""Typed access to a cluster's state between runs: a few documents in Airflow's asset state store.
+"""Typed access to a cluster's state: a few documents in Airflow's asset state store.
 
-The asset is an inlet of every task that uses the state. An outlet would create an asset event every interval. And
-if the asset were only an outlet, Airflow would delete its state soon after the DAG file is gone.
+The asset is an inlet of every task that uses the state, not an outlet. An outlet would create an asset event in every
+run, and Airflow would delete the state soon after the DAG file is removed.
 """
 
 from __future__ import annotations
@@ -53,25 +53,31 @@ class Reader(Protocol):
 
 
 class Accessor(Reader, Protocol):
-    """Read and write access to one asset's state, with the methods used of Airflow's accessor."""
+    """Read and write access to one asset's state.
+
+    Only the methods of Airflow's accessor that are used here are declared.
+    """
 
     def set(self, key: str, value: Any) -> None:
-        """Write or overwrite the value."""
+        """Store a value; an earlier value is replaced."""
         ...
 
 
 def state_asset(cluster: str) -> Asset:
-    """Return the asset that carries a cluster's state; renaming it would lose the state."""
+    """Return the asset that has a cluster's state. If the asset were renamed, the state would be lost."""
     return Asset(name=f"pulsar_rebalancer/{cluster}/state", uri=f"x-pulsar-rebalancer://{cluster}/state")
 
 
 def moves_asset(cluster: str) -> Asset:
-    """Return the asset that gets an event whenever a run has moved something; other DAGs can be scheduled on it."""
+    """Return the asset for which an event is created when a run has moved bundles.
+
+    Other DAGs can be scheduled on it.
+    """
     return Asset(name=f"pulsar_rebalancer/{cluster}/moves", uri=f"x-pulsar-rebalancer://{cluster}/moves")
 
 
 def moves_alias(cluster: str) -> AssetAlias:
-    """Return the outlet of the task report; an alias gets an event only on request, an asset in every run."""
+    """Return the outlet of the task *report*. It is an alias, because an asset would get an event in every run."""
     return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
 
 
@@ -98,12 +104,12 @@ class StoredState:
         return model.parse(self.raw(model.KEY))
 
     def last_plan(self) -> str:
-        """Return the id of the last recorded plan; empty if no plan is recorded, or the document cannot be read."""
+        """Return the id of the last recorded plan; empty if there is none or the document cannot be read."""
         document = self.raw(DecisionState.KEY)
         return str(document.get("plan_id") or "") if isinstance(document, dict) else ""
 
     def answers(self, model: type[_Document]) -> _Document:
-        """Return the document with the open question or the document with the answers.
+        """Return the `question` or the `answers` document.
 
         Raises:
             StateError: `approval_unreadable`.
@@ -114,14 +120,17 @@ class StoredState:
             raise StateError(Reason.APPROVAL_UNREADABLE, f"{model.KEY}: {error.message}") from None
 
     def readable(self, model: type[_Document]) -> _Document:
-        """Return a document, or an initial one if it cannot be read; only for the document's writer and for display."""
+        """Return a document; if it cannot be read, return an initial one.
+
+        Use this only to write or show the document.
+        """
         try:
             return self.get(model)
         except StateError:
             return model()
 
     def unreadable(self, storage: ClusterStorage) -> dict[str, str]:
-        """Return, by key, why a document or its copy cannot be read."""
+        """Return why documents or their copies cannot be read, by key; empty if all can be read."""
         why = {}
         for model in DOCUMENTS:
             try:
@@ -132,7 +141,7 @@ class StoredState:
         return {key: text for key, text in copies.items() if text} | why
 
     def drains(self, storage: ClusterStorage) -> Drains:
-        """Return the drained brokers, from the `drains` document and its copy; losing either ends no drain.
+        """Return the drained brokers, from the `drains` document and its copy. If one is lost, no drain ends.
 
         Raises:
             StateError: `drains_unreadable`.
@@ -144,7 +153,7 @@ class StoredState:
         return drains
 
     def readable_drains(self, storage: ClusterStorage) -> tuple[Drains, str]:
-        """Return the readable drained brokers, and an error (else empty) if the document or its copy is unreadable.
+        """Return the drained brokers that can be read, and an error message; the message is empty if there is no error.
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -160,9 +169,10 @@ class StoredState:
         return drains, unreadable
 
     def control(self, storage: ClusterStorage) -> Control:
-        """Return people's orders, from the `control` document and its copy; the stricter orders apply.
+        """Return the orders from people, from the `control` document and its copy. The stricter orders apply.
 
-        An unreadable document or copy closes the gate (`Control.unreadable`), in addition to the readable orders.
+        If the document or the copy is unreadable, the gate is closed (`Control.unreadable`), and readable orders still
+        apply.
         """
         control, unreadable = Control(), ""
         for read in (partial(_copied_control, storage), partial(self.get, Control)):
@@ -174,11 +184,11 @@ class StoredState:
         return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
 
     def told(self, storage: ClusterStorage, drains: Drains, started: datetime | None = None) -> OrdersInForce:
-        """Return the facts for the sentence on the orders in force; unreadable approvals are left out.
+        """Return the input for the sentence about current orders. Unreadable approvals are left out.
 
         Args:
             drains: the result of the method `drains`.
-            started: start of the run that a stop may affect; None if no run is in progress.
+            started: when the run started that a stop may affect; None if no run is in progress.
         """
         return OrdersInForce(
             control=self.control(storage),
@@ -202,11 +212,11 @@ class StateStore(StoredState):
 
     @classmethod
     def of(cls, context: Context, cluster: str) -> StateStore:
-        """Return the store of a cluster; the cluster's state asset must be an inlet of the running task."""
+        """Return the store of a cluster. The running task must have the cluster's state asset as an inlet."""
         return cls(context["asset_state_store"][state_asset(cluster)])
 
     def put(self, document: StateDocument) -> None:
-        """Store a document in one write."""
+        """Store a document with a single write."""
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
@@ -214,10 +224,11 @@ class StateStore(StoredState):
         self.put(change(self.get(MovesState)))
 
     def decision_or_lost(self, storage: ClusterStorage) -> DecisionState:
-        """Return the `decision` document; the store may be empty only before the first run.
+        """Return the `decision` document. Before the first run, this is the initial document.
 
         Raises:
-            StateError: `state_version`, or `state_lost` if the store is empty although committed states have copies.
+            StateError: `state_version`, or `state_lost` if the store is empty although there are copies of committed
+                states.
         """
         document = self.raw(DecisionState.KEY)
         copies = committed_sequences(storage)
@@ -230,7 +241,7 @@ class StateStore(StoredState):
         return DecisionState.parse(document)
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
-        """Return the plan with this hash if this run was started to carry out that plan, else None.
+        """Return the plan with this hash if it was handed over to this run, else None.
 
         Raises:
             StateError: `state_version`, `approval_unreadable`.
@@ -263,9 +274,9 @@ class StateStore(StoredState):
         storage.control.write_json(state.model_dump(mode="json"))
 
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
-        """Store a stop in the `control` document and its copy, if they can be read.
+        """Store a stop in the `control` document and in its copy, each only if it can be read.
 
-        An unreadable document stays as it is. It keeps the gate closed, and ends any wave under way.
+        An unreadable document is not changed. It closes the gate, and stops any wave in progress.
         """
         with suppress(StateError):
             self.put(self.get(Control).model_copy(update={"stop": stop}))
@@ -276,11 +287,11 @@ class StateStore(StoredState):
     def change_breaker(
         self, rules: BreakerRules, seen: Round, now: datetime, run: str, closed_at: datetime | None
     ) -> None:
-        """Update the `breaker` document after a run; an unreadable document counts as opened now.
+        """Update the `breaker` document after a run. If it cannot be read, the breaker counts as opened now.
 
         Args:
-            seen: what the run saw and did.
-            run: name of the run's folder; each run counts once.
+            seen: the run's results.
+            run: name of the run's folder. Each run is counted only once.
             closed_at: when a person last closed the breaker; None if never.
         """
         present = readable_breaker(self.raw(Breaker.KEY), now)

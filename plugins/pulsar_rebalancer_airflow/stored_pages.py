@@ -1,4 +1,4 @@
-"""Shared parts of the routes to stored pages: who may read a page, the page's cluster, and its headers.
+"""Shared parts of the routes to stored pages: permissions, the page's cluster, and HTTP headers.
 
 Only Airflow's web server imports this module, because it loads Airflow's API with the metadata database.
 """
@@ -31,7 +31,7 @@ def cluster_of(dag_id: str, *prefixes: str) -> str | None:
 
 
 def served(page: bytes | None, missing: str) -> HTMLResponse:
-    """Return a page as a response that can neither run nor load anything.
+    """Return a page as a response with headers that forbid scripts and external resources.
 
     Raises:
         HTTPException: 404 with the text `missing` if there is no page.

@@ -1,7 +1,7 @@
-"""The application that decides: `spark-submit application.py --root ROOT --run RUN [--run RUN ...]`.
+"""The application that makes plans: `spark-submit application.py --root ROOT --run RUN [--run RUN ...]`.
 
-If the wheel is installed, nothing else is needed. In a source tree, PYTHONPATH must name the folders include/ and
-spark_apps/.
+In a source tree, PYTHONPATH must have the folders include/ and spark_apps/. If the wheel is installed, it is not
+needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COLLECTED_AFTER = 1_000_000
 
 
 def main() -> int:
-    """Make the decisions for the runs on the command line, and return the exit code."""
+    """Make the plans of the runs on the command line, and return the exit code."""
     # Otherwise each call that starts the session would wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
     # Otherwise Python would scan all rows in the driver again and again, although none of them is garbage.

@@ -1,4 +1,4 @@
-"""The moving averages (the means) of all bundles after a run's sample, for the run's strategy and the next run."""
+"""The moving averages (the means) of all bundles after a run's sample, for this run's strategy and for the next run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the run's bundles with their moving averages (the means), which include this sample.
 
     Returns:
-        A table with the columns that the means are made from, and the columns that `means.update` adds.
+        A table with the columns from which the means are computed, and the columns that `means.update` adds.
     """
     bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
@@ -44,7 +44,7 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:
-    """Write the means for the next run, if the sample counts.
+    """Write the means for the next run if the sample counts.
 
     Args:
         run: the run.
@@ -55,12 +55,12 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
 
 
 def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
-    """Return the file with the means after this sample; the next run starts from this file if the sample counts.
+    """Return the file with the means after this sample. If the sample counts, the next run starts with this file.
 
     Args:
         run: the run.
-        held: returns the bundles (`of_run`).
-        kept: waits until `keep_means` is done.
+        held: function that returns the bundles, the result of `of_run`.
+        kept: function that waits until `keep_means` has finished.
     """
     kept()
     _write_means(run, held())

@@ -1,4 +1,4 @@
-"""Short-term and long-term moving averages (means) of bundle traffic (see `strategies.means`)."""
+"""Short-term and long-term moving averages (means) of bundle traffic in Spark, equal to `strategies.means`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ _KEY = ["cluster", "bundle"]
 def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
     """Return the bundles with their moving averages (the means), which include this sample.
 
-    Strategies read the means from the file to which this table is written.
+    The table is written to a file, from which strategies read the means.
 
     Args:
-        bundles: the bundles table with the column `refused`, true if validation left the bundle out. Such figures would
-            affect a mean for ten samples, so the bundle's known means are kept instead.
+        bundles: the bundles table with the column `refused`, true if validation excluded the bundle. The means of such
+            a bundle do not change, because invalid figures would affect them for ten samples.
         previous: the means table of the last counted sample.
-        shared: True if two brokers may report the same bundle (column `owners`). The larger figure counts.
+        shared: True if two brokers may report the same bundle (column `owners`). The larger figure is then used.
 
     Returns:
-        The bundles with further columns: `samples`, `mean_` followed by the name of each traffic column, and the
-        long-term means. All are null for a refused bundle without known means. `keeps` is true in one row per bundle.
+        The bundles with additional columns: `samples`, a column `mean_…` for each traffic column, and the long-term
+        means. All of these are null for a refused bundle without earlier means. The column `keeps` is true in one row
+        per bundle.
     """
     known = previous.select(
         *_KEY,
@@ -52,7 +53,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
 
 
 def table(updated: DataFrame) -> DataFrame:
-    """Return the means table for the next run; bundles that are not in the sample are dropped.
+    """Return the means table for the next run. Bundles that are not in the sample are dropped.
 
     Args:
         updated: the result of `update`.
@@ -62,11 +63,11 @@ def table(updated: DataFrame) -> DataFrame:
 
 
 def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
-    """Return the means with added rows for the parts of split bundles (see `strategies.means.with_parts`).
+    """Return the means with additional rows for the parts of split bundles, as in `strategies.means.with_parts`.
 
     Args:
         previous: the means table of the last counted sample.
-        parts: the few bundles that split bundles were split into (`spark_tables.PARTS`).
+        parts: the bundles that split bundles were split into (`spark_tables.PARTS`); only a few.
     """
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
@@ -77,7 +78,7 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def _largest(bundles: DataFrame) -> DataFrame:
-    """Return the bundles; a bundle that several brokers report gets the largest reported figures."""
+    """Return the bundles. If several brokers report a bundle, it gets the largest reported figures."""
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")

@@ -1,4 +1,4 @@
-"""Decide several runs in parallel, from files to files. `application.py` starts the Spark session earlier.
+"""Make the plans of several runs in parallel, from the runs' files. `application.py` starts the Spark session before.
 
 This module uses neither Airflow nor Pulsar. A retry of the same run writes the same plan with the same hash.
 """
@@ -36,10 +36,10 @@ RUNS_AT_ONCE = 4
 
 
 def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
-    """Decide one run and write its plan.
+    """Make and write the plan of one run.
 
     Args:
-        spark: returns the Spark session once it has started.
+        spark: function that waits for the Spark session and returns it.
         run: the run.
 
     Raises:
@@ -65,7 +65,10 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
-    """Return a separate session for the run, with as many tasks as its size needs and no shuffle for a small run."""
+    """Return a separate session for the run.
+
+    The number of tasks depends on the run's size; small runs need no shuffle.
+    """
     own = own_session(spark)
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK)))
     # Adaptive execution would run each stage as a job to find the size, which the number of rows already gives.
@@ -89,7 +92,7 @@ def _report(summary: Summary, seconds: float) -> str:
 
 
 def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
-    """Decide a run, print the result, and return whether it succeeded; errors do not affect the other runs."""
+    """Make the plan of a run, print the result, and return whether it succeeded. Errors do not affect other runs."""
     started = time.monotonic()
     try:
         run = RunInput.read(root, folder)
@@ -108,11 +111,13 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
 
 
 def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
-    """Decide the runs in parallel; return 1 if any run fails, and print a line with the reason code for each failure.
+    """Make the plans of the runs in parallel, and return the exit code.
+
+    It is 1 if any run fails. A line with the reason code is printed for each failure.
 
     Args:
-        arguments: the command's arguments.
-        begun: the session, if it is already starting.
+        arguments: arguments of the command line.
+        begun: the Spark session, if it is already being started.
     """
     parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")

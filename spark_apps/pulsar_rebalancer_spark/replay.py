@@ -1,9 +1,9 @@
 """The application that replays: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
 
-A replay's folder holds `request.json`. The samples that the cluster's runs collected are read once, and kept next to
-`request.json` as one file per sample. The executors then replay the samples in separate periods, each period with
-several variants at a time. Many clusters are replayed at once. With `--trace FILE`, the recording is a CSV trace, and
-the answer is written to FOLDER. The package must be installed on the executors.
+A replay's folder has a file `request.json`. The samples from the cluster's runs are read once, and stored in this
+folder as one file per sample. The executors then replay separate periods of the samples in parallel, each with several
+variants. Several clusters can be replayed at the same time. With `--trace FILE`, the recording is a CSV trace, and the
+answer is written to FOLDER. The package must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ PARTS_PER_CORE = 2
 
 
 def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
-    """Replay on the executors, and write the answer, table and report of each replay.
+    """Run the replays on the executors, and write the answer, table and report of each replay.
 
     Returns:
-        The error of each replay that has no answer, keyed by the replay's folder.
+        The error of each failed replay, by the replay's folder.
     """
     started = time.monotonic()
     parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism * PARTS_PER_CORE)]
@@ -62,7 +62,10 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay; return 1 if any replay fails, and print a line with the reason code for each failure."""
+    """Run the replays, and return the exit code.
+
+    It is 1 if any replay fails. A line with the reason code is printed for each failure.
+    """
     given = options(arguments)
     folders = [StoragePath(folder.rstrip("/")) for folder in dict.fromkeys(given.replay)]
     ready: list[Prepared] = []

@@ -1,6 +1,6 @@
-"""The Spark session. It is started first, so only Spark is imported here.
+"""The Spark session. This module imports only Spark, so that the session can be started early.
 
-Spark is started for this process, unless SPARK_REMOTE names a Spark Connect server that is already running.
+Spark is started for this process, unless SPARK_REMOTE is set to the address of a running Spark Connect server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _open: list[SparkSession] = []
 
 
 def session() -> SparkSession:
-    """Return the Spark session; spark-submit or the Spark Connect server determines master and memory."""
+    """Return the Spark session. spark-submit or the Spark Connect server determines its master and memory."""
     # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = _builder()
@@ -40,7 +40,7 @@ def _builder() -> SparkSession.Builder:
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """Return a session with its own settings; the caller must release it."""
+    """Return a session with separate settings. The caller must release it with `release`."""
     if not CONNECTED:
         return spark.newSession()
     own: SparkSession = _builder().create()
@@ -49,20 +49,23 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def release(own: SparkSession) -> None:
-    """Release a session that `own_session` returned; otherwise a server would keep it for an hour."""
+    """Release a session from `own_session`. Otherwise a Spark Connect server would keep it for an hour."""
     if own in _open:
         _open.remove(own)
         own.stop()
 
 
 def release_all() -> None:
-    """Release all open sessions. A session left to the garbage collector can deadlock."""
+    """Release all open sessions, because the garbage collection of an open session can deadlock."""
     for own in list(_open):
         release(own)
 
 
 def end_with_process() -> None:
-    """Make the server stop this process's work when the process is terminated; otherwise the work would continue."""
+    """Stop this process's work on the Spark Connect server when the process is terminated.
+
+    It would continue otherwise.
+    """
     if CONNECTED:
         signal.signal(signal.SIGTERM, _leave)
 

@@ -1,6 +1,6 @@
-"""Tables as Spark sees them: files with declared columns, and the driver's few rows as literals.
+"""Spark DataFrames from files with declared columns, and from a few rows in the driver.
 
-Nothing here infers a schema or starts a Python worker: either would take seconds in a run that takes seconds.
+No function here infers a schema or starts a Python worker, which would take seconds.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 
 def columns(schema: pa.Schema) -> str:
-    """Return the names and SQL types of a table's columns."""
+    """Return the names and SQL types of a table's columns as text."""
     return ", ".join(f"{field.name} {_TYPES[field.type].simpleString()}" for field in schema)
 
 
 def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
-    """Return a table from its Parquet files, which may belong to several clusters."""
+    """Return a table from Parquet files of one or more clusters."""
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
 def partitions(spark: SparkSession) -> int:
-    """Return the number of partitions in the session's shuffles."""
+    """Return the number of partitions in the session's shuffles, from its settings."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
 def write(frame: DataFrame, file: StoragePath) -> None:
-    """Write a table, and replace any output of an earlier attempt.
+    """Write a table. Output of an earlier attempt is replaced.
 
     Args:
         frame: the table.
@@ -72,17 +72,17 @@ def write(frame: DataFrame, file: StoragePath) -> None:
 
 
 def is_written(file: StoragePath) -> bool:
-    """Return whether a table was written completely: Spark writes a marker file last."""
+    """Return whether a table was written completely. Spark writes a marker file last."""
     return (file / "_SUCCESS").exists()
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], columns: str) -> DataFrame:
-    """Return the driver's rows as a table that is one literal in the query.
+    """Return rows in the driver as a table, which is a literal in the query.
 
     Args:
         spark: the session.
-        rows: a few rows, such as the bundles that were left out; a missing key becomes null.
-        columns: column names with SQL types.
+        rows: a few rows, such as excluded bundles. A missing key becomes null.
+        columns: names and SQL types of the columns.
     """
     text = json.dumps([dict(row) for row in rows])
     # Spark drops a join with an empty table from its plan only if it knows that the table is empty.

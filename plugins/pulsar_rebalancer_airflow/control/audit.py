@@ -1,4 +1,4 @@
-"""The audit trail: one file per change, next to the copies of the state, with who changed what, when and why."""
+"""The audit trail: one file per change in the state folder, with the person, the change, the time and the reason."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 
 def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return details for a note: by key, the error and the JSON text of each lost document; empty if none is lost."""
+    """Return details for a note: the error and the JSON text of each lost document, by key; empty if none is lost."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
 
 
 def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
-    """Write `state/change-<time>-<action>.json`, replacing an earlier note on the same order, and return it."""
+    """Write `state/change-<time>-<action>.json`, and return its path.
+
+    An earlier note about the same order is replaced.
+    """
     file = storage.state / f"change-{order.at:%Y%m%dT%H%M%S.%fZ}-{action}.json"
     who_and_why = {"at": order.at.isoformat(), "action": action, "by": order.by, "reason": order.reason}
     file.write_json({**who_and_why, **details})

@@ -1,4 +1,4 @@
-"""Take balancing over from Pulsar's own shedding, or hand it back."""
+"""Switch Pulsar's own shedding off (`take_over`) or on (`hand_back`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(connection_id: str) -> dict[str, str]:
-    """Return each broker's value of `loadBalancerSheddingEnabled`, or `[<reason code>]` if the broker did not answer.
+    """Return the value of `loadBalancerSheddingEnabled` by broker, or `[<reason code>]` if the broker did not answer.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -36,17 +36,17 @@ def read(connection_id: str) -> dict[str, str]:
 def switch(
     settings: Settings, storage: ClusterStorage, action: str, order: Order, timeout_seconds: float
 ) -> dict[str, str]:
-    """Switch Pulsar's own shedding off (`take_over`) or on (`hand_back`) on all brokers, and read back each value.
+    """Switch Pulsar's own shedding off (`take_over`) or on (`hand_back`) on all brokers, and check each broker's value.
 
     Args:
-        order: who wants the switch, and why.
-        timeout_seconds: time limit for the brokers to apply the value.
+        order: the person who requested the switch, and the reason.
+        timeout_seconds: maximum time for all brokers to apply the value.
 
     Returns:
         Each broker's value of `loadBalancerSheddingEnabled`.
 
     Raises:
-        AdminError: `read_only`, `setting_not_taken`, the brokers refused, or no broker answered.
+        AdminError: `read_only`, `setting_not_taken`, a broker refused the request, or no broker answered.
     """
     connection = PulsarAdminHook(settings.connection).get_writing_settings()
     value = builtin_shedding.VALUES[action]

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class StateSummary(TypedDict):
-    """A summary of a cluster's state, with the twenty brokers that have the most hits and twenty kept destinations."""
+    """A summary of a cluster's state, with at most twenty brokers (most hits first) and twenty stored destinations."""
 
     seq: int
     plan_id: str
@@ -60,21 +60,21 @@ def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
 
 
 def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> dict[str, str]:
-    """Reset the state, or restore it from a file, and rewrite other documents that cannot be read.
+    """Reset the state, or restore it from a file. Other documents that cannot be read are replaced.
 
     The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. A `control` document
-    that cannot be read stays as it is: only a pause or a resume rewrites it.
+    that cannot be read is not changed; only a pause or a resume replaces it.
 
     Args:
         action: `reset` or `restore`.
-        order: who wants the change, and why.
+        order: the person who requested the change, and the reason.
         name: name of the file to restore; empty for the newest copy.
 
     Returns:
-        By key, why each lost document could not be read.
+        Why documents were lost because they could not be read, by key.
 
     Raises:
-        StateError: the file's name or content is wrong, or there is nothing to restore.
+        StateError: the file's name or content is invalid, or there is nothing to restore.
         SnapshotError: the file cannot be read.
     """
     before = _sequence(store.raw(DecisionState.KEY), storage)
@@ -97,7 +97,7 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
 
 
 def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], now: datetime) -> None:
-    """Rewrite unreadable documents, so that no plan is carried out twice and every readable drain continues.
+    """Replace unreadable documents, so that no plan is carried out twice and every readable drain continues.
 
     The circuit breaker counts as opened now.
     """
@@ -113,7 +113,7 @@ def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], 
 
 
 def last_plan(store: StateStore, storage: ClusterStorage) -> str:
-    """Return the id of the last recorded plan, from the newest readable copy if the document cannot be read."""
+    """Return the id of the last recorded plan. If the document cannot be read, the newest readable copy is used."""
     if isinstance(store.raw(DecisionState.KEY), Mapping):
         return store.last_plan()
     for seq in reversed(committed_sequences(storage)):
@@ -125,7 +125,7 @@ def last_plan(store: StateStore, storage: ClusterStorage) -> str:
 
 
 def _sequence(document: Any, storage: ClusterStorage) -> int:
-    """Return the highest sequence number known, even if the document cannot be parsed."""
+    """Return the highest known sequence number. The document may be invalid."""
     stored = document.get("seq") if isinstance(document, Mapping) else None
     return max([stored if isinstance(stored, int) else 0, *committed_sequences(storage)])
 
@@ -151,10 +151,10 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
 
 
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
-    """Return the restored and the stored history merged, so that recently moved bundles keep their grace period.
+    """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
 
-    A stored history that cannot be read is dropped. A reset drops the kept destinations, because people
-    use it after a restart of the leader, which then remembers no destinations.
+    A stored history that cannot be read is dropped. A reset drops the stored destinations, because people use it after
+    a restart of the leader, which loses its destinations.
     """
     try:
         present = MovesState.parse(stored)

@@ -1,4 +1,4 @@
-"""The outcome of a stopped run: which bundles finished, and how many were not begun."""
+"""The outcome of a stopped run: the bundles that were completed, and the number that were not started."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Stopped(NamedTuple):
     """The outcome of a stop.
 
     Attributes:
-        finished: reason code by bundle, for bundles that were in progress and have finished.
-        unfinished: bundles of the current wave without an outcome; any not yet begun will not be.
-        not_begun: number of the plan's bundles left as they are, including bundles in later waves and splits.
+        finished: reason code by bundle, for bundles that were in progress and have been completed.
+        unfinished: bundles of the current wave that have no outcome. Those that have not started will not start.
+        not_begun: number of bundles that the run will not move or split, including later waves.
     """
 
     finished: dict[str, Reason]
@@ -38,7 +38,7 @@ class Stopped(NamedTuple):
 
 
 class UnderWay(TypedDict):
-    """The last recorded plan, its bundles under way, and the number of its bundles without an outcome."""
+    """The last recorded plan, its bundles in progress, and the number of its bundles without an outcome."""
 
     plan: str
     bundles: list[str]
@@ -46,7 +46,7 @@ class UnderWay(TypedDict):
 
 
 def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
-    """Return what is under way in a cluster.
+    """Return the plan in progress in a cluster.
 
     Raises:
         StateError: `state_version`.
@@ -61,12 +61,12 @@ def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
 def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_seconds: float) -> Stopped:
     """Wait for the end of the current wave or splits, and return their outcome.
 
-    A task checks for a stop before each bundle, so only its end shows which bundles were in progress.
+    A task checks for a stop before each bundle, so it is known only at the end which bundles were in progress.
 
     Args:
-        store: the cluster's store, which already holds the stop.
-        found: what was under way when the stop was stored.
-        longest_seconds: maximum wait; bundles still without an outcome then are `unfinished`.
+        store: the cluster's store, in which the stop is already stored.
+        found: the plan in progress when the stop was stored.
+        longest_seconds: maximum time to wait. Bundles that then have no outcome are `unfinished`.
     """
     until, begun = time.monotonic() + longest_seconds, set(found["bundles"])
     left = begun & _without_outcome(store, found["plan"])

@@ -1,4 +1,4 @@
-"""The sentence about the orders in force, from the stored documents."""
+"""The sentence about current orders, from the stored documents."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def in_force(
     started: datetime | None,
     origins: Mapping[str, Origin] | None = None,
 ) -> str:
-    """Return a sentence on the orders in force for the next run, with the people who gave them.
+    """Return a sentence about current orders for the next run, with the people who gave them.
 
     Args:
         settings: the effective settings.
-        started: start of the run that a stop may affect; None if no run is in progress.
-        origins: where each setting came from, if known.
+        started: when the run started that a stop may affect; None if no run is in progress.
+        origins: source of each setting, by name, if known.
     """
     now = datetime.now(UTC)
     try:

@@ -1,4 +1,4 @@
-"""The DAG in which a person approves a plan; it asks only in mode `approve`."""
+"""The DAG in which a person approves or rejects a plan. It asks a question only in mode `approve`."""
 
 from __future__ import annotations
 

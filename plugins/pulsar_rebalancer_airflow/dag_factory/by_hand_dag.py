@@ -1,4 +1,4 @@
-"""The DAG in which a person requests moves: it shows a plan, and hands it over when given the plan's hash."""
+"""The DAG in which a person requests moves. It shows a plan; a second run with the plan's hash carries it out."""
 
 from __future__ import annotations
 

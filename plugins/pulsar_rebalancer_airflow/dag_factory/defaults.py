@@ -22,13 +22,13 @@ COMMON: dict[str, Any] = {
 
 
 def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = None, **own: Any) -> DAG:
-    """Return a DAG of a cluster, not paused at creation.
+    """Return a DAG of a cluster. It is not paused at creation.
 
     Args:
-        kind: the word in the prefix of the DAG's id.
+        kind: kind of DAG, a word in the prefix of the DAG's id.
         entry: the cluster's entry in the clusters file.
         tag: the DAG's own tag, in addition to `pulsar` and the cluster's name; empty for the kind.
-        own: arguments of the DAG, which override the common arguments.
+        own: arguments of this DAG, which override the common arguments.
     """
     # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.
     given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}

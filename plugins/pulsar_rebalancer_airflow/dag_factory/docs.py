@@ -1,4 +1,4 @@
-"""The documentation that Airflow shows for each DAG: what it does, its settings, and where to read more."""
+"""The documentation that Airflow shows for each DAG: its purpose, its settings, and links to the manual."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _PAGES = {
 
 
 def page(kind: str, entry: ClusterEntry) -> str:
-    """Return a DAG's documentation in Markdown; `kind` is the word in the prefix of its id."""
+    """Return a DAG's documentation in Markdown; `kind` is a word in the prefix of the DAG's id."""
     about, settings, document = _PAGES[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     return f"### Cluster `{entry.name}`\n\n{about}\n\n| setting | value |\n|---|---|\n{rows}\nMore: `{document}`.\n"
 
 
 def broken_page(entry: ClusterEntry) -> str:
-    """Return Markdown that says what is wrong with an entry; correcting the clusters file replaces the DAG."""
+    """Return Markdown that describes the error in a cluster's entry. A corrected entry replaces the DAG."""
     error = entry.error.replace("`", "'")
     return f"### The entry `{entry.name}` of the clusters file cannot be used\n\n```\n{error}\n```\n"

@@ -1,4 +1,4 @@
-"""The DAGs of every cluster in the clusters file: a DAG that rebalances it, and others for state, files and people."""
+"""Build the DAGs of every cluster in the clusters file. One of them balances the cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
         config_path: path of the clusters file; None for the configured path.
 
     Raises:
-        SettingsError: the whole file cannot be read. A broken entry raises nothing: its only DAG reports the error.
+        SettingsError: the whole file cannot be read. For an invalid entry, no error is raised; its only DAG reports the
+            error.
     """
     root = storage_root()
     dags: dict[str, DAG] = {}

@@ -25,7 +25,7 @@ def run_params(settings: Settings) -> dict[str, Param]:
     """Return the parameters for a rebalancing run, one per field of `RunParams`.
 
     Args:
-        settings: from the clusters file; their mode is the highest mode that a run may request.
+        settings: settings from the clusters file, which include the highest mode that a run may request.
     """
     properties = RunParams.model_json_schema()["properties"]
     form = {name: _param(name, schema, settings) for name, schema in properties.items() if name not in ("mode", "plan")}

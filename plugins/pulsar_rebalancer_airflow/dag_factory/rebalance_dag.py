@@ -99,7 +99,10 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
-    """Return the timetable for an interval; one-minute intervals start on the full minute, for readable run ids."""
+    """Return the timetable for an interval.
+
+    Runs with an interval of one minute start on the full minute, for readable ids.
+    """
     if interval_seconds == 60:
         return CronTriggerTimetable("* * * * *", timezone="UTC")
     return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))

@@ -1,8 +1,8 @@
-"""The DAG that alerts when no run of a cluster ends any more; it exists only if alerts are on.
+"""The DAG that alerts people when no runs of a cluster end. It exists only if alerts are on.
 
-Not a DeadlineAlert: Airflow creates a deadline only with a run, so a paused DAG has none. A deadline's callback
-has no state store, so it could neither avoid repeats nor report the end. The callback also needs an
-executor or triggerer that runs callbacks. A task needs only the scheduler and a free slot.
+Airflow's DeadlineAlert does not suffice. A deadline exists only for a run, so a paused DAG has none. Its callback has
+no access to the state store, so it could neither avoid repeated alerts nor report the end of a condition. The callback
+also needs an executor or triggerer that runs callbacks; a task needs only the scheduler and a free slot.
 """
 
 from __future__ import annotations

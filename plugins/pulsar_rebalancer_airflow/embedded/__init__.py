@@ -1,5 +1,5 @@
-"""The embedded default: Airflow, Spark in local mode and a simulated cluster on one machine, with one command."""
+"""The embedded default: one command starts Airflow, Spark in local mode and a simulated cluster on this machine."""
 
 
 class EmbeddedError(Exception):
-    """Raised if the embedded default cannot start or continue; the message says why and what to do."""
+    """The embedded default cannot start or continue. The message has the cause and the remedy."""

@@ -1,4 +1,4 @@
-"""`make run`: a cluster, Airflow and the DAG on this machine, watched from the terminal."""
+"""`make run`: run a cluster, Airflow and the DAG on this machine, and print each run's result in the terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ONCE_FAILURES = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until interrupted, or with `--once` until balanced, and return the exit code."""
+    """Run until interrupted or, with `--once`, until the cluster is balanced; return the exit code."""
     given = _parser().parse_args(arguments)
     os.umask(0o077)  # inherited by every child: only the owner may read the database, logs and runs
     # Shells start background commands with SIGINT ignored.
@@ -125,7 +125,7 @@ def _simulated_cluster(
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     """Return the name, entry and connection of the user's own cluster.
 
-    The connection is read-only and the mode is observe: either is enough to keep every bundle where it is.
+    Two protections prevent any move: the connection is read-only, and the mode is `observe`.
     """
     try:
         url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
@@ -181,7 +181,7 @@ def _say(text: str) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Interrupt once: a second signal must not disturb the shutdown."""
+    """Interrupt the program at the first signal. Further signals are ignored, so that the shutdown completes."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -36,11 +36,12 @@ class AirflowHome:
     """The folder and its contents.
 
     Attributes:
-        folder: AIRFLOW_HOME; everything else is below it.
+        folder: AIRFLOW_HOME, the folder with all other files.
         clusters: settings by cluster name, as in the clusters file.
-        connections: Airflow connections by id, as JSON documents; Airflow gets them only through the environment.
+        connections: Airflow connections by id, as JSON documents. They are passed to Airflow only in environment
+            variables.
         port: loopback port of the UI.
-        spark_archive: class-data archive that halves Spark's start-up time; None if there is none.
+        spark_archive: class-data archive, which halves Spark's start-up time; None to start without an archive.
     """
 
     folder: Path
@@ -52,27 +53,27 @@ class AirflowHome:
 
     @property
     def storage(self) -> Path:
-        """Return the storage root: runs and state."""
+        """Return the storage root, the folder of runs and state."""
         return self.folder / "storage"
 
     @property
     def url(self) -> str:
-        """Return the base URL of the UI and its API."""
+        """Return the base URL of Airflow's UI and API."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def passwords(self) -> Path:
-        """Return the file with the password of `admin`."""
+        """Return the path of the file with the password of `admin`."""
         return self.folder / "simple_auth_manager_passwords.json.generated"
 
     def prepare(self, *, keep: bool) -> None:
-        """Create the folder.
+        """Create the folder with all settings.
 
         Args:
-            keep: keep the database, runs and state of an earlier start.
+            keep: True to keep the database, runs and state of an earlier start.
 
         Raises:
-            EmbeddedError: the folder would be deleted, but no earlier start created it.
+            EmbeddedError: the folder exists, but was not created by an earlier start, so it must not be deleted.
         """
         if not keep and self.folder.exists():
             if any(self.folder.iterdir()) and not self._marker.exists():
@@ -94,18 +95,22 @@ class AirflowHome:
 
     @property
     def _marker(self) -> Path:
-        """Return the file that marks a folder made here, kept outside it to survive an interrupted deletion."""
+        """Return the path of the file that marks a folder as created here.
+
+        It is outside the folder, so that it still exists after an interrupted deletion.
+        """
         return self.folder.parent / f".{self.folder.name}.made"
 
     @property
     def clusters_file(self) -> Path:
-        """Return the clusters file."""
+        """Return the path of the clusters file."""
         return self.folder / "config" / "pulsar_clusters.yaml"
 
     def environment(self) -> dict[str, str]:
         """Return the environment of every Airflow process: settings, connections and paths.
 
-        This interpreter's folder is first in `PATH`, because `spark-submit` runs the first `python3` it finds there.
+        The folder of this Python interpreter is first in `PATH`, because `spark-submit` runs the first `python3` in
+        `PATH`.
         """
         tuned = {
             "AIRFLOW_HOME": str(self.folder),
@@ -140,7 +145,7 @@ class AirflowHome:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Path]:
-    """Hold a folder's lock, so that only this process uses it; create the folder if it is missing.
+    """Lock a folder, so that only this process uses it. A missing folder is created.
 
     Yields:
         The folder's path with all links resolved: a link in the given path may change.

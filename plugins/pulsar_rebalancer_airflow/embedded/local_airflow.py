@@ -1,4 +1,4 @@
-"""Airflow's components as child processes, and a client of its REST API."""
+"""Airflow's components as child processes, and a client for its REST API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-process
 
 
 class DagRun(TypedDict):
-    """The fields used from a DAG run in the API's answer; the times are ISO 8601 strings once the run has ended."""
+    """The fields of a DAG run in the API's answer that are used here.
+
+    Times are ISO 8601 strings, None before the run ends.
+    """
 
     dag_run_id: str
     state: str
@@ -39,7 +42,7 @@ class DagRun(TypedDict):
 
 
 class TaskInstance(TypedDict):
-    """The fields used from a task instance in the API's answer; the state is None before the task is scheduled."""
+    """The fields of a task instance in the API's answer that are used here. The state is None before scheduling."""
 
     task_id: str
     state: str | None
@@ -48,7 +51,7 @@ class TaskInstance(TypedDict):
 
 
 class LocalAirflow:
-    """An Airflow with its own home folder, started once and used through its REST API."""
+    """An Airflow installation with its own home folder. It is started once and used through its REST API."""
 
     def __init__(self, home: AirflowHome, processes: Processes) -> None:
         self.home = home
@@ -72,7 +75,7 @@ class LocalAirflow:
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
     def _polled(self, seconds: float) -> Iterator[None]:
-        """Yield every half second until the time is up, while all processes run."""
+        """Yield every half second for `seconds`; raise an error if a process has ended."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
             self._processes.check()
@@ -113,7 +116,7 @@ class LocalAirflow:
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
-        """Return the JSON answer to a GET below `/api/v2`; None for a 404."""
+        """Return the JSON answer to a GET request below `/api/v2`; None if the status is 404."""
         return self._request("GET", path, params=query)
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
@@ -129,7 +132,10 @@ class LocalAirflow:
         return answer.json() if answer.content else None
 
     def _send(self, method: str, url: str, *, repeat: bool, **options: Any) -> httpx.Response:
-        """Send a request; with `repeat`, retry server errors: the machine may be busy, or SQLite locked."""
+        """Send a request.
+
+        If `repeat` is true, retry server errors, because the machine may be busy or SQLite locked.
+        """
         limit = time.monotonic() + _START_SECONDS
         while True:
             self._processes.check()
@@ -201,7 +207,7 @@ class LocalAirflow:
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
-        """Yield each run of a DAG once, as soon as the run and all its tasks have ended; never stop."""
+        """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator has no end."""
         seen: set[str] = set()
         for _ in self._polled(math.inf):
             for run in self.runs(dag_id):

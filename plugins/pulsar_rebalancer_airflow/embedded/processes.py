@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, with all their descendants."""
+"""Child processes that are stopped with all their descendants when this process ends."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Processes:
     """Starts processes, each in its own session, and stops them with all their descendants.
 
-    A signal that would end this process is held back during a start and during the shutdown, so that no child survives.
+    Signals that would end this process are delayed while a child is started and during the shutdown, so that no child
+    continues to run.
 
-    Its own session keeps Ctrl-C away from a child, so that this process decides the order of the shutdown. The session
-    also identifies orphans, which stay in it after their parent has ended.
+    Because of its own session, a child does not receive Ctrl-C, so this process determines the order of the shutdown.
+    The session also identifies orphans, which remain in it after their parent has ended.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class Processes:
         return process.pid
 
     def run(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Run a process to its end.
+        """Run a process, and wait until it ends.
 
         Raises:
             EmbeddedError: the process failed; the message has the last lines of its log.
@@ -102,7 +103,7 @@ class Processes:
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Hold back signals; raise the first one afterwards."""
+    """Delay signals in a `with` block, and raise the first one at the end of the block."""
     held: list[int] = []
     before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
     try:

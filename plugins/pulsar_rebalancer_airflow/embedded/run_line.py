@@ -1,4 +1,4 @@
-"""The terminal's line about each run, and whether the cluster is balanced."""
+"""The line about each run in the terminal, and the check whether the cluster is balanced."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunLine:
-    """The terminal's line about one run.
+    """The line about one run in the terminal.
 
     Attributes:
-        balanced: True if nothing moves and no decision is waiting; where brokers are paired, the range of scores must
-            also be below the low threshold.
+        balanced: True if nothing is to be moved and no decision waits for hits. If the strategy pairs brokers, the
+            score range must also be below the low threshold.
         moved: True if at least one move was verified.
         failed: why the run failed; empty if it did not.
-        in_force: the orders in force at the run's end, and who gave them; empty if unknown.
+        in_force: sentence about the orders at the end of the run and the people who gave them; empty if unknown.
     """
 
     text: str
@@ -41,7 +41,7 @@ class RunLine:
 
 
 def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
-    """Return the line about an ended run; `number` counts the lines."""
+    """Return the line about a run that has ended; `number` is the number of the line."""
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
     seconds = f"{(ended - begun).total_seconds():.1f} s"
@@ -59,7 +59,7 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
 
 
 def is_balanced(summary: Summary) -> bool:
-    """Return whether nothing moves or waits; where brokers are paired, the range must be below the low threshold."""
+    """Return whether the cluster is balanced after a run (see `RunLine.balanced`)."""
     later = Reason.RECENTLY_UNLOADED in summary.bundles_passed_over
     if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
         return False

@@ -32,8 +32,8 @@ EXTRAS = frozenset(
 class PulsarAdminHook(BaseHook):
     """The admin REST API of one Pulsar cluster.
 
-    The connection's host is one broker or several separated by commas, each with its own port if it differs from the
-    connection's; the schema is `http` or `https`; the password is the token.
+    The connection's host is one or more brokers, separated by commas. A broker may have its own port; otherwise the
+    connection's port is used. The schema is `http` or `https`, and the password is the token.
     """
 
     conn_name_attr = "pulsar_admin_conn_id"
@@ -49,10 +49,10 @@ class PulsarAdminHook(BaseHook):
         """Return the validated connection.
 
         Args:
-            pulsar_cluster: the cluster's name inside Pulsar; empty to query the brokers for it.
+            pulsar_cluster: the cluster's name in Pulsar; empty to query the brokers for it.
 
         Raises:
-            SettingsError: `wrong_setting` or `contradiction`, with the connection's id and the field's name.
+            SettingsError: `wrong_setting` or `contradiction`; the message has the connection's id and the field's name.
             AirflowNotFoundException: the connection does not exist.
         """
         connection = self.get_connection(self.pulsar_admin_conn_id)
@@ -62,7 +62,7 @@ class PulsarAdminHook(BaseHook):
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
 
     def get_writing_settings(self, pulsar_cluster: str = "") -> AdminConnection:
-        """Return the validated connection for a task that changes something.
+        """Return the validated connection for a task that changes the cluster.
 
         Raises:
             AdminError: `read_only`.
@@ -81,7 +81,7 @@ class PulsarAdminHook(BaseHook):
         """Request the load report of every broker, which needs the token of a super-user.
 
         Returns:
-            Whether all brokers answered, and a sentence that names the brokers that did not.
+            True if all brokers answered, and a sentence with the brokers that did not answer.
         """
         try:
             return asyncio.run(self._ask_every_broker())

@@ -1,1 +1,1 @@
-"""Alerts and metrics: what a run reports to people and to monitoring systems."""
+"""Alerts to people, and metrics for monitoring systems."""

@@ -1,4 +1,4 @@
-"""Alerting from a task: turn observations into messages, send them, and store the open incidents."""
+"""Alerting from a task: convert observations to messages, send them, and store the open incidents."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
     Args:
         context: context of a task that runs after all others.
         cluster: name in the clusters file.
-        settings: from the clusters file, without the run's overrides.
-        run: address of the run's folder; None when nothing was collected.
+        settings: settings from the clusters file, without the run's overrides.
+        run: address of the run's folder; None if nothing was collected.
     """
     try:
         store, now = StateStore.of(context, cluster), datetime.now(UTC)
@@ -63,13 +63,13 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
 
 
 def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
-    """Return, by reason, until when the circuit breaker is open and which orders cannot be read."""
+    """Return why the gate is closed, by reason: an open circuit breaker with its end, and unreadable orders."""
     closed = closings(settings, store.control(storage_of(cluster)), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason in _ALERTING}
 
 
 def _forget(store: StateStore) -> None:
-    """Drop open incidents, so that no incident counts as reported once alerts are on again."""
+    """Drop open incidents. If alerts are switched on again later, they are reported as new."""
     for model in (AlertsState, WatchState):
         if store.readable(model).incidents:
             store.put(model())
@@ -102,16 +102,16 @@ def tell(
 ) -> None:
     """Send a message for every incident that started or ended, and store the open incidents.
 
-    A message that no receiver accepted is stored as pending, and the next run sends it again. The store is written
-    after the messages are sent: if a task dies in between, they are sent twice.
+    A message that no receiver accepted is stored as pending, and the next run sends it again. Messages are sent before
+    the store is written; if a task is killed in between, they are sent twice.
 
     Args:
-        context: context of the running task; the cluster's state asset is one of its inlets.
+        context: context of the running task, which must have the cluster's state asset as an inlet.
         cluster: name in the clusters file.
-        settings: from the clusters file; `alert_connection` is not empty.
+        settings: settings from the clusters file; `alert_connection` must not be empty.
         model: the document of open conditions, which only this task writes.
-        figures: lines of figures for the messages.
-        run: name of the run's folder; empty if the run has none.
+        figures: lines of text with key figures for the messages.
+        run: name of the run's folder; empty if there is none.
     """
     store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
     state = advance(store.readable(model), observed, now, run)
@@ -143,7 +143,7 @@ def _send(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
 
 
 def _run_link(context: Context) -> str:
-    """Return the run's URL in Airflow's UI."""
+    """Return the URL of the current run in Airflow's UI."""
     base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
     run = context["dag_run"]
     return f"{base}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.run_id, safe='')}"

@@ -1,4 +1,4 @@
-"""A run's measurements, sent to the metrics system configured in Airflow (StatsD, Datadog or OpenTelemetry)."""
+"""Send a run's measurements to the metrics system that is configured in Airflow (StatsD, Datadog or OpenTelemetry)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
     """Send a run's measurements; do nothing if no metrics system is configured.
 
-    Errors are only logged: metrics must not fail a run. A run is counted again if its task *report* is cleared.
+    Errors are only logged, because metrics must not fail a run. If the task *report* is cleared, the run is counted
+    again.
 
     Args:
         cluster: name in the clusters file.
-        run: the run's folder; None when nothing was collected.
-        outcome: how the run ended; None if unknown.
+        run: the run's folder; None if nothing was collected.
+        outcome: the run's outcome; None if unknown.
     """
     if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
         return

@@ -22,17 +22,17 @@ _LOG_URLS = ("apprise", "urllib3")
 
 
 def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
-    """Send messages in order, each to all receivers at once, until the time is up.
+    """Send messages in order, each to all receivers at the same time, until a time limit is reached.
 
-    The provider's own notifier drops Apprise's answer and has no time-out. A receiver that does not answer in time
-    keeps one of the task's threads busy until the task ends.
+    The notifier of Airflow's Apprise provider is not used, because it drops Apprise's result and has no timeout. A
+    receiver that does not answer in time occupies one of the task's threads until the task ends.
 
     Args:
         connection: Airflow connection of type `apprise`.
 
     Returns:
-        For each message tried, whether any receiver accepted it; and the kinds, never the URLs, of the receivers that
-        missed a message.
+        For each message sent, True if at least one receiver accepted it. Also the kinds of the receivers that did not
+        accept every message; URLs are not returned, because they may contain secrets.
 
     Raises:
         Exception: the connection does not exist or is not an Apprise connection; the text may contain a secret.
@@ -61,7 +61,7 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
 
 
 def receivers(connection: str) -> list[str]:
-    """Return the Apprise URLs of a connection; the task log masks them from then on."""
+    """Return the Apprise URLs of a connection, and mask them in the task log from now on."""
     from airflow.providers.apprise.hooks.apprise import AppriseHook
 
     config: Any = AppriseHook(connection).get_config_from_conn(BaseHook.get_connection(connection))

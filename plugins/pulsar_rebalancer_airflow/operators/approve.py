@@ -1,4 +1,4 @@
-"""Approval: Airflow's question about a plan, a person's answer, and the run that carries out the plan."""
+"""Approval: the question about a plan in Airflow, a person's answer, and the run that carries out the plan."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ LONGEST_REASON = 500
 
 
 class ApproveOperator(ApprovalOperator):
-    """Ask a person about the waiting plan. Without an answer in time, the question ends as rejected by no person.
+    """Ask a person to approve the waiting plan.
 
-    The task is skipped if another run asks the current question, or if the question was answered before. Airflow fails
-    a task that is answered before the scheduler knows that the task waits. The next attempt does not ask again: the
-    question is still open, and the task continues with the answer.
+    Without an answer in time, the question ends as a rejection without a person.
+
+    The task is skipped if another run asks the current question, or if the question was already answered. If a person
+    answers before the scheduler knows that the task waits, Airflow fails the task. The next attempt does not ask again,
+    but continues with this answer.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -57,10 +59,10 @@ class ApproveOperator(ApprovalOperator):
         self.storage = ClusterStorage(root, entry.name)
 
     def execute(self, context: Context) -> None:
-        """Ask, and wait.
+        """Ask the question, and wait for the answer.
 
         Raises:
-            AirflowSkipException: another plan waits now, or the question was answered.
+            AirflowSkipException: another plan waits now, or the question was already answered.
             AirflowFailException: `plan_changed`, or a file of the plan cannot be read; `approval_unreadable`.
         """
         ti, asked = context["ti"], context["task_state_store"]
@@ -84,10 +86,10 @@ class ApproveOperator(ApprovalOperator):
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Record the answer if a person gave it, then continue with it.
+        """Record the answer if it is from a person, then continue with it.
 
         Raises:
-            AirflowFailException: `superseded`; another plan waits now.
+            AirflowFailException: `superseded` if another plan waits now.
         """
         if "error" not in event:
             event = event | {"params_input": {"reason": _reason(event)}}
@@ -97,14 +99,14 @@ class ApproveOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _texts(self, question: Question, until: datetime) -> Texts:
-        """Return the question's text, built from files that match the plan's hash."""
+        """Return the question's text, after checking the plan's files against its hash."""
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan now")
         return texts(summary, verify(run, summary), run, until)
 
     def _note(self, context: Context, event: dict[str, Any]) -> None:
-        """Record who approved or rejected the plan; an unreadable document of answers is replaced."""
+        """Record the person's approval or rejection. An unreadable document of answers is replaced."""
         store = StateStore.of(context, self.entry.name)
         question, answers = store.answers(Question), store.readable(Answers)
         if question.run_id != context["dag_run"].run_id:
@@ -124,13 +126,13 @@ class ApproveOperator(ApprovalOperator):
 
 
 class CarryOutApprovedOperator(HandOverOperator):
-    """Start a rebalancing run for the approved plan; the run reads everything again."""
+    """Start a rebalancing run that carries out the approved plan, from a new snapshot."""
 
     def execute(self, context: Context) -> None:
-        """Hand the plan over.
+        """Start the rebalancing run.
 
         Raises:
-            AirflowFailException: `not_approved`, the reason why nothing is moved now (`paused`, …), or
+            AirflowFailException: `not_approved`, the reason why nothing may be moved now (`paused`, …), or
                 `approval_unreadable` if the answers cannot be read.
         """
         with final_unless_passing(context):
@@ -153,7 +155,7 @@ def _person(answer: dict[str, Any]) -> str:
 
 
 def _reason(answer: dict[str, Any]) -> str:
-    """Return the reason that the person gave; empty if the person gave no reason."""
+    """Return the person's reason; empty if there is none."""
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""

@@ -1,4 +1,4 @@
-"""Choose which runs of `pulsar_apply__<cluster>` start in mode `approve`, so that only one question is open."""
+"""Choose the runs of `pulsar_apply__<cluster>` to start in mode `approve`, so that only one question is open."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class QuestionsOperator(BaseOperator):
-    """Return the runs to start: the asking run if it does not exist yet, and the previous run if still open.
+    """Return the runs to start: the run that asks the question if it is new, and the previous one if it has not ended.
 
-    The previous run restarts, and ends because its question is no longer the current question.
+    The previous run is started again so that it ends, because its question is no longer the current one.
 
     Args:
         cluster: name in the clusters file.
@@ -36,6 +36,6 @@ class QuestionsOperator(BaseOperator):
 
 
 def is_open(context: Context, cluster: str, run_id: str) -> bool:
-    """Return whether an asking run is queued or running; False if the id is empty."""
+    """Return whether the run that asks a question is queued or running; False if the id is empty."""
     states = ["queued", "running"]
     return bool(run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[run_id], states=states))

@@ -1,4 +1,4 @@
-"""The bases of tasks that use a cluster's stored state."""
+"""Base classes of tasks that use a cluster's stored state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ClusterOperator(BaseOperator):
-    """A task of a cluster that needs no run.
+    """A task of a cluster that does not belong to a rebalancing run.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -35,7 +35,7 @@ class ClusterOperator(BaseOperator):
 
 
 class RunOperator(BaseOperator):
-    """A task of a run.
+    """A task of a rebalancing run.
 
     Args:
         cluster: name in the clusters file.

@@ -1,4 +1,4 @@
-"""Manual plans: shown first, then handed over to a rebalancing run by their hash."""
+"""Manual plans. A plan is shown first; a person then hands it over to a rebalancing run by its hash."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 
 class FormOperator(BaseBranchOperator):
-    """Refuse a wrong form, else choose the next task: make a plan, or change something at once.
+    """Refuse an invalid form, else choose the next task, which makes a plan or carries out an action immediately.
 
-    A retry has the same result.
+    A retry returns the same result.
 
     Args:
         shows: id of the first task that makes a plan.
-        acts: id of the task that changes something.
+        acts: id of the task that carries out an action.
     """
 
     def __init__(self, *, shows: str, acts: str, **kwargs: Any) -> None:
@@ -74,17 +74,17 @@ class FormOperator(BaseBranchOperator):
 
 
 class CollectForPlanOperator(CollectOperator):
-    """Collect for a manual plan, whose form has no run parameters."""
+    """Collect the sample for a manual plan, whose form has no run parameters."""
 
     def _params(self, context: Context) -> RunParams:
         return RunParams()
 
 
 class PlanByHandOperator(BaseOperator):
-    """Make the plan that the form asks for, and show it; nothing moves.
+    """Make and show the plan that a person requested in the form. Nothing is moved.
 
-    The plan is written below the run's folder. The state store keeps the plan's hash for as long as the plan may be
-    carried out. A retry makes the same plan from the same snapshot. The task's XCom holds the plan as shown.
+    The plan is written below the run's folder. Its hash is in the state store for as long as the plan may be carried
+    out. A retry makes the same plan from the same snapshot. The task's XCom is the plan as shown.
 
     Args:
         cluster: name in the clusters file.
@@ -101,7 +101,7 @@ class PlanByHandOperator(BaseOperator):
         self.run = run
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Make the plan and show it.
+        """Make and show the plan.
 
         Returns:
             `plan` (the hash), `until`, the moves, the number of disturbed clients, and scores before and after.
@@ -124,7 +124,7 @@ class PlanByHandOperator(BaseOperator):
         return document(summary, run)
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
-        """Return the bundle to be split, with its broker's report about the bundle's topics."""
+        """Return the bundle to split, with the load of its topics according to its broker."""
         scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state, request.overruled)
         bundle, settings = target_of_split(scene, request.bundles[0]), scene.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
@@ -135,9 +135,9 @@ class PlanByHandOperator(BaseOperator):
 class CarryOutOperator(HandOverOperator):
     """Release a broker, or carry out the plan with the given hash.
 
-    A drain's plan marks the broker as drained, and every later run works on the drain. Any other plan is handed over
-    to a rebalancing run, which goes through the usual gate. A plan that was stopped or held back may be handed over
-    again: the new run carries out the rest of the plan.
+    The plan of a drain marks the broker as drained; later runs then move its bundles. Any other plan is handed over to
+    a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented may be handed over
+    again; the new run carries out the rest of the plan.
     """
 
     def execute(self, context: Context) -> None:
@@ -145,7 +145,7 @@ class CarryOutOperator(HandOverOperator):
 
         Raises:
             AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, or the reason why
-                nothing is moved now (`observe`, `paused`, …); for a release: `not_drained`.
+                nothing may be moved now (`observe`, `paused`, …); for a release, `not_drained`.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
@@ -183,7 +183,7 @@ class CarryOutOperator(HandOverOperator):
         self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
 
     def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
-        """Return the shown plan whose hash is in the form, with its request; raise if it may not be carried out."""
+        """Return the shown plan with the form's hash, and its request; raise an error if it may not be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
@@ -199,7 +199,10 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _drain(self, store: StateStore, handed: HandedOver, before: HandedOver | None, broker: str) -> HandedOver:
-        """Return the record of a drain's plan. A cleared run continues, but does not mark a broker released since."""
+        """Return the record of a drain's plan: a new one, or the existing one if the same run is cleared.
+
+        If the broker was released after the existing record, or another run used the plan, an error is raised.
+        """
         drains = store.drains(self.storage)
         if before is None:
             run = self.storage.run(handed.plan.plan_id)
@@ -226,7 +229,10 @@ class CarryOutOperator(HandOverOperator):
         before: HandedOver | None,
         others: HandedOverPlans,
     ) -> HandedOver:
-        """Return the record with the run that carries out the plan; a new run only if the last run was held back."""
+        """Return the record with the run that carries out the plan.
+
+        After an earlier run, there is a new one only if orders or settings prevented the earlier one.
+        """
         answers = store.readable(Answers)
         runs = {answer.carried_out_by for answer in answers.plans.values()} - {""}
         runs.update(other.run_id for other in others.plans.values())
@@ -241,9 +247,9 @@ class CarryOutOperator(HandOverOperator):
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
-        """Return whether an order or setting left part of a plan undone; orders after the run do not count.
+        """Return whether orders or settings prevented part of a plan. Orders after the run do not count.
 
-        In mode `approve`, the run that receives the plan asks, and another run carries out the approved plan.
+        In mode `approve`, the run that receives the plan asks the question; another run carries out the approved plan.
         """
         run_ids = {handed.run_id}
         newest = folders(self.storage, datetime.now(UTC))
@@ -266,7 +272,7 @@ class CarryOutOperator(HandOverOperator):
 
 
 def _left_a_part(run: StoragePath) -> bool:
-    """Return whether orders kept a run's gate closed, or prevented moves or splits from being begun."""
+    """Return whether orders kept a run's gate closed, or prevented the start of moves or splits."""
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

@@ -1,4 +1,4 @@
-"""Collect: a snapshot of the cluster, the effective settings and the state at that time."""
+"""Collect a snapshot of the cluster, the effective settings and the stored state."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 
 
 class CollectOperator(ClusterOperator):
-    """Write a run's input below the storage root; the folder's address is the task's XCom.
+    """Write a run's input below the storage root. The task's XCom is the address of the run's folder.
 
-    A retry writes a new snapshot to a new folder and ignores the files of earlier attempts. The stored state and, if
-    possible, the run's parameters are checked before any request to the brokers.
+    A retry writes a new snapshot to a new folder. The stored state and, as far as possible, the run's parameters are
+    checked before any request to the brokers.
     """
 
     def execute(self, context: Context) -> str:
@@ -54,8 +54,9 @@ class CollectOperator(ClusterOperator):
 
         Raises:
             AirflowSkipException: the mode is `off`.
-            AirflowFailException: parameters, connection or state are wrong, or the brokers refuse the credentials.
-            AdminError: no broker answered; retried.
+            AirflowFailException: the parameters, the connection or the state are invalid, or the brokers refuse the
+                credentials.
+            AdminError: no broker answered. This is retried.
         """
         with final_unless_passing(context):
             params = self._params(context)
@@ -108,7 +109,8 @@ def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> Hande
     """Return the plan that this run was started to carry out.
 
     Raises:
-        PlanError: `other_plan`: people who may start runs cannot choose the plan.
+        PlanError: `other_plan` if the plan was not handed over to this run, because anyone who starts a run can set the
+            hash.
         StateError: `state_version`.
     """
     handed = store.handed_over(identity, airflow_run_id)

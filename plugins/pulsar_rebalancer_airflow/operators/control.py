@@ -1,4 +1,4 @@
-"""Control: carry out the rest of a person's order, and report the orders in force afterwards."""
+"""Control: complete a person's order after it is stored, and report the current orders."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ _NAMED = 20
 
 
 class ControlOperator(ClusterOperator):
-    """Finish a stop, or change the state or Pulsar's own shedding; then report the orders in force.
+    """Complete a stop, or change the state or Pulsar's own shedding; then report the current orders.
 
-    After a stop or a pause, the task waits for bundles under way. `state/change-<time>-<action>.json` records who
-    ordered a change, when and why. A retry repeats the action: a second hand-over changes nothing, and a second reset
-    or restore only raises the state's sequence number again.
+    After a stop or a pause, the task waits for bundles in progress. `state/change-<time>-<action>.json` has the person,
+    the time and the reason of a change. A retry repeats the action. A repeated switch of Pulsar's shedding has no
+    effect; a repeated reset or restore only increases the state's sequence number.
 
     Args:
         ordered: result of the task *order*.
-        timeout_seconds: time limit for brokers to apply a value, and for bundles under way to finish after a stop.
+        timeout_seconds: maximum time for brokers to apply a value, and for bundles in progress to be completed after a
+            stop.
     """
 
     template_fields: Sequence[str] = ("ordered",)
@@ -58,11 +59,12 @@ class ControlOperator(ClusterOperator):
         """Carry out the action.
 
         Returns:
-            `in_force`, a sentence. Depending on the action, `state`, `shedding`, `file`, `unreadable` or `lost`. After
-            a stop or a pause, `stopped` (the outcome of bundles under way) and `undecided` (if a run has no plan yet).
+            `in_force`, the sentence about current orders. Depending on the action, also `state`, `shedding`, `file`,
+            `unreadable` or `lost`. After a stop or a pause, also `stopped` (the outcome of bundles in progress) and
+            `undecided` (True if a run has no plan yet).
 
         Raises:
-            AirflowFailException: a field is wrong or missing; the state cannot be restored (`kept_state.change`), or
+            AirflowFailException: a field is invalid or missing, the state cannot be restored (`kept_state.change`), or
                 shedding cannot be switched (`handover.switch`).
             AdminError: no broker answered.
         """
@@ -110,7 +112,7 @@ class ControlOperator(ClusterOperator):
         }
 
     def _undecided(self, context: Context, store: StateStore, storage: ClusterStorage) -> bool:
-        """Return whether a run without a recorded plan is under way; the order applies to it as well."""
+        """Return whether a run without a recorded plan is in progress. The order applies to this run too."""
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
         last = storage.run(store.last_plan()) if running else None
@@ -127,7 +129,7 @@ class ControlOperator(ClusterOperator):
         return in_force(store, storage, self.entry.settings, time_of(last) if in_progress else None)
 
     def _shedding(self) -> dict[str, str] | str:
-        """Return whether Pulsar's own shedding is on, by broker; the reason code if the brokers cannot be listed."""
+        """Return the value of Pulsar's shedding switch by broker, or a reason code if the brokers cannot be listed."""
         try:
             return handover.read(self.entry.settings.connection)
         except AirflowNotFoundException:

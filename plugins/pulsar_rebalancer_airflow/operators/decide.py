@@ -1,4 +1,4 @@
-"""Decide: one Spark application that reads files and writes files."""
+"""Decide: submit the Spark application that makes a run's plan from its files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class DecideOperator(SparkApplicationOperator):
-    """Submit the application that scores, pairs, counts hits and picks bundles.
+    """Submit the application that makes a run's plan: scores, pairs, hits and bundles to move.
 
-    A run started to carry out a manual plan decides nothing: its plan is the part of the manual plan that still
-    holds. A retry decides again from the same input and overwrites an earlier attempt's files with the same plan.
+    For a run that carries out an earlier plan, no strategy decides: its plan is the part of the earlier plan that is
+    still valid. A retry makes the same plan from the same input, and overwrites the files of earlier attempts.
 
     Args:
         cluster: name in the clusters file.
@@ -40,13 +40,13 @@ class DecideOperator(SparkApplicationOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> None:
-        """Submit the application and wait for its end.
+        """Submit the application, and wait for its end.
 
         Raises:
-            AirflowFailException: `foreign_run`; `wrong_setting`, see `checked_connection`; a manual plan is not the
-                plan that was handed over, or no longer holds (`by_hand.carry_out.carry_out_shown`).
-            AirflowException: the application failed; the last lines of its output are in the message, and its reason
-                code is the XCom `failure`. Retried.
+            AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan was not
+                handed over to this run, or is no longer valid (`by_hand.recheck.carry_out_shown`).
+            AirflowException: the application failed. The message has the last lines of its output, and the XCom
+                `failure` is its reason code. This is retried.
         """
         with final_unless_passing(context):
             _, root, _, address = self.application_args or []

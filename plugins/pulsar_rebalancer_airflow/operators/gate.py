@@ -1,4 +1,4 @@
-"""Gate: open only for the recorded plan, or closed with a reason."""
+"""Gate: decide whether the recorded plan may be carried out."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class GateOperator(RunOperator):
-    """Return the waves to carry out: all waves of the plan if the gate is open, none if it is closed.
+    """Return the waves to carry out: all waves of the plan if the gate opens, none if it remains closed.
 
-    The task succeeds either way; its XCom `reason` is the reason code. A retry judges again by the current time, store
-    and files, so it may close a gate that an earlier attempt would have opened.
+    The task succeeds in both cases; its XCom `reason` is the reason code. A retry decides again, from the current time,
+    store and files, so its verdict may differ from an earlier attempt's.
 
     Args:
-        settings: the cluster's current settings in the clusters file, so that a pause, a lower mode or a cap set after
-            *collect* counts.
+        settings: the cluster's current settings in the clusters file, so that a pause, a lower mode or a cap that was
+            set after *collect* applies.
     """
 
     def __init__(self, *, settings: Settings, **kwargs: Any) -> None:
@@ -43,13 +43,13 @@ class GateOperator(RunOperator):
         self.settings = settings
 
     def execute(self, context: Context) -> list[int]:
-        """Judge the plan.
+        """Decide whether the plan may be carried out.
 
         Returns:
-            Numbers of the waves to be carried out, ascending; empty when closed.
+            Numbers of the waves to carry out, ascending; empty if the gate remains closed.
 
         Raises:
-            AirflowFailException: the folder belongs to another run (`foreign_run`); a file of the run or the stored
+            AirflowFailException: the folder belongs to another run (`foreign_run`), or a file of the run or the stored
                 state cannot be read.
         """
         with final_unless_passing(context):
@@ -71,7 +71,7 @@ class GateOperator(RunOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        """Ask people about a plan. This ends a previous question about other moves."""
+        """Open the question about a plan. A previous question about other moves is ended."""
         store = self._store(context)
         # Only the gate writes this document, so it may replace an unreadable document.
         present, now = store.readable(Question), datetime.now(UTC)
@@ -95,7 +95,7 @@ class GateOperator(RunOperator):
         store.put(question)
 
     def _restart_hits(self, context: Context) -> None:
-        """Reset the hits of the pairs whose bundles move, if the plan was made without counting hits."""
+        """Reset the hits of pairs whose bundles will move, if the plan was made without counting hits."""
         store = self._store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:
@@ -103,7 +103,7 @@ class GateOperator(RunOperator):
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """End the open question, because its plan may no longer fit once another plan is carried out."""
+        """End the open question, because its plan may no longer be suitable after another plan is carried out."""
         store = self._store(context)
         present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)
@@ -112,13 +112,13 @@ class GateOperator(RunOperator):
 
 
 def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:
-    """Return whether a run's plan may be carried out now.
+    """Return the gate's current verdict on a run's plan.
 
     Args:
         context: context of a task that has the cluster's state asset as an inlet.
         cluster: name in the clusters file.
         present: the cluster's current settings in the clusters file.
-        until: when the plan becomes too old.
+        until: time after which the plan is too old to be carried out.
 
     Raises:
         SnapshotError: a file of the run cannot be read.

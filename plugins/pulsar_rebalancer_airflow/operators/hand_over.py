@@ -1,4 +1,4 @@
-"""The base of the tasks that hand a plan over to a rebalancing run, by its hash."""
+"""Base class of the tasks that hand over a plan to a rebalancing run, by the plan's hash."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class HandOverOperator(TriggerDagRunOperator):
-    """Start a rebalancing run that carries out a plan; the run reads everything again.
+    """Start a rebalancing run that carries out a plan, from a new snapshot.
 
-    A retry never hands over a plan twice, because the run's id is stored before the run is started.
+    A retry does not hand over a plan twice, because the run's id is stored before the run is started.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -46,10 +46,10 @@ class HandOverOperator(TriggerDagRunOperator):
         self.storage = ClusterStorage(root, entry.name)
 
     def _refuse_while_closed(self, store: StateStore, now: datetime) -> None:
-        """Refuse a plan that would meet a closed gate.
+        """Refuse to hand over a plan while the gate would be closed for it.
 
         Raises:
-            PlanError: the gate is closed; the error has the reason.
+            PlanError: the gate would be closed; the error has the reason.
         """
         control = store.control(self.storage)
         closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
@@ -58,5 +58,5 @@ class HandOverOperator(TriggerDagRunOperator):
 
 
 def new_run_id(prefix: str, plan_id: str) -> str:
-    """Return a run id that cannot be guessed; a run that someone else started with this id would be taken for ours."""
+    """Return a random run id, so that nobody else can start a run with this id first."""
     return f"{prefix}__{plan_id}__{secrets.token_hex(8)}"

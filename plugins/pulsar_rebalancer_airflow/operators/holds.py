@@ -1,4 +1,4 @@
-"""Holds that prevent further bundles from being begun, checked before each bundle of a plan."""
+"""Holds: reasons to start no further moves or splits. They are checked before each bundle of a plan."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Holds:
-    """A stop, and the orders and settings that close the gate now.
+    """The current holds: a stop, and the orders and settings that would close the gate now.
 
-    Once seen, a hold stays in force for the rest of the task.
+    A hold that was noticed applies until the task ends.
 
     Args:
         cluster: name in the clusters file.
-        planned: the settings that the plan was made with.
-        given: the cluster's settings when the task began.
+        planned: the settings with which the plan was made.
+        given: the cluster's settings when the task started.
         each_time: True to check on every call; otherwise check at most once a second.
-        failed: returns the number of the run's moves that failed since a person last closed the circuit breaker.
+        failed: function that returns the number of the run's failed moves that the circuit breaker has not counted yet.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Holds:
         self._drained: frozenset[str] = frozenset()
 
     def reason(self) -> Reason | None:
-        """Return why no further bundle may be begun; None if bundles may be begun."""
+        """Return why no further move or split may start; None if one may."""
         self._look()
         if self._reason is None and self._breaks():
             self._reason = Reason.BREAKER_OPEN
@@ -79,16 +79,19 @@ class Holds:
         return self._reason
 
     def _breaks(self) -> bool:
-        """Return whether the run has reached the circuit breaker's limit; the task *report* will open the breaker."""
+        """Return whether the run's failed moves have reached the circuit breaker's limit.
+
+        The task *report* opens the breaker later.
+        """
         rules = self._present.breaker
         return (
             rules is not None and rules.failed_moves is not None and self._failed(self._closed_at) >= rules.failed_moves
         )
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a move or split must not be made (a drain or an exclusion ordered since); None if it may be made.
+        """Return why a move or split must not be made, because of a drain or exclusion after the plan; None if it may.
 
-        The answer is only as recent as the last call of `reason`, so call `reason` first.
+        Call `reason` first, because it reads the current orders and settings.
         """
         if self._looked_at == -math.inf:
             self._look()
@@ -129,7 +132,7 @@ class Holds:
 
 
 class _FileNow:
-    """A cluster's settings in the clusters file, read again when the file has changed.
+    """The current settings of a cluster. The clusters file is read again after every change.
 
     Args:
         cluster: name in the clusters file.
@@ -145,7 +148,10 @@ class _FileNow:
         self.error = ""
 
     def settings(self) -> Settings | None:
-        """Return the settings; None if two reads in a row fail (one read may fail while an editor writes the file)."""
+        """Return the settings; None if two consecutive reads fail.
+
+        A single read may fail while an editor writes the file.
+        """
         try:
             self._read()
         except (OSError, SettingsError) as error:

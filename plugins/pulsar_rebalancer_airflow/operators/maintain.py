@@ -1,4 +1,4 @@
-"""Maintain: compact days that are over, and remove files that are older than the settings allow."""
+"""Maintain: compact past days, and delete files that are older than the settings allow."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class MaintainOperator(ClusterOperator):
-    """Compact and remove a cluster's old files; the task's XCom is a report with counts and bytes.
+    """Compact and delete a cluster's old files. The task's XCom is a report with numbers and bytes.
 
-    A scheduled run acts. A manual run only reports what it would do, unless its parameter `dry_run` is off. A retry
+    A scheduled run changes files. A manual run only reports the changes, unless its parameter `dry_run` is off. A retry
     continues where the last attempt stopped. The state store is read but never written.
     """
 
     def execute(self, context: Context) -> dict[str, JsonValue]:
-        """Compact and remove.
+        """Compact and delete files.
 
         Returns:
             The report of `pulsar_rebalancer.maintenance`.
 
         Raises:
-            AirflowFailException: the state or its copy cannot be read, so any file may still be in use (nothing was
-                deleted); or a day's history is damaged (the other days are done).
+            AirflowFailException: the state or a copy of it cannot be read, so nothing was deleted, because any file may
+                be in use; or the history of a day is damaged, in which case all other days were processed.
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():

@@ -1,4 +1,4 @@
-"""Order: store a person's order for a cluster's runs at once."""
+"""Order: store a person's order for the runs of a cluster without waiting for other tasks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Ordered(TypedDict, total=False):
     """Input of the task *control*.
 
     Attributes:
-        lost: by key, why each lost document could not be read.
-        found: what was under way at a stop or a pause; missing if a file of the run cannot be read.
+        lost: why documents were lost because they could not be read, by key.
+        found: the plan in progress at the time of a stop or pause; missing if a file of the run cannot be read.
     """
 
     lost: dict[str, str]
@@ -41,17 +41,17 @@ class Ordered(TypedDict, total=False):
 class OrderOperator(ClusterOperator):
     """Store an order in the `control` document, which only this task writes.
 
-    The task waits for nothing, so a stop is in force at once, even while an earlier run of the DAG is busy. A retry
-    stores the same order again.
+    The task does not wait for other runs, so a stop applies immediately, even if an earlier run of this DAG is still in
+    progress. A retry stores the same order again.
     """
 
     def execute(self, context: Context) -> Ordered:
-        """Store the order, if the action is an order or needs one.
+        """Store the order, if the action requires one.
 
         Raises:
-            AirflowFailException: a field is wrong or missing (`wrong_setting`, `contradiction`); a pause ends in the
-                past, or before the current pause; the orders are unreadable, and the action does not rewrite them
-                    (`control_unreadable`); the connection is read-only (`read_only`).
+            AirflowFailException: a field is invalid or missing, or a pause would end in the past or before the current
+                pause (`wrong_setting`, `contradiction`); the stored orders are unreadable, and the action does not
+                replace them (`control_unreadable`); the connection is read-only (`read_only`).
         """
         with final_unless_passing(context):
             request, order = asked(context)
@@ -71,7 +71,7 @@ class OrderOperator(ClusterOperator):
 
 
 def asked(context: Context) -> tuple[ControlRequest, Order]:
-    """Return the form that a person filled in, and the order with that person's name and the current time.
+    """Return the completed form, and the order with the person's name and the current time.
 
     Raises:
         SettingsError: `wrong_setting`, `contradiction`.
@@ -82,10 +82,10 @@ def asked(context: Context) -> tuple[ControlRequest, Order]:
 
 
 def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, str]:
-    """Store an order in the `control` document; return, by key, why a dropped part could not be read.
+    """Store an order in the `control` document; return why dropped parts could not be read, by key.
 
-    If the stored orders cannot be read, a pause or a resume drops the unreadable part, a stop is added to the readable
-    part, and any other order is refused.
+    If the stored orders cannot be read completely, a pause or a resume drops the unreadable part, a stop is added to
+    the readable part, and any other order is refused.
 
     Raises:
         StateError: `control_unreadable`.
@@ -106,7 +106,10 @@ def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, 
 
 
 def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
-    """Lift a skip that a run has used: a reset or restore forgets that run, and another run would be skipped."""
+    """Remove an order to skip a run after a run was skipped.
+
+    Otherwise another run would be skipped after a reset or restore.
+    """
     control, last = store.control(storage), time_of(kept_state.last_plan(store, storage))
     used = control.skip is not None and last is not None and last > control.skip.at
     if used and not control.unreadable:
@@ -114,10 +117,10 @@ def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
 
 
 def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
-    """Return the document with the new order added; a resume instead removes the pause and the skip.
+    """Return the document with the new order. A resume removes the pause and the order to skip a run.
 
     Raises:
-        SettingsError: a pause ends in the past (`wrong_setting`), or before the current pause (`contradiction`).
+        SettingsError: a pause would end in the past (`wrong_setting`), or before the current pause (`contradiction`).
     """
     changes: dict[ControlAction, dict[str, Order | None]] = {
         ControlAction.SKIP: {"skip": order},

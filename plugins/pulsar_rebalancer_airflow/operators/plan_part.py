@@ -1,4 +1,4 @@
-"""The base of the tasks that carry out part of a recorded plan: the splits, or one wave of the moves."""
+"""Base class of the tasks that carry out part of a recorded plan: its splits, or one wave of its moves."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class UnfinishedError(Exception):
-    """Some bundles could not be finished, but the next attempt may succeed."""
+    """Some bundles could not be moved or split, but the next attempt may succeed."""
 
 
 class PlanPartOperator(RunOperator):
-    """Carry out part of a plan; the task's XCom is the number of bundles by outcome.
+    """Carry out part of a plan. The task's XCom is the number of bundles by outcome.
 
-    A retry resumes: a bundle already in place is a success and is not requested again. Every attempt applies the gate's
-    rules again before it begins.
+    A retry continues the work. A bundle that is already as planned counts as a success, and no request is sent for it.
+    Every attempt applies the gate's rules again first.
 
     Args:
         settings: the cluster's current settings in the clusters file, in JSON form.
@@ -54,7 +54,10 @@ class PlanPartOperator(RunOperator):
         return Settings.model_validate(self.settings)
 
     def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
-        """Return the gate's verdict now; a part that was begun has more time, because it must be finished."""
+        """Return the gate's current verdict.
+
+        There is more time for a part that has started, because it must be completed.
+        """
         summary = Summary.read(run)
         until = summary.waves_resume_until if begun else summary.waves_begin_until
         return present_verdict(context, self.cluster, run, self.present, until)
@@ -76,7 +79,7 @@ class PlanPartOperator(RunOperator):
         asyncio.run(go())
 
     def on_kill(self) -> None:
-        """Begin no further bundle; bundles already begun stay in the history as planned."""
+        """Start no further move or split. Those in progress remain in the history as planned."""
         if self._task is not None:
             self._task.cancel()
 
@@ -84,9 +87,9 @@ class PlanPartOperator(RunOperator):
         """Log the outcomes of this part of the plan, and return the number of bundles by reason code.
 
         Raises:
-            AirflowFailException: the brokers refused, or a person stopped the run.
-            UnfinishedError: brokers did not answer; retried.
-            AirflowSkipException: orders or settings kept the whole part from being begun.
+            AirflowFailException: a broker refused a request, or a person stopped the run.
+            UnfinishedError: brokers did not answer. This is retried.
+            AirflowSkipException: orders or settings prevented the whole part.
         """
         counts: Counter[Reason] = Counter()
         for outcome in outcomes:

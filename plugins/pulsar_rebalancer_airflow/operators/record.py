@@ -1,4 +1,4 @@
-"""Record: commit the new state exactly once, before the gate and regardless of the gate's verdict."""
+"""Record: commit the new state exactly once, before the gate and independently of its verdict."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 
 
 class RecordOperator(RunOperator):
-    """Store the new state that belongs to a plan; the task's XCom lists the batches of splits.
+    """Store the new state of a plan. The task's XCom is the list of batches of splits.
 
-    A retry stores nothing twice, because it skips a plan whose id is in the store. A plan made for an earlier state is
-    refused, without a retry. The copy next to the runs is written after the store; a retry writes it again.
+    A retry does not store a state twice, because it skips a plan with an id that is already in the store. A plan that
+    was made from an earlier state is refused without a retry. The copy below the storage root is written after the
+    store; a retry writes it again.
     """
 
     def execute(self, context: Context) -> list[int]:
         """Commit the state.
 
         Returns:
-            The batch number 0 if the plan splits bundles; otherwise nothing, so that no split task starts.
+            `[0]`, the number of the only batch, if the plan splits bundles; otherwise an empty list, so that no split
+            task starts.
 
         Raises:
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (a person marked a failed

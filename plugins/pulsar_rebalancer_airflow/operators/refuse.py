@@ -1,4 +1,4 @@
-"""The only task of a cluster whose entry in the clusters file is broken."""
+"""The only task of a cluster with an invalid entry in the clusters file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class RefuseOperator(BaseOperator):
-    """Fail with the reason why nothing can be done. There are no retries, because they would fail in the same way.
+    """Fail, and report the error in the entry. There are no retries, because they would fail in the same way.
 
     Args:
-        reason: what is wrong and what to do.
+        reason: description of the error and the remedy.
     """
 
     def __init__(self, *, reason: str, **kwargs: Any) -> None:
@@ -23,7 +23,7 @@ class RefuseOperator(BaseOperator):
         self.reason = reason
 
     def execute(self, context: Context) -> None:
-        """Fail.
+        """Fail with the reason.
 
         Raises:
             AirflowFailException: always.

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class ReplayOperator(SparkApplicationOperator):
-    """Submit the replay application; its answer is the task's XCom, and its report opens from the task.
+    """Submit the replay application. Its answer is the task's XCom, and the task has a link to its report.
 
-    The application logs its progress. A retry replays again, into a new folder.
+    The application logs its progress. A retry replays again, with a new folder.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -48,15 +48,15 @@ class ReplayOperator(SparkApplicationOperator):
         self.report_of = ""
 
     def execute(self, context: Context) -> dict[str, JsonValue]:  # type: ignore[override]
-        """Submit the application and wait for its end.
+        """Submit the application, and wait for its end.
 
         Returns:
             The content of `answer.json`; the figures of each variant are in `results.parquet`.
 
         Raises:
             AirflowFailException: `wrong_setting` or `contradiction` in the parameters or the connection.
-            AirflowException: the application failed; the last lines of its output are in the message, and its reason
-                code is the XCom `failure`.
+            AirflowException: the application failed. The message has the last lines of its output, and the XCom
+                `failure` is its reason code.
         """
         storage = ClusterStorage(self.root, self.entry.name)
         folder = storage.new_replay(datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""Report the outcome of a run, whatever happened before."""
+"""Report the outcome of a run, even if other tasks have failed."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 
 
 class ReportOperator(RunOperator):
-    """Write `outcome.json`, tidy the unload history, and report what happened.
+    """Write `outcome.json`, remove old records from the unload history, and send alerts and metrics.
 
-    Other DAGs get an event if something moved, people get alerts, and every run sends metrics. As a teardown, the task
+    If a bundle was moved, an asset event is created, on which other DAGs can be scheduled. The task is a teardown: it
     always runs, and its failure does not fail the run. A retry writes the same files again and removes no outcome. The
     task's XCom is the number of moves by outcome.
 
     Args:
         gate: task id of the gate.
-        settings: current settings in the clusters file; None for neither alerts nor circuit breaker.
+        settings: current settings in the clusters file; None to use neither alerts nor the circuit breaker.
     """
 
     def __init__(self, *, cluster: str, gate: str, settings: Settings | None = None, **kwargs: Any) -> None:
@@ -57,10 +57,10 @@ class ReportOperator(RunOperator):
         """Report the outcome of the run.
 
         Returns:
-            Number of moves for each outcome's reason code.
+            Number of moves by reason code of the outcome.
 
         Raises:
-            RebalancerError: the folder belongs to another run (`foreign_run`); a file of the run or the stored
+            RebalancerError: the folder belongs to another run (`foreign_run`), or a file of the run or the stored
                 history cannot be read.
         """
         run: StoragePath | None = None
@@ -114,7 +114,7 @@ class ReportOperator(RunOperator):
         return outcome
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return a sentence on the orders in force at the run's end, by settings of the run and the clusters file."""
+        """Return a sentence about the orders at the end of the run, from the run's settings and the clusters file."""
         settings, storage = resolved.settings, storage_of(self.cluster)
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})

@@ -1,4 +1,4 @@
-"""Submit this package's Spark applications, with their interpreter, settings and connection."""
+"""Submit the Spark applications of this package, with their interpreter, settings and connection."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LOCAL_CONF = {
 
 
 def path_of(application: str) -> str:
-    """Return the path of a Spark application, found without loading it."""
+    """Return the path of a Spark application, without importing it."""
     spec = find_spec(_APPLICATION_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed next to {__name__}")
@@ -63,7 +63,7 @@ def path_of(application: str) -> str:
 
 
 def source_roots() -> list[str]:
-    """Return the folders that the driver needs on PYTHONPATH: those of the source tree, or none in a wheel."""
+    """Return the folders that the driver needs in PYTHONPATH; none if the wheel is installed."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     roots = []
     for package in ("pulsar_rebalancer", _APPLICATION_PACKAGE):
@@ -75,10 +75,11 @@ def source_roots() -> list[str]:
 
 @contextmanager
 def driver_environment() -> Iterator[None]:
-    """Set the environment in which `spark-submit` finds this interpreter and its packages.
+    """Set the environment variables with which `spark-submit` finds this Python interpreter and its packages.
 
-    `spark-submit` runs the first `python3` on PATH to find its own home, so this interpreter's folder must come first.
-    This sets the process's environment, because the operator's `env_vars` would reach drivers on other machines.
+    `spark-submit` runs the first `python3` in PATH to find its own home, so this interpreter's folder must come first.
+    The variables are set in this process, because the operator's `env_vars` would also be sent to drivers on other
+    machines.
     """
     paths = [*source_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
     wanted = {
@@ -100,12 +101,12 @@ def driver_environment() -> Iterator[None]:
 
 
 def checked_connection(conn_id: str) -> Connection:
-    """Return the Spark connection after checking it for mistakes that Airflow and Spark report late or not at all.
+    """Check the Spark connection for errors that Airflow and Spark report late or never; return the connection.
 
     Raises:
-        SettingsError: `connection_not_found` if the connection does not exist (the Spark operator would use YARN) or
-            the secrets backend did not answer (Airflow reports both alike). `wrong_setting` if the driver would
-            run on another machine, without this package and the run's files, or if the connection names Kubernetes and
+        SettingsError: `connection_not_found` if the connection does not exist (the Spark operator would then use YARN)
+            or the secrets backend did not answer; Airflow does not distinguish the two. `wrong_setting` if the driver
+            would run on another machine, without this package and the run's files, or if the master is Kubernetes and
             the Spark provider has no client for it.
     """
     where = f"spark_connection {conn_id}"
@@ -131,14 +132,14 @@ def checked_connection(conn_id: str) -> Connection:
 
 
 class SparkApplicationOperator(SparkSubmitOperator):
-    """Submit an application of this package; a failure shows the last lines of the application's output.
+    """Submit an application of this package. If it fails, the error has the last lines of its output.
 
     Args:
         application: module name of the application.
-        failed: reason code for a failure whose output names no reason.
-        conn_id: Airflow connection of type `spark`, which names the master, or `spark_connect`, a running server with
-            its own settings.
-        conf: Spark settings in addition to the common ones.
+        failed: reason code for a failure if the output has no reason code.
+        conn_id: Airflow connection of type `spark`, which has the master's address, or of type `spark_connect`, which
+            has the address of a running server with its own settings.
+        conf: Spark settings in addition to the common settings.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class SparkApplicationOperator(SparkSubmitOperator):
             self._connected.end()
 
     def _submit(self, context: Context, connection: Connection) -> None:
-        """Submit the application over a checked connection, and wait for its end.
+        """Submit the application with a checked connection, and wait for its end.
 
         Raises:
             AirflowException: the application failed; the last lines of its output are in the message, and its reason
@@ -196,6 +197,6 @@ class SparkApplicationOperator(SparkSubmitOperator):
 
 
 def _code(output: str) -> Reason | None:
-    """Return the reason code at the end of an application's output; None if there is no reason code."""
+    """Return the reason code at the end of an application's output; None if there is none."""
     codes = re.findall(r"not (?:decided|replayed): .*\[([a-z_]+)\]", output)
     return Reason.get(codes[-1]) if codes else None

@@ -1,4 +1,4 @@
-"""Split: carry out a recorded plan's splits before its moves, and read back each split."""
+"""Split: carry out a recorded plan's splits before its moves, and verify every split."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
-    A bundle whose range is gone or was split at other positions is an outcome, not a failure. The task fails if brokers
-    did not answer (retried) or refused, or if a person stopped the run (neither is retried). The run then moves
-    nothing. Other holds (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is
-    closed, or if a broker now splits bundles by itself.
+    If a bundle's range no longer exists or was split at other positions, this is an outcome, not a failure. The task
+    fails if brokers did not answer (which is retried), if they refused, or if a person stopped the run (which are not
+    retried). The run then moves nothing. Other holds (`Holds`) are not failures, and each wave checks them again. The
+    task is skipped if the gate is closed, or if a broker now splits bundles automatically.
 
     Args:
         gate: task id of the gate.
@@ -53,11 +53,11 @@ class SplitOperator(PlanPartOperator):
         """Carry out the splits.
 
         Returns:
-            Number of bundles for each outcome's reason code.
+            Number of bundles by reason code of the outcome.
 
         Raises:
-            AirflowSkipException: the gate is closed, or would be closed now; a broker splits bundles by itself.
-            AirflowFailException: the folder belongs to another run; the connection is read-only; the brokers refuse
+            AirflowSkipException: the gate was closed, or would be closed now; or a broker splits bundles automatically.
+            AirflowFailException: the folder belongs to another run, the connection is read-only, or the brokers refuse
                 the credentials.
             UnfinishedError: brokers did not answer; retried.
         """
@@ -94,7 +94,7 @@ class SplitOperator(PlanPartOperator):
         return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
 
     def _open(self, context: Context, run: StoragePath, history: SplitHistory, opened: str) -> Sequence[Split]:
-        """Return the splits of the plan if they may be carried out."""
+        """Return the splits of the plan, after checking that they may be carried out."""
         if opened != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {opened}")
         verdict = self._judge(context, run, begun=history.planned)

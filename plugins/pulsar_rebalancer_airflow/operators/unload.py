@@ -40,7 +40,10 @@ _SECONDS_BETWEEN_WORDS = 1.0
 
 
 class _Progress:
-    """Progress of a wave, published as the XCom `progress` at most once a second; `total` is the number of moves."""
+    """The progress of a wave, published as the XCom `progress` at most once a second.
+
+    `total` is the number of moves in the wave.
+    """
 
     def __init__(self, context: Context, total: int) -> None:
         self._context = context
@@ -48,12 +51,12 @@ class _Progress:
         self._told_at = -math.inf
 
     def ended(self, history: WaveHistory) -> None:
-        """Note that another move has ended."""
+        """Record that another move has ended."""
         if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
             self.tell(history)
 
     def tell(self, history: WaveHistory) -> None:
-        """Publish the number of ended moves, and how many of their bundles are not on the planned broker."""
+        """Publish the number of moves that have ended, and how many of them did not succeed."""
         done = history.ended
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
@@ -64,17 +67,22 @@ class _Progress:
 class UnloadWaveOperator(PlanPartOperator):
     """Carry out one wave of a plan.
 
-    A retry resumes: a bundle on its planned broker is not unloaded again, a bundle that was unloaded but not placed is
-    placed, and a bundle with a final outcome is skipped. A bundle that its source still owns goes through every check
-    again. A bundle that moved on, has no topic or landed on another broker is an outcome, not a failure. The task fails
-    if brokers did not answer (retried) or refused (not retried).
-    The XCom `progress` says how many moves have ended. When a person stops the run or another hold applies (`Holds`),
-    no further bundle is begun. A stop fails the task. After a pause, a lower mode or the end of a window, the task
-    succeeds and reports the bundles left, or is skipped if nothing was begun.
-    A cleared task resumes until another run has recorded a plan; then the verdict is `not_recorded`.
-    Nothing is unloaded if the store now holds another plan, or if Pulsar's own shedding was switched on. If the wave
-    does not begin in time, its moves are not made, and their outcomes say so. The same applies to moves to a broker
-    that is now drained, and to moves of a bundle or broker that is now excluded.
+    A retry continues the wave. A bundle on its planned broker is not unloaded again, a bundle that was unloaded but not
+    placed is placed, and a bundle with a final outcome is skipped. A bundle that its source still owns is checked
+    completely again.
+
+    If a bundle has changed owner, has no topic or was placed on another broker, this is an outcome, not a failure. The
+    task fails if brokers did not answer (which is retried) or refused (which is not). The XCom `progress` has the
+    number of moves that have ended.
+
+    If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
+    pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no
+    move had started. A cleared task continues the wave until another run has recorded a plan; then the verdict is
+    `not_recorded`.
+
+    Nothing is unloaded if the store now has another plan, or if Pulsar's own shedding was switched on. If the wave does
+    not start in time, its moves are not made, and this is their outcome. The same applies to moves to a broker that is
+    now drained, and to moves of a bundle or broker that is now excluded.
     """
 
     template_fields: Sequence[str] = ("run", "wave")
@@ -90,10 +98,10 @@ class UnloadWaveOperator(PlanPartOperator):
             Number of bundles for each outcome's reason code.
 
         Raises:
-            AirflowFailException: the plan is not the recorded plan, was altered, is too old or over a cap; the folder
-                belongs to another run; the connection is read-only; the brokers refuse the credentials.
-            UnfinishedError: brokers did not answer for some bundles; retried.
-            AirflowSkipException: orders or settings kept the whole wave from being begun.
+            AirflowFailException: the plan is not the recorded plan, was changed, is too old or exceeds a cap; the
+                folder belongs to another run; the connection is read-only; or the brokers refuse the credentials.
+            UnfinishedError: brokers did not answer for some bundles. This is retried.
+            AirflowSkipException: orders or settings prevented the whole wave.
         """
         with final_unless_passing():
             run = run_folder(context, self.cluster, self.run)
@@ -110,7 +118,7 @@ class UnloadWaveOperator(PlanPartOperator):
     def _open(
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
-        """Return the moves of the wave if it may be carried out."""
+        """Return the moves of the wave, after checking that they may be carried out."""
         verdict, now = self._judge(context, run, begun=history.planned(planned)), datetime.now(UTC)
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.unloaded

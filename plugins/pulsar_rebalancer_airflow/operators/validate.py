@@ -1,4 +1,4 @@
-"""Validate: run the suites on the snapshot, before anything is decided."""
+"""Validate: run the expectation suites on the snapshot, before any decision."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _MEANS = {
 
 
 class ValidateOperator(BaseOperator):
-    """Validate a run's snapshot; the task's XCom is the number of findings by effect and reason.
+    """Validate a run's snapshot. The task's XCom is the number of findings by effect and reason.
 
-    The log and the XCom `findings` contain the findings; the link *Validation result* opens them as a page.
-    A retry with the same snapshot would give the same result, so a blocked run is not retried.
+    The findings are in the log and in the XCom `findings`; the link *Validation result* shows them on a page. A retry
+    with the same snapshot would give the same result, so a blocked run is not retried.
 
     Args:
         cluster: name in the clusters file.
@@ -59,7 +59,8 @@ class ValidateOperator(BaseOperator):
             Number of findings by effect and reason code.
 
         Raises:
-            AirflowFailException: a finding blocks; the message says which, where the result is, and what to do.
+            AirflowFailException: a finding blocks the run; the message has the finding, the location of the result, and
+                the remedy.
         """
         # Great Expectations takes seconds to load, so it is imported only here.
         from pulsar_rebalancer_airflow.validation.suites import validate
@@ -88,5 +89,5 @@ class ValidateOperator(BaseOperator):
 
 
 def _plain(counts: Mapping[Reason, int]) -> dict[str, int]:
-    """Return counts with plain strings as keys, for an XCom."""
+    """Return the counts with strings as keys, for an XCom."""
     return {str(reason): count for reason, count in counts.items()}

@@ -1,4 +1,4 @@
-"""Watch: has a run of the cluster ended recently?"""
+"""Watch: check whether a run of the cluster has ended recently."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class WatchOperator(BaseOperator):
     """Alert people when no run has ended for several intervals, and when runs end again.
 
-    The task needs its own DAG, because a run that does not start, hangs or times out reports nothing. Before the first
-    run, the time counts from the first check. A retry checks again and repeats no alert.
+    The task needs its own DAG, because a run that does not start, hangs or times out sends no alert. Before the first
+    run, the time is measured from the first check. A retry checks again, but sends no alert twice.
     """
 
     def __init__(self, *, cluster: str, settings: Settings, **kwargs: Any) -> None:
@@ -33,7 +33,7 @@ class WatchOperator(BaseOperator):
         self.settings = settings
 
     def execute(self, context: Context) -> float:
-        """Check the cluster, and return the seconds since the last run ended."""
+        """Check the cluster, send alerts, and return the seconds since the last run ended."""
         now = datetime.now(UTC)
         store = StateStore.of(context, self.cluster)
         last = store.readable(AlertsState).run_at

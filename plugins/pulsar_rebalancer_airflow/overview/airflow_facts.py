@@ -1,4 +1,4 @@
-"""Facts for the page that only Airflow knows: the time of the next run, the folder of a run, and links to read more."""
+"""Facts for the page that only Airflow has: the time of the next run, the folder of a run, and links."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ASKS = "approve"
 
 
 class _Stored:
-    """A cluster's documents in Airflow's asset state store, as the web server reads them."""
+    """Read access to a cluster's documents in Airflow's asset state store, for the web server."""
 
     def __init__(self, session: Session, cluster: str) -> None:
         self._session = session
@@ -65,7 +65,10 @@ class _Stored:
 
 
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFacts:
-    """Return what Airflow knows about a cluster; if the DAG does not exist, only the facts in the state store."""
+    """Return Airflow's facts about a cluster.
+
+    If the DAG does not exist, only facts from the state store are included.
+    """
     stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
     drains, unreadable = _drains(stored, storage)
     scheduler = most_recent_job("SchedulerJob", session=session)
@@ -85,7 +88,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
 
 
 def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:
-    """Return the drained brokers, and an error if some cannot be read, else an empty string."""
+    """Return the drained brokers, and an error message if some cannot be read; empty otherwise."""
     try:
         return stored.drains(storage).brokers, ""
     except RebalancerError as error:
@@ -93,7 +96,7 @@ def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Dra
 
 
 def _opened(session: Session, dag_id: str) -> str:
-    """Return the id of the current run if its gate has opened; else an empty string."""
+    """Return the id of the run in progress if its gate has opened; else an empty string."""
     running = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
     run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
     said = _left_about_run(session, dag_id, run_id, key="reason", task="gate") if run_id else None
@@ -110,7 +113,7 @@ def _failed(session: Session, dag_id: str) -> FailedRun | None:
 
 
 def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
-    """Return the task that failed first and its reason code; either is empty if there is none."""
+    """Return the id of the first failed task and its reason code. Each is empty if there is none."""
     of_run = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
     task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
@@ -118,14 +121,14 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
 
 
 def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
-    """Return a task's XCom about the run's present folder, as `locations.left_about_run` does inside tasks."""
+    """Return a task's XCom if it refers to the run's current folder, as `locations.left_about_run` does in tasks."""
     about = left_by(session, dag_id, run_id, key=FOLDER, task=task)
     present = left_by(session, dag_id, run_id, key="return_value", task="collect")
     return left_by(session, dag_id, run_id, key=key, task=task) if about in (None, present) else None
 
 
 def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: str) -> StoragePath | None:
-    """Return a DAG run's folder, as named by the run's task *collect*; None if the run has no folder of its own."""
+    """Return a DAG run's folder, from the XCom of its task *collect*; None if the run has no folder."""
     left = left_by(session, dag_id, run_id, key="return_value", task="collect")
     if left is None:
         return None
@@ -136,9 +139,9 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
 
 
 def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
-    """Return what a user may do: the DAGs that Airflow lets them trigger, and the questions they may answer.
+    """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer.
 
-    Paused DAGs are left out: a run would wait, and act when the DAG is unpaused.
+    Paused DAGs are left out, because a new run would wait and then act when the DAG is unpaused.
     """
     manager, control = get_auth_manager(), facts.control
 
@@ -171,7 +174,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
 def _question(
     session: Session, entry: ClusterEntry, facts: AirflowFacts, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
-    """Return the question about the waiting plan; None if no question is open."""
+    """Return the open question about the plan that waits for approval; None if there is none."""
     until, run_id = facts.waits_until(entry.settings, now), facts.question.run_id
     if until is None:
         return None
@@ -187,7 +190,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: Fai
     """Return the page with links to its run, the most useful log and the validation result.
 
     Args:
-        failed: the newest run, if it failed.
+        failed: the newest run if it failed, else None.
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = page.status.model_copy(update={"dag_id": dag_id})

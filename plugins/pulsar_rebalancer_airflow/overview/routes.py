@@ -1,6 +1,6 @@
-"""The page, its static files and the documents it shows, for users who may read the DAG in question.
+"""The routes to the page, its static files and its documents, for users who may read the DAG.
 
-All routes are read-only: the page's buttons call Airflow's own API as the user who presses them.
+All routes are read-only. The page's buttons call Airflow's own API with the permissions of the user.
 """
 
 from datetime import UTC, datetime
@@ -67,7 +67,7 @@ def static(name: str) -> Response:
 @router.get("/page")
 @router.get("/page/{dag_id}")
 def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
-    """Return the page, which loads its documents itself; for a run of the replay DAG, redirect to its report."""
+    """Return the page, which then loads its documents. For a run of the replay DAG, redirect to its report."""
     report = report_of_run(storage_root(), dag_id, run_id) if run_id else None
     if report is not None:
         return RedirectResponse(report_path(dag_id, run_id, report))
@@ -77,7 +77,7 @@ def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
 
 @router.get("/clusters")
 def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
-    """Return the status of all clusters whose DAG the user may read, including clusters whose files are unreadable."""
+    """Return the status of all clusters whose DAG the user may read, including clusters with unreadable files."""
     readable, strips = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session), []
     for dag_id, entry in rebalance_dags(load_clusters(clusters_file())).items():
         if dag_id in readable:
@@ -95,10 +95,10 @@ def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
 
 @router.get("/dags/{dag_id}/overview")
 def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
-    """Return a cluster's page as of now, or as one run saw the cluster.
+    """Return a cluster's page for the current time, or for the time of one run.
 
     Raises:
-        HTTPException: 404 if the DAG belongs to no cluster, or the run's files do not exist yet or any more.
+        HTTPException: 404 if the DAG belongs to no cluster, or the run has no files (yet or any more).
     """
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
@@ -143,7 +143,7 @@ def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
     """Return the id of the DAG that balances a cluster, and the cluster's entry.
 
     Args:
-        dag_id: the DAG that balances the cluster, or the cluster's by-hand DAG.
+        dag_id: id of the DAG that balances the cluster, or of the cluster's by-hand DAG.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.

@@ -1,4 +1,4 @@
-"""The outcome of a run that was started with a button on the page, as a sentence."""
+"""A sentence about the outcome of a run that was started with a button on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the page appears in Airflow's UI: in the navigation, and as tabs of DAGs and runs."""
+"""The places of the page in Airflow's UI: in the navigation, and as tabs of DAGs and runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_pa
 
 
 def external_views() -> list[dict[str, object]]:
-    """Return the plugin's external views; Airflow fills in ids, and shows views with a route in a frame.
+    """Return the plugin's external views. Airflow inserts ids, and shows views with a route in a frame.
 
-    Airflow cannot limit a tab to some DAGs: on an unrelated DAG, the page says that it does not cover this DAG.
+    Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG has only a message.
     """
     base = f"{base_path()}{PREFIX}/page"
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class ReplayLink(BaseOperatorLink):
-    """Opens the report of a replay. Airflow requests the link when the task ends."""
+    """The link to the report of a replay. Airflow requests the link when the task ends."""
 
     name = "Replay report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the path of the report; empty if the task did not write a report."""
+        """Return the path of the report; empty if the task wrote no report."""
         name = str(getattr(operator, "report_of", ""))
         return report_path(ti_key.dag_id, ti_key.run_id, name) if name else ""
 

@@ -27,18 +27,18 @@ def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     """Return a replay's report as a page.
 
     Raises:
-        HTTPException: 404 unless the folder belongs to this DAG run and holds a report.
+        HTTPException: 404 if the folder does not belong to this DAG run or has no report.
     """
     page = stored_report(storage_root(), dag_id, run_id, folder)
     return served(page, "This DAG run has no such report; reports are kept for retention_days.")
 
 
 def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
-    """Return a DAG run's report if the run's folder has this name, else None.
+    """Return a DAG run's report; None if the folder with this name does not belong to the run.
 
     Args:
-        dag_id: DAG that the user may read.
-        name: name of the replay's folder, from the request and therefore untrusted.
+        dag_id: id of a DAG that the user may read.
+        name: name of the replay's folder, from an HTTP request, so it is not trusted.
     """
     cluster = cluster_of(dag_id, REPLAY_DAG)
     folder = ClusterStorage(root, cluster).replay(name) if cluster else None
@@ -53,10 +53,10 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
 
 
 def report_of_run(root: str, dag_id: str, run_id: str) -> str | None:
-    """Return the folder name of a DAG run's report, the newest if there are several; None if there is no report.
+    """Return the name of the folder with a DAG run's newest report; None if there is no report.
 
     Args:
-        dag_id: DAG that the user may read.
+        dag_id: id of a DAG that the user may read.
     """
     cluster = cluster_of(dag_id, REPLAY_DAG)
     names = ClusterStorage(root, cluster).replays.names() if cluster else []

@@ -1,4 +1,4 @@
-"""Turn missed expectations into findings, one for each reason and subject."""
+"""Convert failed expectations to findings, one for each reason and subject."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DETAIL_CHARS = 300
 
 
 class Arguments(TypedDict, total=False):
-    """The arguments used from an expectation: its column and the allowed range."""
+    """The arguments of an expectation that are used here: column and allowed range."""
 
     column: str
     min_value: float | None
@@ -46,14 +46,14 @@ class Expectation(TypedDict):
 
 
 class Seen(TypedDict, total=False):
-    """What was observed: the rows that missed, or one value."""
+    """The observed result: the rows that failed, or a single value."""
 
     unexpected_index_list: list[dict[str, JsonValue]] | None
     observed_value: JsonValue
 
 
 class Result(TypedDict):
-    """The fields used from Great Expectations' result for one expectation, and the result's wording."""
+    """The fields of Great Expectations' result for one expectation that are used here, and its text for the page."""
 
     success: bool
     expectation_config: Expectation
@@ -68,7 +68,7 @@ class _Miss(NamedTuple):
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
-    """Return one finding with all details for each reason and subject, worst first within a reason.
+    """Return one finding for each reason and subject, with all details. Findings of a reason are sorted worst first.
 
     Args:
         results: results of the table's suite, in JSON types.
@@ -84,7 +84,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
 
 
 def suite_failed(table: str, detail: str) -> Finding:
-    """Return a finding that says that a table could not be judged."""
+    """Return the finding for a table that could not be validated."""
     return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
 
 
@@ -126,7 +126,7 @@ def _excess(allowed: Arguments, value: JsonValue) -> float:
 
 
 def _exception(info: JsonValue) -> str:
-    """Return the message of an exception raised while evaluating an expectation; empty if there was none."""
+    """Return the message of an exception during the evaluation of an expectation; empty if there was none."""
     for entry in [info, *info.values()] if isinstance(info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]

@@ -1,4 +1,4 @@
-"""The tables of a run as the suites see them, and the share of each broker's traffic in bundles that are left out."""
+"""The tables of a run as input for the suites, and the share of brokers' traffic in excluded bundles."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
 
 
 def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFrame]:
-    """Return the three tables as the suites see them.
+    """Return the three tables as input for the suites.
 
     Infinite figures become null. In `brokers`, a resource that is not measured (usage and limit of -1) becomes 0 of 0,
     as in the broker's score. NaN and infinity in a broker's own averages become infinity, because null means that the
-    broker left the averages out. These columns are added:
+    broker reported no averages. These columns are added:
 
     * `<resource>_percent`: usage as a percentage of the limit; null without a limit;
-    * `deciding_resource` and `deciding_percent`: see `_deciding`;
+    * `deciding_resource` and `deciding_percent`: result of `_deciding`;
     * `unaccounted_percent`: difference between the broker's own figure and the sum over its bundles, in the worst of
       the four traffic figures. 0 if the difference is at most one unit; null if a figure is unsound (another finding).
     """
@@ -61,11 +61,11 @@ def _no_number(column: pa.ChunkedArray[Any]) -> list[bool]:
 
 
 def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> tuple[str | None, float]:
-    """Return the resource, other than the CPU, that decides a broker's score, and its usage in percent of the limit.
+    """Return the resource other than the CPU that determines a broker's score, and its usage in percent of the limit.
 
-    The resource with the highest weighted percentage decides. The result is None and NaN if the CPU decides or
-    the broker is idle. If no weighted resource can be judged although some are used, the score is always 0, and the
-    percentage is infinite.
+    This is the resource with the highest weighted percentage. The result is None and NaN if it is the CPU or the broker
+    is idle. If no weighted resource has a limit although some are used, the score is always 0, and the percentage is
+    infinite.
     """
     percent = {name: float(broker[f"{name}_percent"]) for name in weights}
     judged = [name for name in weights if not math.isnan(percent[name])]
@@ -88,13 +88,13 @@ def _unaccounted_percent(brokers: pd.DataFrame, bundles: pd.DataFrame) -> pd.Ser
 
 
 def shares_of(bundles: Collection[str], frames: Mapping[str, pd.DataFrame]) -> dict[str, float]:
-    """Return these bundles' share (0 to 1) of each broker's message rate or throughput, whichever share is larger.
+    """Return the bundles' share of each broker's message rate or throughput, whichever is larger, 0 to 1.
 
-    A negative figure counts by its absolute value. A figure that is not a number is estimated as the broker's own
+    The absolute values of negative figures are used. A figure that is not a number is estimated: the broker's own
     figure minus the sum over its other bundles.
 
     Args:
-        bundles: names of bundles; brokers without any of these bundles are left out.
+        bundles: names of bundles. Brokers without any of these bundles are not in the result.
         frames: the tables from `judged_frames`.
     """
     import pandas as pd

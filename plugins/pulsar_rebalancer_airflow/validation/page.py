@@ -1,8 +1,8 @@
-"""A run's validation result as one page that works offline: `<run>/validation/index.html`.
+"""A run's validation result as a single page without external resources: `<run>/validation/index.html`.
 
-The content is the same as in Great Expectations' Data Docs, from the same renderer. The Data Docs load style sheets,
-fonts and scripts from six hosts, so this package has its own template: it has no scripts and no external resources,
-and everything that came from brokers is escaped.
+The content is the same as in Great Expectations' Data Docs, from the same renderer. Data Docs load style sheets, fonts
+and scripts from six hosts. The template of this package needs no scripts and no external resources, and text from
+brokers is escaped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def page_of(run: StoragePath) -> StoragePath:
 
 
 def wording(result: Any) -> dict[str, str]:
-    """Return the Data Docs wording of an `ExpectationValidationResult`: what was `expected` and what was `seen`.
+    """Return the Data Docs' texts about an `ExpectationValidationResult`: what was `expected`, and what was `seen`.
 
     As a side effect, the lists of rows in the result are truncated.
     """
@@ -53,7 +53,7 @@ def wording(result: Any) -> dict[str, str]:
 
 
 def _texts(block: Any) -> Iterator[str]:
-    """Yield the sentences of a content block, without tables of rows and hints for querying them."""
+    """Yield the sentences in a content block, without tables of rows and hints about queries for them."""
     if isinstance(block, list):
         for part in block:
             yield from _texts(part)
@@ -69,10 +69,10 @@ def _texts(block: Any) -> Iterator[str]:
 def write_page(
     run: StoragePath, request: RunRequest, validation: Validation, results: Mapping[str, Sequence[Result]]
 ) -> None:
-    """Write the page; a failure is only a warning, because the page does not affect the verdict.
+    """Write the page. An error is only logged as a warning, because the page does not affect the validation.
 
     Args:
-        results: results by table, in JSON types, with their `wording`.
+        results: results by table, as JSON values, with their `wording`.
     """
     try:
         page_of(run).write_bytes(_page(run, request, validation, results).encode(errors="replace"))

@@ -1,6 +1,7 @@
-"""Run the suites of `expectations/` on a sample and turn misses into findings.
+"""Run the suites in `expectations/` on a sample, and convert failed expectations to findings.
 
-Great Expectations and pandas are imported inside functions: at module level they would add seconds to every DAG parse.
+Great Expectations and pandas are imported inside functions, because imports at module level would add seconds to every
+parse of a DAG file.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 
 
 def validate(run: StoragePath, suites: Path | None = None) -> Validation:
-    """Judge the sample of a run; write `validation.json` and, below `validation/`, each suite's results and a page.
+    """Validate the sample of a run; write `validation.json` and, below `validation/`, each suite's results and a page.
 
     Findings with the same reason are sorted worst first.
 
@@ -89,7 +90,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 
 
 def _moved_lately(run: StoragePath) -> frozenset[str]:
-    """Return the bundles in the unload history: right after a move, two brokers may report the same bundle."""
+    """Return the bundles in the unload history. Shortly after a move, two brokers may report the same bundle."""
     try:
         return frozenset(StateBefore.read(run).moves.unloads)
     except RebalancerError:
@@ -97,13 +98,13 @@ def _moved_lately(run: StoragePath) -> frozenset[str]:
 
 
 def suites_folder() -> Path:
-    """Return the folder of the suites: inside the package in a wheel, else at the top of the source tree."""
+    """Return the folder of the suites: in the package if the wheel is installed, else at the top of the source tree."""
     packaged = Path(__file__).parents[1] / "expectations"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "expectations"
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return a table's suite; each expectation gets its position and the effect of its reason code."""
+    """Return a table's suite. To each expectation, its position and the effect of its reason code are added."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect
@@ -113,11 +114,11 @@ def load_suite(folder: Path, name: str) -> dict[str, Any]:
 
 
 def parameters(settings: Settings) -> dict[str, float]:
-    """Return the values of the suites' `$PARAMETER`s.
+    """Return the values for the suites' `$PARAMETER`s.
 
-    `report_age_limit_seconds`: brokers write their report at the latest after
+    `report_age_limit_seconds` is the maximum plausible age of a report. Brokers write reports at least every
     loadBalancerReportUpdateMaxIntervalMinutes (ModularLoadManagerImpl.needBrokerDataUpdate), and check this every few
-    seconds. `largest_<column>`: largest plausible value for any machine.
+    seconds. `largest_<column>` is the largest plausible value for any machine.
     """
     largest = {f"largest_{column}": figure for column, figure in LARGEST.items()}
     age = settings.report_max_interval_minutes * 60 + SLACK_SECONDS
@@ -125,14 +126,14 @@ def parameters(settings: Settings) -> dict[str, float]:
 
 
 def _quieten() -> None:
-    """Keep Great Expectations' messages about registering and loading out of the task log."""
+    """Suppress Great Expectations' messages about registering and loading in the task log."""
     names = {"great_expectations", *(name for name in logging.root.manager.loggerDict if "great_expectations" in name)}
     for name in names:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
-    """Return a suite's results in JSON types, in the suite's order, each with Great Expectations' own wording."""
+    """Return a suite's results as JSON values, in the suite's order, each with Great Expectations' own texts."""
     _quieten()
     import great_expectations as gx
 
@@ -160,7 +161,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _wording(said: Any) -> dict[str, str]:
-    """Return the result's wording for the page; empty if rendering fails, which does not affect the verdict."""
+    """Return the texts about a result for the page; empty if rendering fails, which does not affect the validation."""
     try:
         return wording(said)
     except Exception as error:
@@ -169,7 +170,7 @@ def _wording(said: Any) -> dict[str, str]:
 
 
 def _storable(value: Any) -> Any:
-    """Return JSON without NaN and infinities, with lists of rows truncated."""
+    """Return a JSON value without NaN and infinities, and with truncated lists of rows."""
     if isinstance(value, dict):
         return {key: _storable(entry[:SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):

@@ -39,12 +39,12 @@ def _server() -> str:
 
 
 class ValidationLink(BaseOperatorLink):
-    """Opens a run's validation result. Airflow requests the link when the task ends, even if it failed."""
+    """The link to a run's validation result. Airflow requests the link when the task ends, even if it failed."""
 
     name = "Validation result"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Return the path of the page; empty if the task did not write a page."""
+        """Return the path of the page; empty if the task wrote no page."""
         run = StoragePath(str(getattr(operator, "run", None) or ""))
         if not run.uri or not page_of(run).exists():
             return ""

@@ -31,7 +31,7 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     """Return a run's validation result as a page.
 
     Raises:
-        HTTPException: 404 unless the folder belongs to this DAG run and holds a page.
+        HTTPException: 404 if the folder does not belong to this DAG run or has no page.
     """
     kept = "they are kept for history_days, or for retention_days on days that are not compacted"
     page = stored_page(storage_root(), dag_id, run_id, folder)
@@ -44,7 +44,7 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
-    """Return a run's validation result as a page, from the run's folder or the history, for the run's tab."""
+    """Return a run's validation result as a page for the run's tab, from the run's folder or the history."""
     left = None
     if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
         left = left_by(session, dag_id, run_id, key="return_value", task="collect")
@@ -53,11 +53,11 @@ def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResp
 
 
 def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
-    """Return a DAG run's page if the run's folder has this name, else None.
+    """Return a DAG run's page; None if the folder with this name does not belong to the run.
 
     Args:
-        dag_id: DAG that the user may read.
-        name: name of the run's folder, from the request and therefore untrusted.
+        dag_id: id of a DAG that the user may read.
+        name: name of the run's folder, from an HTTP request, so it is not trusted.
     """
     # Users who may read one of a cluster's two DAGs may read the validation results of both.
     cluster = cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG)
@@ -82,7 +82,7 @@ def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
 
 
 def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
-    """Return a deleted folder's request and page, from the history that daily upkeep writes."""
+    """Return the request and page of a run whose folder was deleted, from the history that daily upkeep writes."""
     at = time_of(name)
     listed = table_file(storage, RUNS, at.date()) if at else None
     if listed is None or not listed.exists() or not lies_below(root, listed):
