@@ -149,7 +149,7 @@ class HashRange(NamedTuple):
 
     @classmethod
     def of(cls, bundle: str) -> HashRange:
-        """Return the range from a bundle's name, `tenant/namespace/0x…_0x…`."""
+        """Parse the hash range in a bundle's name, `tenant/namespace/0x…_0x…`."""
         lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
         return cls(lower, upper)
 

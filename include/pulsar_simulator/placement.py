@@ -36,7 +36,7 @@ class BundlePlacement:
     Args:
         membership: brokers that can be chosen.
         topology: names of the bundles.
-        faults: active faults; `stray` places a bundle on another broker than its destination.
+        faults: active faults; `stray` places a bundle on a broker other than its destination.
         strategy: strategy for bundles without a destination.
         by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
             4.2.1. Namespaces with the same range then share one destination.

@@ -33,7 +33,7 @@ ALGORITHMS = (RANGE, TOPICS, POSITIONS, FLOW)
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Splits bundles, and updates all objects of the cluster that have figures by bundle."""
+    """Splits bundles, and updates the figures of bundles in all parts of the cluster."""
 
     topology: Topology
     traffic: Traffic

@@ -167,7 +167,7 @@ class Topology:
     def shares(self, bundle: int) -> dict[str, float]:
         """Return the share of a bundle's traffic by topic (0 to 1).
 
-        The share of the k-th topic is 1/k of the first's.
+        The share of the k-th topic is 1/k of the first topic's share.
         """
         weights = {topic: self._weights.get(topic, 1 / k) for k, topic in enumerate(self.topics(bundle), 1)}
         return {topic: weight / sum(weights.values()) for topic, weight in weights.items()}

@@ -125,7 +125,7 @@ def _wrong(problem: str) -> SettingsError:
 
 
 class ConnectedApplication:
-    """A child process of the task that runs an application, without Java."""
+    """Runs an application in a child process of the task. The process does not need Java."""
 
     def __init__(self, command: Sequence[str], server: Mapping[str, str]) -> None:
         """Start the process.

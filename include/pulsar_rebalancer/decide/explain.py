@@ -34,11 +34,11 @@ def complete(
 ) -> list[Decision]:
     """Return the decisions with the number and traffic of the bundles that move after policies and caps.
 
-    If a pair fired but none of its bundles moves, the decision has the reason for that.
+    If a pair fired but none of its bundles moves, the decision also gets the reason.
 
     Args:
         decisions: one cluster's decisions.
-        taken: the cluster's taken candidates.
+        taken: the cluster's accepted candidates.
         reasons: the result of `reasons_by_pair` for all candidates of the cluster.
     """
     of_pair: dict[int | None, list[CandidateMove]] = {}

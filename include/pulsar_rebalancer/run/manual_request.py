@@ -149,7 +149,8 @@ class ByHand(BaseModel):
         approved_by, approved_because: who approved it in mode `approve`, and why; empty when no approval was needed.
         carries_out: in a run that carries out a shown plan, the hash of the shown plan; else empty.
         scores: scores before and after the moves, in percent, of each source and destination, assuming that scores are
-        proportional to traffic. topics, producers, consumers: totals over the bundles that move.
+            proportional to traffic.
+        topics, producers, consumers: totals over the bundles that move.
         unknown: names from the request, or from the run to undo, that match no reported bundle.
     """
 

@@ -60,8 +60,8 @@ class Summary(VersionedDocument):
             partitioning or the order of the input.
         by_hand: record of the request, if a person made the plan; else None.
         drains: progress of each drained broker's drain, by broker.
-        counting: reason code for how the run counted hits. score_min, score_max, score_mean: scores of the compared
-        brokers, percent; None if none were compared.
+        counting: reason code for how the run counted hits.
+        score_min, score_max, score_mean: scores of the compared brokers, percent; None if none were compared.
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
@@ -70,8 +70,9 @@ class Summary(VersionedDocument):
         sentence: the strategy's own text about its decision.
         in_force: a sentence about the orders at the time of the sample, and the people who gave them.
         bundles_taken: number of bundles to move.
-        waves: number of waves in which the bundles move. predicted_min, predicted_max: scores after the moves, in
-        percent, assuming that scores are proportional to traffic.
+        waves: number of waves in which the bundles move.
+        predicted_min, predicted_max: scores after the moves, in percent, assuming that scores are proportional to
+            traffic.
         bundles_split: number of bundles to split.
         splits_passed_over: number of bundles that met a split condition but are not split, by reason code.
         splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.

@@ -239,8 +239,10 @@ class BrokerSample:
         broker: brokerId, host:port.
         left_out: why the broker can be neither source nor destination, such as a missing report; None if it can be
             both.
-        resources: usage of each resource (`run.tables.RESOURCES`). msg_rate_in, msg_rate_out: msg/s. msg_throughput_in,
-        msg_throughput_out: bytes/s. topics, bundles: number of topics and of bundles, according to the broker's report.
+        resources: usage of each resource (`run.tables.RESOURCES`).
+        msg_rate_in, msg_rate_out: msg/s.
+        msg_throughput_in, msg_throughput_out: bytes/s.
+        topics, bundles: number of topics and of bundles, according to the broker's report.
         version: the broker's Pulsar version.
         reserved_by: the isolation policy that reserves the broker for certain namespaces.
         load_average: the broker's own moving average of its load, 1 is 100 percent; extensible load manager only.

@@ -35,7 +35,7 @@ class CapacityCheck(Protocol):
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Record that a unit will be moved as `fitted` returned it."""
+        """Count an accepted unit, in the form that `fitted` returned."""
         ...
 
 

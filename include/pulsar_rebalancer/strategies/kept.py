@@ -74,7 +74,10 @@ class KeptState:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the content for `DecisionState.kept`. Hits of brokers are stored in another field."""
+        """Return the document to store as `DecisionState.kept`.
+
+        It does not include brokers' hits, which have their own field.
+        """
         shedder, placement = self.shedder, self.placement
         parts = {
             "shedder": {

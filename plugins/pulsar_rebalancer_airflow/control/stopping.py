@@ -1,4 +1,4 @@
-"""The outcome of a stopped run: the bundles that were completed, and the number that were not started."""
+"""The outcome of a stopped run: results of the bundles in progress, and the number of bundles not started."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class LocalAirflow:
         return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
 
     def _log_in(self) -> None:
-        """Log in, but only to the server started here: another program on the port must not get the password."""
+        """Log in, but only to the server started here, so that no other program on the port receives the password."""
         if not self._processes.listens(self.home.port):
             raise EmbeddedError(
                 f"another program answers on port {self.home.port} in the place of Airflow: start again"

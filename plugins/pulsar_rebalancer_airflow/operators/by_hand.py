@@ -74,7 +74,7 @@ class FormOperator(BaseBranchOperator):
 
 
 class CollectForPlanOperator(CollectOperator):
-    """Collect the sample for a manual plan, whose form has no run parameters."""
+    """Collect the sample for a manual plan. Unlike the form of a rebalancing run, its form has no run parameters."""
 
     def _params(self, context: Context) -> RunParams:
         return RunParams()

@@ -1,4 +1,4 @@
-"""A run's snapshot as input for manual plans and drains; rules that a person lifted do not apply in it."""
+"""The input for manual plans and drains: a run's snapshot, in which rules that a person lifted are switched off."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Scene:
 
     Attributes:
         snapshot: the run's snapshot.
-        sample: brokers, bundles and settings, without the lifted rules.
-        policies: isolation policies and anti-affinity groups, without the lifted rules.
+        sample: brokers, bundles and settings. Rules that a person lifted are switched off.
+        policies: isolation policies and anti-affinity groups. They are empty if a person lifted their rules.
     """
 
     snapshot: Snapshot

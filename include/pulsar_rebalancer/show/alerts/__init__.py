@@ -1,1 +1,1 @@
-"""Alerts: the conditions, the time of a message, and its text."""
+"""Alerts: their conditions, when messages are sent, and the text of messages."""

@@ -31,8 +31,8 @@ class Incident(BaseModel):
         since: when the condition was first present.
         seen_at: when the condition was last present.
         over_at: time of the first run after `seen_at` without the condition; None while it is present.
-        unwatched: why the condition is no longer checked; None if it is checked. reasons, detail: as in the last
-            observation of the condition.
+        unwatched: why the condition is no longer checked; None if it is checked.
+        reasons, detail: as in the last observation of the condition.
         told: True if the message about the start was delivered.
     """
 

@@ -29,8 +29,8 @@ class Bucket(View):
         moved, failed: number of bundles that were moved, and that could not be moved.
         blocked: number of runs that validation stopped.
         broken: number of runs that failed.
-        paused: number of runs that could not move bundles for a reason other than the mode. low_threshold,
-        high_threshold: thresholds of the last run with a plan, points; None if no run has a plan.
+        paused: number of runs that could not move bundles for a reason other than the mode.
+        low_threshold, high_threshold: thresholds of the last run with a plan, points; None if no run has a plan.
     """
 
     at: AwareDatetime

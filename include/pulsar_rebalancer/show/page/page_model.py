@@ -20,8 +20,9 @@ class Status(View):
         pairing: True if the strategy pairs brokers.
         sentence: why the rebalancer moves bundles or does not.
         in_force: a sentence about the current orders from people; empty if there are none.
-        collected_at: time of the newest sample; None if there is none. score_range, deviation: range and standard
-        deviation of the compared scores, in points; None if no brokers are compared.
+        collected_at: time of the newest sample; None if there is none.
+        score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
+            compared.
     """
 
     cluster: str
@@ -48,14 +49,14 @@ class BrokerView(View):
         label: a short unique part of the broker's name.
         score: score in percent; None without a load report.
         resources: weighted usage by resource, percent; the largest is the score.
-        deciding: the resource with the largest weighted usage; empty without a load report. lowest, highest: lowest and
-        highest score within the last half hour.
+        deciding: the resource with the largest weighted usage; empty without a load report.
+        lowest, highest: lowest and highest score within the last half hour.
         after: predicted score after the plan; None if the broker is neither source nor destination in the plan.
         left_out: why the broker can be neither source nor destination; empty if it can be both.
-        band: the highest threshold that the gap of the broker's pair reaches: `low` or `high`, else `calm`. partner,
-            gap: the colder broker of the pair, and the gap to it; set only for the hotter broker of a pair.
-        drained: text about the drain with its start, person and reason; empty if the broker is not drained. average,
-            average_throughput: the strategy's moving averages for the broker, in percent and bytes/s.
+        band: the highest threshold that the gap of the broker's pair reaches: `low` or `high`, else `calm`.
+        partner, gap: the colder broker of the pair, and the gap to it; set only for the hotter broker of a pair.
+        drained: text about the drain with its start, person and reason; empty if the broker is not drained.
+        average, average_throughput: the strategy's moving averages for the broker, in percent and bytes/s.
     """
 
     name: str
@@ -213,8 +214,9 @@ class RunAnswer(View):
 
     Attributes:
         state: Airflow's state of the run.
-        text: the text to show; a verb phrase while the run is in progress. next_dag, next_run: ids of the DAG run that
-            this run started, whose outcome is shown next; empty if it started none.
+        text: the text to show; a verb phrase while the run is in progress.
+        next_dag, next_run: ids of the DAG run that this run started, whose outcome is shown next; empty if it started
+            none.
     """
 
     state: str

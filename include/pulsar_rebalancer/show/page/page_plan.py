@@ -41,7 +41,7 @@ _LATE = timedelta(minutes=5)
 
 
 def predicted(run: Run) -> dict[str, float]:
-    """Return the predicted score in percent, by broker, of the plan's sources and destinations.
+    """Return predicted scores after the moves, in percent, of the brokers that are sources or destinations in the plan.
 
     As in the plan's own prediction, a broker's score is assumed to be proportional to its traffic.
     """

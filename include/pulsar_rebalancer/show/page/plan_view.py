@@ -66,8 +66,8 @@ class PlanView(View):
         by: text with the person who ordered the plan, and the reason if it was forced; empty if no person did.
         verdict: the gate's reason code; empty until the gate has decided.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
-        traffic: total traffic of all moves, in the unit of `measure`. range_before, predicted_range: score range before
-        the plan and predicted range after it, points.
+        traffic: total traffic of all moves, in the unit of `measure`.
+        range_before, predicted_range: score range before the plan and predicted range after it, points.
         brokers: sources and destinations of moves.
         measured: score ranges after the run.
         more: number of moves not listed.

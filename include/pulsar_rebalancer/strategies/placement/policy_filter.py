@@ -196,7 +196,7 @@ class PolicyFilter:
         return Others(brokers, position, serving) if serving else candidates
 
     def _newest(self, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the result of `latest`, from a cache."""
+        """Return the cached result of `latest`."""
         brokers, without = split(candidates)
         newest = self._latest.of(brokers)
         if not without:

@@ -42,8 +42,9 @@ class ScoredBroker:
     """One broker with the figures that are compared.
 
     Attributes:
-        score: percent. msg_rate, msg_throughput: msg/s and bytes/s, including traffic that moves to the broker because
-        of drains in this run.
+        score: percent.
+        msg_rate, msg_throughput: msg/s and bytes/s, including traffic that moves to the broker because of drains in
+            this run.
         pool: the policy that reserves the broker; empty for a shared broker.
     """
 
@@ -136,7 +137,10 @@ def ready(hits: Hits, settings: Settings) -> bool:
 
 
 def amount(pair: Pair, settings: Settings) -> Amount | None:
-    """Return the amount to move, in message rate, else in throughput; None if neither differs enough."""
+    """Return the amount to move: a message rate or, if the rates differ too little, a throughput.
+
+    None if the throughputs differ too little as well.
+    """
     rate = (pair.source.msg_rate - pair.destination.msg_rate) * settings.max_unload_percentage
     throughput = (pair.source.msg_throughput - pair.destination.msg_throughput) * settings.max_unload_percentage
     if rate > settings.min_unload_message:
