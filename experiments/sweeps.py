@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from experiments.variants import Variant
 
 
+SWEPT = tuple(variant for variant in VARIANTS if variant.name in page.SHOWN or variant.name.startswith(BASELINE))
+"""One variant for each shedder, and those without shedding."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Sweep what is asked for; 2 when something that was named is wrong."""
     options = _options(arguments)
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     folder, started = COMMITTED if options.page else options.output, time.monotonic()
     with ProcessPoolExecutor(options.processes) as pool:
-        sweeper = Sweeper(pool, scenarios, VARIANTS, range(1, options.seeds + 1), commit)
+        sweeper = Sweeper(pool, scenarios, SWEPT, range(1, options.seeds + 1), commit)
         for name in options.names or assumptions:
             write(folder, sweeper.sweep(assumptions[name]))
             print(f"{time.monotonic() - started:6.0f} s  {name}", flush=True)
