@@ -46,10 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = run_all(
         families, [*compared, *added], seeds=seeds, processes=options.processes, commit=commit_of_sources()
     )
-    if options.seal or options.open:
-        return _held_out(options, list(results), {variant.name for variant in compared})
+    covered = {variant.name for variant in compared}
+    if options.open:
+        return max([_opened(options.results, family, covered) for family in results])
     for family in results:
-        write(options.results / ("grid" if options.grid else "training"), family)
+        if options.seal:
+            Seal.of(family.only(covered)).write(options.results / "sealed" / f"{family.family}.json")
+        else:
+            write(options.results / ("grid" if options.grid else "training"), family)
     return 0
 
 
@@ -67,26 +71,18 @@ def _chosen(families: dict[str, Family], options: argparse.Namespace) -> list[Fa
     return [there[name] for name in options.names or (GRID_FAMILIES if options.grid else there)]
 
 
-def _held_out(options: argparse.Namespace, results: list[FamilyResults], sealed: set[str]) -> int:
-    """Write the hashes of held-out results, or compare them and then write the results.
+def _opened(results: Path, family: FamilyResults, covered: set[str]) -> int:
+    """Write held-out results if their hash is the sealed one; else return 1.
 
     Args:
-        sealed: contestants that the hashes cover; shedders from outside came later.
+        covered: contestants that the hash covers; shedders from outside came later.
     """
-    file = options.results / "held_out.json"
-    made = Seal.of([family.only(sealed) for family in results])
-    if options.seal:
-        made.write(file)
-        print(f"{file}: {len(made.sha256)} families")
-        return 0
-    kept = Seal.read(file)
-    others = [name for name, sha256 in made.sha256.items() if kept.sha256.get(name) != sha256]
-    if others:
-        print(f"{', '.join(others)}: not the results that commit {kept.commit} sealed", file=sys.stderr)
+    sealed = Seal.read(results / "sealed" / f"{family.family}.json")
+    if Seal.of(family.only(covered)).sha256 != sealed.sha256:
+        print(f"{family.family}: not the results that commit {sealed.commit} sealed", file=sys.stderr)
         return 1
-    for family in results:
-        write(options.results / "held_out", family)
-    print(f"the results that commit {kept.commit} sealed; written to {options.results / 'held_out'}")
+    write(results / "held_out", family)
+    print(f"{family.family}: the results that commit {sealed.commit} sealed")
     return 0
 
 

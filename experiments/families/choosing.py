@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.families.contestants import AVG, grid
+from experiments.families.contestants import AVG, DEFAULTS, grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,27 +30,65 @@ RULE = (
 
 LOSING = (
     "A control loses if it moves more, disturbs more load and has no smaller range than AvgShedder: each as the mean "
-    "over the training families of the ratio to AvgShedder (moves plus 1)."
+    "over the training families of the ratio to AvgShedder, moves and disturbed load plus 1."
 )
 
 
-def ratios(results: Mapping[str, FamilyResults], variant: str) -> tuple[float, float, float]:
-    """Return moves and range in multiples of AvgShedder's, and by how many points the hottest broker is hotter."""
-    compared = [(family.mean(variant), family.mean(AVG)) for family in results.values()]
-    return (
-        fmean((own["moves_per_day"] + 1) / (avg["moves_per_day"] + 1) for own, avg in compared),
-        fmean(own["range_mean"] / avg["range_mean"] for own, avg in compared),
-        fmean(own["hottest_p99"] - avg["hottest_p99"] for own, avg in compared),
-    )
+def ratio(results: Mapping[str, FamilyResults], variant: str, measure: str, plus: float = 0, to: str = AVG) -> float:
+    """Return the mean over the families of a measure in multiples of another's, after adding `plus` to both."""
+    compared = [(family.mean(variant)[measure], family.mean(to)[measure]) for family in results.values()]
+    return fmean((own + plus) / (other + plus) for own, other in compared)
+
+
+class Tried(NamedTuple):
+    """Settings of the grid, compared with Pulsar's defaults.
+
+    Attributes:
+        moves: in multiples.
+        range: in multiples.
+        hotter: points by which the 99th percentile of the hottest broker is higher.
+    """
+
+    variant: Variant
+    moves: float
+    range: float
+    hotter: float
+
+
+def tried(results: Mapping[str, FamilyResults]) -> list[Tried]:
+    """Return the grid with its results."""
+    return [
+        Tried(
+            variant,
+            ratio(results, variant.name, "moves_per_day", 1, to=DEFAULTS),
+            ratio(results, variant.name, "range_mean", to=DEFAULTS),
+            fmean(
+                family.mean(variant.name)["hottest_p99"] - family.mean(DEFAULTS)["hottest_p99"]
+                for family in results.values()
+            ),
+        )
+        for variant in grid()
+    ]
 
 
 def best(results: Mapping[str, FamilyResults]) -> dict[str, Variant]:
     """Return the settings that the rule chooses, by what they are best at; empty without results of the grid."""
     if not results:
         return {}
-    tried = [(variant, *ratios(results, variant.name)) for variant in grid()]
-    cool = [entry for entry in tried if entry[3] <= HOTTER]
+    cool = [settings for settings in tried(results) if settings.hotter <= HOTTER]
     return {
-        "fewest moves": min((entry for entry in cool if entry[2] <= 1), key=lambda entry: entry[1:3])[0],
-        "smallest range": min((entry for entry in cool if entry[1] <= 1), key=lambda entry: entry[2:0:-1])[0],
+        "fewest moves": min(
+            (settings for settings in cool if settings.range <= 1),
+            key=lambda settings: (settings.moves, settings.range),
+        ).variant,
+        "smallest range": min(
+            (settings for settings in cool if settings.moves <= 1),
+            key=lambda settings: (settings.range, settings.moves),
+        ).variant,
     }
+
+
+def loses(results: Mapping[str, FamilyResults], control: str) -> bool:
+    """Return whether a control loses by the stated rule."""
+    more = [ratio(results, control, measure, 1) for measure in ("moves_per_day", "disturbed_per_day")]
+    return min(more) > 1 and ratio(results, control, "range_mean") >= 1

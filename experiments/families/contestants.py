@@ -27,6 +27,9 @@ HITS = ((4, 1), (8, 2), (16, 4))
 SHARES = (0.0, 0.05)
 """Of `min_bundle_share`."""
 
+DEFAULTS = "15/40 points, 8/2 hits, share 0"
+"""Of Pulsar, in the grid."""
+
 
 def grid() -> Iterator[Variant]:
     """Return AvgShedder with every combination of the grid's settings; one of them is Pulsar's default."""

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 DIGITS = 3
@@ -45,21 +45,20 @@ class FamilyResults(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """Hashes of results that nobody is to see yet.
+    """The hash of a family's results that nobody is to see yet.
 
     Attributes:
         commit: of the sources that made them.
-        sha256: by family, of its results without the commit.
+        sha256: of the results without the commit.
     """
 
     commit: str
-    sha256: dict[str, str]
+    sha256: str
 
     @classmethod
-    def of(cls, results: Sequence[FamilyResults]) -> Self:
+    def of(cls, results: FamilyResults) -> Self:
         """Return the seal of some results."""
-        texts = {family.family: _text(family._replace(commit="")) for family in results}
-        return cls(results[0].commit, {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()})
+        return cls(results.commit, hashlib.sha256(_text(results._replace(commit="")).encode()).hexdigest())
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -69,7 +68,7 @@ class Seal(NamedTuple):
     def write(self, file: Path) -> None:
         """Write the seal."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(self._asdict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(self._asdict()) + "\n", encoding="utf-8")
 
 
 def rounded(figures: Mapping[str, float | None]) -> Figures:
