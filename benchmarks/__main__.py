@@ -1,62 +1,82 @@
 """Measure: `python -m benchmarks [PART ...]`; without a part, all of them.
 
-Results go to `.benchmarks/<part>.json`, progress and tables to the terminal. Figures hold for one machine: compare what
-was measured in the same run.
+Results are kept as `.benchmarks/<part>.json`; progress and tables go to the terminal. docs/performance.md is renewed
+once all parts were measured at one commit on one machine. The figures hold for that machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-from benchmarks.measure import ROOT, BenchmarkError, commit, document, machine
-from benchmarks.tables import line
+from benchmarks import page
+from benchmarks.conditions import DIRTY, WAIT_SECONDS, commit, load, machine, wait_until_quiet
+from benchmarks.measure import BenchmarkError
+from benchmarks.results import PARTS, Result
 
-PARTS = {"interval": 5, "decide": 3, "steps": 3, "unload": 3, "collect": 3, "validate": 3, "browser": 5, "replay": 2}
-"""Parts, and how often each measurement is repeated."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-FOLDER = ROOT / ".benchmarks"
+FEWEST = 3
+"""Repetitions of every measurement, at least."""
 
 
-def main() -> int:
-    """Measure the parts that are named; 1 when one cannot be measured."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the parts that are named; 1 when one cannot be measured, or not all can be put on the page."""
+    given = _options(arguments)
+    everything = not given.part and not given.only
+    if everything and DIRTY in commit():
+        print("benchmark: commit or stash all changes first: the page names the commit that it measured", flush=True)
+        return 1
+    patience, measured = 0.0 if given.only else WAIT_SECONDS, True
+    for part in given.part or PARTS:
+        patience -= wait_until_quiet(patience)
+        try:
+            _measure(part, given.repetitions, given.only)
+        except BenchmarkError as error:
+            measured = False
+            print(f"  {part} was not measured: {error}", flush=True)
+    if not given.only:
+        try:
+            page.renew()
+        except BenchmarkError as error:
+            print(error, flush=True)
+            return int(everything or not measured)
+    return int(not measured)
+
+
+def _measure(part: str, repetitions: int, only: str) -> None:
+    begun, at, load_before, sources = time.monotonic(), datetime.now(UTC), load(), commit()
+    module = import_module(f"benchmarks.{part}")
+    print(f"{part}: {(module.__doc__ or '').partition(': ')[2].splitlines()[0]}", flush=True)
+    comparisons = []
+    for comparison in module.measure(repetitions, only):
+        comparisons.append(comparison)
+        print(f"  {time.monotonic() - begun:4.0f} s  {page.line(comparison)}", flush=True)
+    if only:
+        return
+    if commit() != sources:
+        raise BenchmarkError(f"the sources changed meanwhile, from {sources} to {commit()}")
+    Result(part, sources, machine(), load_before, at, repetitions, module.SETTINGS, comparisons).keep()
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("part", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is named")
-    parser.add_argument("--repetitions", type=int, help="of every measurement")
+    parser.add_argument("--repetitions", type=int, default=FEWEST, help=f"of every measurement ({FEWEST})")
     parser.add_argument("--only", default="", metavar="TEXT", help="measure what has this in its name; keeps nothing")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if unknown := set(given.part) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    return max([_measured(part, given.repetitions or PARTS[part], given.only) for part in given.part or PARTS])
-
-
-def _measured(part: str, repetitions: int, only: str) -> int:
-    begun = time.monotonic()
-    about: dict[str, Any] = {"part": part, "commit": commit(), "machine": machine(), "repetitions": repetitions}
-    about["at"] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    module = import_module(f"benchmarks.{part}")
-    print(f"{part}: {(module.__doc__ or '').partition(': ')[2].splitlines()[0]}", flush=True)
-    comparisons = []
-    try:
-        for comparison in module.measure(repetitions, only):
-            comparisons.append(comparison)
-            print(f"  {time.monotonic() - begun:4.0f} s  {line(comparison)}", flush=True)
-    except BenchmarkError as error:
-        print(f"  {part} was not measured: {error}", flush=True)
-        return 1
-    if only:
-        return 0
-    FOLDER.mkdir(exist_ok=True)
-    about |= {"settings": module.SETTINGS, "comparisons": document(comparisons)}
-    (FOLDER / f"{part}.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
-    return 0
+    if given.repetitions < FEWEST and not given.only:
+        parser.error(f"{given.repetitions} repetitions; at least {FEWEST}, fewer only with --only, which keeps nothing")
+    return given
 
 
 if __name__ == "__main__":

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import ROOT, BenchmarkError, Comparison, Taken, alternately, process
+from benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken, alternately, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LATE = 0.1
 SIZES = ((10, 100), (100, 100), (1000, 100))
-GOALS = {(1000, 100): (4.0, 300.0)}
-"""Seconds and MiB by size."""
+GOALS = {(1000, 100): (Goal.fixed(4.0), 300.0)}
+"""Goals of seconds and MiB by size."""
 
 SETTINGS = {"seconds_each": LATE, "connection": "as it is by default", "transport": "HTTP over loopback"}
 _PROBED = 10
@@ -38,8 +38,8 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
             sample()
             subjects = {"collect": sample, "slowest answer": lambda: _slowest(ports, token)}
             taken = alternately(subjects, repetitions)
-        seconds, mib = GOALS.get((brokers, each), (None, None))
-        yield Comparison(name, taken, "", seconds, mib)
+        goal, mib = GOALS.get((brokers, each), (None, None))
+        yield Comparison(name, taken, goal, mib)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`decide` over a Spark Connect server that is warm, beside the same by spark-submit."""
+"""`decide` over a Spark Connect server that is warm, next to the same by spark-submit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks import clusters, decide
 from benchmarks.measure import BenchmarkError, Comparison, Taken, alternately, process
+from benchmarks.spark import submit, submit_command
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
-from pulsar_rebalancer_airflow.operators.spark_application import CONF, LOCAL_CONF, driver_environment, path_of
+from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def measure(repetitions: int) -> Comparison:
     with tempfile.TemporaryDirectory() as root, _server(Path(root)) as address:
         run = clusters.make(root, 200, 128)
         asked = ["--root", root, "--run", run.uri]
-        submitted = decide.submit(path_of("application"), *asked)
+        submitted = submit(path_of("application"), *asked)
         hashes = set()
 
         def connected() -> Taken:
@@ -60,9 +61,12 @@ def _server(folder: Path) -> Iterator[dict[str, str]]:
     port, log = free_port(), folder / "server.log"
     own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
     own |= {"spark.log.level": "INFO"}
-    options = [part for name, value in (CONF | LOCAL_CONF | own).items() for part in ("--conf", f"{name}={value}")]
-    command = ["spark-submit", "--master", decide.MASTER, *options]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    command = [
+        *submit_command(**own),
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "spark-internal",
+    ]
     with driver_environment(), log.open("w") as output:
         running = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:

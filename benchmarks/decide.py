@@ -1,10 +1,8 @@
-"""`decide`: the Spark application as a process, beside the least that Spark takes and the least that deciding takes."""
+"""`decide`: the Spark application as a process, next to the least that Spark takes and that deciding takes."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -14,26 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import clusters, connect
-from benchmarks.measure import ROOT, BenchmarkError, Comparison, Taken, alternately, median, process
+from benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken, alternately, process
+from benchmarks.spark import SETTINGS as SPARK
+from benchmarks.spark import submit
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.operators.spark_application import (
-    CONF,
-    JAVA_OPTIONS,
-    LOCAL_CONF,
-    driver_environment,
-    path_of,
-)
-from pulsar_rebalancer_airflow.spark_archive import cached_archive
+from pulsar_rebalancer_airflow.operators.spark_application import path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from pulsar_rebalancer.storage.path import StoragePath
 
-MASTER = "local[2]"
 SIZES = ((10, 100), (200, 128), (1000, 100), (10000, 100))
 OTHERS: tuple[tuple[Strategy, Placement | None, int, int], ...] = (
     *((strategy, None, 1000, 100) for strategy in Strategy if strategy is not Strategy.AVG),
@@ -47,49 +39,21 @@ SMALL = 7
 GOAL_MIB = 3 * 1024
 GOAL_OTHERS_S = 20.0
 """Of a million bundles under another strategy than AvgShedder."""
-SETTINGS = {"master": MASTER, "conf": CONF | LOCAL_CONF, "java": JAVA_OPTIONS, "cluster": clusters.FIRING}
+SETTINGS = SPARK | {"cluster": clusters.FIRING}
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:
-    """Measure every size of AvgShedder, the other strategies once, several clusters: what has `only` in its name."""
+    """Measure every size of AvgShedder, the other strategies, several clusters: what has `only` in its name."""
     with tempfile.TemporaryDirectory() as folder:
-        beyond: dict[int, float] = {}
         for strategy, placement, brokers, each in (*((Strategy.AVG, None, *size) for size in SIZES), *OTHERS):
             name = f"{strategy}{f' with {placement}' if placement else ''}, {brokers:,} x {each}"
             if only in name:
-                times = repetitions if strategy is Strategy.AVG else 1
-                found = _measured(folder, name, strategy, placement, brokers, each, times)
-                if strategy is Strategy.AVG:
-                    beyond[brokers] = median(found.taken[APPLICATION]) - median(found.taken[FLOOR])
-                yield found
+                yield _measured(folder, name, strategy, placement, brokers, each, repetitions)
         name = f"AvgShedder, 1,000 x 100 with {SMALL} clusters of 10 x 100"
         if only in name:
             yield _together(folder, name, repetitions)
         if only in connect.NAME:
             yield connect.measure(repetitions)
-        if {1000, 10000} <= beyond.keys():
-            exponent = math.log10(beyond[10000] / max(beyond[1000], 0.01))
-            yield Comparison(
-                "AvgShedder, growth beyond the floor", {}, notes={"exponent (at most 1)": round(exponent, 2)}
-            )
-
-
-def submit(
-    application: str, *arguments: str, bundles: int = 0, conf: Mapping[str, str] | None = None
-) -> Callable[[], Taken]:
-    """Return what runs a Spark application once as `decide` runs it for so many bundles, from `make run`'s archive."""
-    archive = cached_archive(ROOT / ".cache")
-    options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
-    command = ["spark-submit", "--master", MASTER, "--driver-java-options", options]
-    command += [
-        part for name, value in (CONF | LOCAL_CONF | dict(conf or {})).items() for part in ("--conf", f"{name}={value}")
-    ]
-
-    def once() -> Taken:
-        with driver_environment():
-            return process([*command, application, *arguments], dict(os.environ))
-
-    return once
 
 
 def floor(folder: str) -> Callable[[], Taken]:
@@ -110,7 +74,7 @@ def _measured(
         if strategy is Strategy.TRANSFER:
             # It would try the coldest broker, which is reserved, again and again, and move nothing.
             Policies().write(run)
-        decided = _anew(root, submit(path_of("application"), "--root", root, "--run", run.uri, bundles=brokers * each))
+        decided = _anew(root, submit(path_of("application"), "--root", root, "--run", run.uri))
         subjects: dict[str, Callable[[], Taken]] = {APPLICATION: decided, FLOOR: floor(root)}
         if strategy is Strategy.AVG:
             limit = [sys.executable, "-m", "benchmarks.limit", root, run.uri, root]
@@ -125,12 +89,12 @@ def _measured(
                 raise BenchmarkError(f"{summary.pairs_fired} of {summary.pairs} pairs fired, all should")
         notes: dict[str, Any] = {"hash": summary.hash, "moves": summary.bundles_taken}
         notes |= json.loads(json.dumps(summary.bundles_passed_over))
-    goal, seconds = _goal(strategy, brokers, taken)
-    return Comparison(name, taken, goal, seconds, GOAL_MIB if brokers == 10000 else None, notes)
+    goal = _goal(strategy, brokers, taken)
+    return Comparison(name, taken, goal, GOAL_MIB if brokers == 10000 else None, notes)
 
 
 def _together(folder: str, name: str, repetitions: int) -> Comparison:
-    """Measure several clusters in one application beside the largest of them alone."""
+    """Measure several clusters in one application next to only the largest of them."""
     with tempfile.TemporaryDirectory(dir=folder) as large, tempfile.TemporaryDirectory(dir=folder) as several:
         alone = clusters.make(large, 1000, 100)
         # They have one name and one file of means: that of the largest, which is made last.
@@ -147,14 +111,15 @@ def _together(folder: str, name: str, repetitions: int) -> Comparison:
     return Comparison(name, taken, notes={"moves": sum(moves)})
 
 
-def _goal(strategy: Strategy, brokers: int, taken: dict[str, list[Taken]]) -> tuple[str, float | None]:
+def _goal(strategy: Strategy, brokers: int, taken: dict[str, list[Taken]]) -> Goal | None:
     if strategy is not Strategy.AVG:
-        return ("a million bundles", GOAL_OTHERS_S) if brokers == 10000 else ("", None)
+        return Goal.fixed(GOAL_OTHERS_S, "a million bundles") if brokers == 10000 else None
     if brokers == 200:
-        return "floor + 1.5 s", median(taken[FLOOR]) + 1.5
+        return Goal.of(lambda floor: floor + 1.5, taken[FLOOR], words="floor + 1.5 s")
     if brokers == 10000:
-        return "floor + 2 x limit program", median(taken[FLOOR]) + 2 * median(taken[LIMIT])
-    return "", None
+        words = "floor + 2 x limit program"
+        return Goal.of(lambda floor, limit: floor + 2 * limit, taken[FLOOR], taken[LIMIT], words=words)
+    return None
 
 
 def _anew(root: str, decided: Callable[[], Taken]) -> Callable[[], Taken]:
@@ -182,15 +147,4 @@ def _same(run: StoragePath, root: str) -> None:
         ours = file.read_table().sort_by(order)
         limit = pq.read_table(Path(root) / f"{name}.parquet").sort_by(order)
         if not ours.equals(limit.select(ours.column_names).cast(ours.schema)):
-            raise BenchmarkError(f"the limit program finds other {name}: {_difference(ours, limit)}")
-
-
-def _difference(ours: pa.Table, limit: pa.Table) -> str:
-    if ours.num_rows != limit.num_rows:
-        return f"{limit.num_rows} rows, not {ours.num_rows}"
-    for name in ours.column_names:
-        pairs = zip(ours[name].to_pylist(), limit[name].to_pylist(), strict=True)
-        row = next((n for n, (left, right) in enumerate(pairs) if left != right), None)
-        if row is not None:
-            return f"{name} of row {row}: {limit.slice(row, 1).to_pylist()[0]}, not {ours.slice(row, 1).to_pylist()[0]}"
-    return "unknown"
+            raise BenchmarkError(f"the limit program finds other {name}, in {limit.num_rows} rows, not {ours.num_rows}")

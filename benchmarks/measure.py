@@ -1,21 +1,17 @@
-"""Seconds and memory of processes, measured in turns with what they are compared with, and where it was."""
+"""Seconds and memory of processes, measured in turns with what they are compared with, and goals for them."""
 
 from __future__ import annotations
 
-import os
-import platform
 import resource
 import statistics
 import subprocess
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-
-from pulsar_rebalancer_airflow.java import java_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,23 +39,57 @@ class Taken:
 
 
 @dataclass(frozen=True)
+class Goal:
+    """Seconds that a median is to stay within.
+
+    Attributes:
+        seconds: from the medians of the yardsticks.
+        least: the same from the smallest of their repetitions.
+        most: the same from the largest.
+        words: how the yardsticks decide it; empty for a fixed goal.
+    """
+
+    seconds: float
+    least: float
+    most: float
+    words: str = ""
+
+    @classmethod
+    def of(cls, rule: Callable[..., float], *yardsticks: Sequence[Taken], words: str = "") -> Goal:
+        """Return the goal that a rule gives for the seconds of its yardsticks."""
+        seconds = [[one.seconds for one in yardstick] for yardstick in yardsticks]
+        middle, least, most = (rule(*map(chosen, seconds)) for chosen in (statistics.median, min, max))
+        return cls(middle, least, most, words)
+
+    @classmethod
+    def fixed(cls, seconds: float, words: str = "") -> Goal:
+        """Return a goal without a yardstick."""
+        return cls(seconds, seconds, seconds, words)
+
+    def verdict(self, taken: Sequence[Taken]) -> str:
+        """Return `met` or `missed`, and `within noise` where repetitions or yardsticks are on both sides."""
+        own = [one.seconds for one in taken]
+        verdicts = {median(taken) <= limit for limit in (self.least, self.seconds, self.most)}
+        verdicts |= {seconds <= self.seconds for seconds in (min(own), max(own))}
+        return ("met" if median(taken) <= self.seconds else "missed") + " within noise" * (len(verdicts) > 1)
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """One line of a part: what was measured, beside its yardsticks.
+    """One line of a part: what was measured, next to its yardsticks.
 
     Attributes:
         name: what was measured, such as `AvgShedder, 200 x 128`.
         taken: repetitions by subject; the first subject is what is measured.
-        goal: in words; empty when there is none.
-        goal_seconds: the same as a figure of this run, as the yardsticks decide it.
-        goal_mib: of peak memory.
+        goal: of its seconds.
+        goal_mib: of its peak memory.
         notes: what else is to be known, such as bundles moved.
-        remark: what the page's table says beside the figures.
+        remark: what the page's table says next to the figures.
     """
 
     name: str
     taken: dict[str, list[Taken]]
-    goal: str = ""
-    goal_seconds: float | None = None
+    goal: Goal | None = None
     goal_mib: float | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     remark: str = ""
@@ -67,21 +97,21 @@ class Comparison:
 
 def median(taken: Sequence[Taken]) -> float:
     """Return the median seconds of repetitions."""
-    return statistics.median(each.seconds for each in taken)
+    return statistics.median(one.seconds for one in taken)
 
 
 def peak(taken: Sequence[Taken]) -> float:
     """Return the largest memory of repetitions, MiB."""
-    return max(each.mib for each in taken)
+    return max(one.mib for one in taken)
 
 
 def alternately(subjects: Mapping[str, Callable[[], Taken]], repetitions: int) -> dict[str, list[Taken]]:
     """Measure subjects in turns, so that what slows the machine down for a while slows all of them down."""
-    found: dict[str, list[Taken]] = {name: [] for name in subjects}
+    taken: dict[str, list[Taken]] = {name: [] for name in subjects}
     for _ in range(repetitions):
         for name, measured in subjects.items():
-            found[name].append(measured())
-    return found
+            taken[name].append(measured())
+    return taken
 
 
 def process(
@@ -134,10 +164,10 @@ class TreeMemory(threading.Thread):
     def run(self) -> None:
         """Sample ten times a second."""
         while not self._stopped.wait(0.1):
-            found = _tree(self._pid)
+            processes = _tree(self._pid)
             # One that was just begun still shows the memory of the process that began it.
-            known = [each for each in found if each.pid in self._before]
-            self._before = {each.pid for each in found}
+            known = [one for one in processes if one.pid in self._before]
+            self._before = {one.pid for one in processes}
             self.peak = max(self.peak, sum(map(_resident, known)) / 2**20)
 
     def stop(self) -> None:
@@ -159,30 +189,3 @@ def _resident(one: psutil.Process) -> int:
         return int(one.memory_info().rss)
     except psutil.Error:
         return 0
-
-
-def machine() -> dict[str, str]:
-    """Return what the figures were measured on."""
-    names = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.partition(":")[2].strip() for line in names if line.startswith("model name")), "")
-    return {
-        "processor": f"{len(os.sched_getaffinity(0))} x {model or platform.processor() or platform.machine()}",
-        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "java": str(java_version()),
-        "load before": f"{os.getloadavg()[0]:.1f}",
-    }
-
-
-def commit() -> str:
-    """Return the commit of the sources, with a mark when files differ from it; empty without git."""
-    found = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip()
-
-
-def document(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """Return comparisons as JSON holds them."""
-    return [asdict(each) for each in comparisons]

@@ -1,40 +1,42 @@
-"""Write what was measured last into docs/performance.md, and its pictures: `python -m benchmarks.page`."""
+"""Write the kept results into docs/performance.md, and draw them: `python -m benchmarks.page`."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER, PALETTES, Drawing, Palette
 
-from benchmarks.measure import ROOT, Comparison, Taken, median
-from benchmarks.tables import figure, memory, verdict
+from benchmarks.conditions import QUIET
+from benchmarks.measure import ROOT, BenchmarkError, median, peak
+from benchmarks.results import of_one_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmarks.measure import Comparison, Taken
+    from benchmarks.results import Result
+
 PAGE = ROOT / "docs" / "performance.md"
-RESULTS = ROOT / ".benchmarks"
+CONDITIONS = "conditions"
+"""The markers of what all parts share."""
 
 
-def main() -> None:
-    """Renew the tables between the markers of the parts that were measured, and draw their pictures."""
-    text = PAGE.read_text(encoding="utf-8")
-    for result in sorted(RESULTS.glob("*.json")):
-        found = json.loads(result.read_text(encoding="utf-8"))
-        comparisons = [read(each) for each in found["comparisons"]]
-        content = [picture(found["part"]), table(comparisons), circumstances(found)]
-        text = renewed(text, found["part"], "\n\n".join(content))
+def renew() -> None:
+    """Renew the page and its pictures.
+
+    Raises:
+        BenchmarkError: the results are not of one commit and one machine; the page is as before.
+    """
+    results = of_one_run()
+    text = renewed(PAGE.read_text(encoding="utf-8"), CONDITIONS, conditions(results))
+    for result in results:
+        content = [picture(result.part), table(result.comparisons), caption(result)]
+        text = renewed(text, result.part, "\n\n".join(content))
         for mode, colours in PALETTES.items():
-            file = FOLDER / f"benchmark-{found['part']}-{mode}.svg"
-            file.write_text(bars(found["part"], comparisons, colours), encoding="utf-8")
+            file = FOLDER / f"benchmark-{result.part}-{mode}.svg"
+            file.write_text(bars(result.part, result.comparisons, colours), encoding="utf-8")
     PAGE.write_text(text, encoding="utf-8")
-
-
-def read(document: dict[str, Any]) -> Comparison:
-    """Return a comparison as a result file holds it."""
-    taken = {name: [Taken(**each) for each in repetitions] for name, repetitions in document["taken"].items()}
-    return Comparison(**document | {"taken": taken})
 
 
 def renewed(text: str, part: str, content: str) -> str:
@@ -54,45 +56,44 @@ def picture(part: str) -> str:
 
 
 def table(comparisons: Sequence[Comparison]) -> str:
-    """Return a Markdown table: seconds of every subject, memory of the first, the goal and whether it is reached."""
-    measured = [each for each in comparisons if each.taken]
-    subjects = list(dict.fromkeys(name for each in measured for name in each.taken))
+    """Return a Markdown table: seconds of every subject, memory of the first, the goal and whether it is met."""
+    subjects = list(dict.fromkeys(name for comparison in comparisons for name in comparison.taken))
     lines = [["", *(f"{name}, s" for name in subjects), "peak memory, MiB", "goal", ""]]
-    for each in measured:
-        seconds = [figure(each.taken[name]) if name in each.taken else "" for name in subjects]
-        lines.append([each.name, *seconds, memory(next(iter(each.taken.values()))), verdict(each), each.remark])
+    for comparison in comparisons:
+        taken = comparison.taken
+        seconds = [figure(taken[name]) if name in taken else "" for name in subjects]
+        own = memory(next(iter(taken.values())))
+        lines.append([comparison.name, *seconds, own, verdict(comparison), comparison.remark])
     filled = [n for n in range(len(lines[0])) if n <= len(subjects) or any(line[n] for line in lines[1:])]
     lines = [[line[n] for n in filled] for line in lines]
     lines.insert(1, ["---"] * len(filled))
-    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    rest = [
-        f"{each.name}: {name} {value}." for each in comparisons if not each.taken for name, value in each.notes.items()
-    ]
-    return "\n\n".join([rows, *rest])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def circumstances(found: dict[str, Any]) -> str:
-    """Return in a sentence how it was measured and on what."""
-    about = found["machine"]
-    java = about["java"].splitlines()[0].replace('"', "")
-    return (
-        f"Median (smallest-largest) of {found['repetitions']} repetitions (one where no range is given) at commit "
-        f"`{found['commit']}`, {found['at'][:10]}, on {about['processor']}, {about['memory']}, {about['system']}, "
-        f"Python {about['python']}, {java}; load of the machine before {about['load before']}."
-    )
+def conditions(results: Sequence[Result]) -> str:
+    """Return where and when all parts were measured, and which of them under load."""
+    days = sorted({f"{result.at:%Y-%m-%d}" for result in results})
+    loaded = [f"{result.part} ({result.load:.1f})" for result in results if result.load >= QUIET]
+    text = f"Everything was measured at commit `{results[0].commit}` on {results[0].machine}; {' and '.join(days)}."
+    return text + f"\n\n**Measured under load, so its figures are too large:** {', '.join(loaded)}." * bool(loaded)
+
+
+def caption(result: Result) -> str:
+    """Return how often a part was measured, and the load before."""
+    under = f"**measured under load**: {result.load:.1f}" if result.load >= QUIET else f"load {result.load:.1f}"
+    return f"Median (smallest-largest) of {result.repetitions} repetitions; {under} before the part."
 
 
 def bars(part: str, comparisons: Sequence[Comparison], colours: Palette) -> str:
     """Return a picture: the median seconds of every subject as bars, a group for each comparison."""
-    measured = [each for each in comparisons if each.taken]
-    rows = sum(len(each.taken) for each in measured)
-    most = max(median(taken) for each in measured for taken in each.taken.values())
-    drawing = Drawing(760, 40 + 20 * rows + 26 * len(measured), colours, f"Seconds of {part}")
+    rows = sum(len(comparison.taken) for comparison in comparisons)
+    most = max(median(taken) for comparison in comparisons for taken in comparison.taken.values())
+    drawing = Drawing(760, 40 + 20 * rows + 26 * len(comparisons), colours, f"Seconds of {part}")
     y = 24.0
-    for each in measured:
-        drawing.text(16, y, each.name, bold=True)
+    for comparison in comparisons:
+        drawing.text(16, y, comparison.name, bold=True)
         y += 8
-        for number, (name, taken) in enumerate(each.taken.items()):
+        for number, (name, taken) in enumerate(comparison.taken.items()):
             colour = (colours.accent, colours.dim, colours.good)[number % 3]
             drawing.text(150, y + 11, name, size=11, colour=colours.dim)
             drawing.box(270, y, max(2.0, 400 * median(taken) / most), 13, colour=colour, fill=colour)
@@ -102,5 +103,44 @@ def bars(part: str, comparisons: Sequence[Comparison], colours: Palette) -> str:
     return drawing.svg()
 
 
+def figure(taken: Sequence[Taken]) -> str:
+    """Return median seconds and spread, such as `9.8 (9.7-10.1)`."""
+    seconds = [one.seconds for one in taken]
+    digits = 1 if median(taken) >= 1 else 2
+    if len(seconds) == 1:
+        return f"{seconds[0]:.{digits}f}"
+    return f"{median(taken):.{digits}f} ({min(seconds):.{digits}f}-{max(seconds):.{digits}f})"
+
+
+def memory(taken: Sequence[Taken]) -> str:
+    """Return the peak memory in MiB; empty where none was measured."""
+    return f"{peak(taken):,.0f}" if peak(taken) else ""
+
+
+def verdict(comparison: Comparison) -> str:
+    """Return the goals next to the figures, and whether they are met; empty without a goal."""
+    first = next(iter(comparison.taken.values()))
+    parts = []
+    if (goal := comparison.goal) is not None:
+        words = f"{goal.words}: " if goal.words else ""
+        parts.append(f"{words}{goal.seconds:.1f} s {goal.verdict(first)}")
+    if comparison.goal_mib is not None:
+        parts.append(f"{comparison.goal_mib:,.0f} MiB {'met' if peak(first) <= comparison.goal_mib else 'missed'}")
+    return ", ".join(parts)
+
+
+def line(comparison: Comparison) -> str:
+    """Return a comparison in one line of the terminal."""
+    parts = []
+    for name, taken in comparison.taken.items():
+        parts.append(f"{name} {figure(taken)} s" + (f", {memory(taken)} MiB" if memory(taken) else ""))
+    parts += [f"{name} {value}" for name, value in comparison.notes.items()]
+    parts += filter(None, [comparison.remark, verdict(comparison)])
+    return f"{comparison.name}: {'; '.join(parts)}"
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        renew()
+    except BenchmarkError as error:
+        sys.exit(str(error))

@@ -15,7 +15,8 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+
+import httpx
 
 from pulsar_simulator.auth import Auth, new_token
 from pulsar_simulator.http import Brokers
@@ -39,8 +40,10 @@ class Slow:
         self.token = new_token()
         cluster = build(brokers=brokers, bundles=bundles)
         cluster.rename([f"127.0.0.1:{port}" for port in ports])
-        self._app = Brokers(cluster, Auth(self.token))
-        self._app.ports = {port: index for index, port in enumerate(ports)}
+        app = Brokers(cluster, Auth(self.token))
+        app.ports = {port: index for index, port in enumerate(ports)}
+        bearer = {"Authorization": f"Bearer {self.token}"}
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), headers=bearer)
         self._kept: dict[tuple[int, bytes], Answer] = {}
 
     async def answer(self, port: int, head: bytes) -> Answer:
@@ -51,36 +54,10 @@ class Slow:
         return self._kept[port, target]
 
     async def _made(self, port: int, target: bytes) -> Answer:
-        path, _, query = target.partition(b"?")
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": "GET",
-            "path": path.decode(),
-            "raw_path": path,
-            "query_string": query,
-            "headers": [(b"authorization", f"Bearer {self.token}".encode())],
-            "server": ("127.0.0.1", port),
-            "client": ("127.0.0.1", 1),
-            "scheme": "http",
-            "root_path": "",
-        }
-        sent: list[Any] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await self._app(scope, receive, send)
-        body = b"".join(message.get("body", b"") for message in sent[1:])
-        kind = dict(sent[0]["headers"]).get(b"content-type", b"text/plain")
-        start = b"HTTP/1.1 %d X\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (
-            sent[0]["status"],
-            kind,
-            len(body),
-        )
-        return start + body
+        answer = await self._client.get(f"http://127.0.0.1:{port}{target.decode()}")
+        kind = answer.headers.get("content-type", "text/plain").encode()
+        head = b"HTTP/1.1 %d X\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+        return head % (answer.status_code, kind, len(answer.content)) + answer.content
 
 
 class Connection(asyncio.Protocol):

@@ -1,6 +1,6 @@
 """The Spark application with a clock in it: `spark-submit steps_once.py ROOT RUN FILE`.
 
-Writes the times of its steps, in seconds of the epoch, and what its calls into Java took, as JSON to the file.
+Writes to the file, as JSON: the times of its steps, in seconds of the epoch, and the seconds of its calls into Java.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ _QUERIES = ("parquet", "collectToPython", "collectAsArrowToPython")
 
 def main(root: str, run: str, file: str) -> int:
     """Decide the run; returns the application's exit code."""
-    times = {"begun": time.time()}
+    times = {"begun": time.time(), "calls": 0.0, "queries": 0.0}
     application: Any = import_module("pulsar_rebalancer_spark.application")
     gateway: Any = import_module("py4j.java_gateway").GatewayClient
     send, session = gateway.send_command, application.session
-    calls: list[float] = []
 
     def timed(self: Any, command: str, *rest: Any, **named: Any) -> Any:
-        begun = time.perf_counter()
+        begun = time.time()
         try:
             return send(self, command, *rest, **named)
         finally:
-            if "session" in times and command.split("\n")[2:3] not in [[each] for each in _QUERIES]:
-                calls.append(time.perf_counter() - begun)
+            if "session" in times:
+                queries = any(command.split("\n")[2:3] == [name] for name in _QUERIES)
+                times["queries" if queries else "calls"] += time.time() - begun
+                if queries:
+                    times["queried"] = time.time()
 
     def noted() -> Any:
-        found = session()
+        spark = session()
         times["session"] = time.time()
-        return found
+        return spark
 
     gateway.send_command, application.session = timed, noted
     sys.argv[1:] = ["--root", root, "--run", run]
     code = int(application.main())
-    times["ended"] = time.time()
-    Path(file).write_text(json.dumps(times | {"calls": len(calls), "call_seconds": sum(calls)}), encoding="utf-8")
+    Path(file).write_text(json.dumps(times | {"ended": time.time()}), encoding="utf-8")
     return code
 
 
