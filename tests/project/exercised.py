@@ -29,7 +29,7 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import Connection
 from airflow.utils.session import create_session
 from benchmarks import page
-from benchmarks.__main__ import PARTS
+from benchmarks.results import PARTS
 from experiments.__main__ import _options
 from experiments.scenario import load_all
 from experiments.sweeps import _options as sweep_options
@@ -129,7 +129,7 @@ def benchmark_page(words: list[str]) -> None:
     """It puts figures between markers that the page has, for every part."""
     assert words[1:] == ["-m", page.__name__]
     text = page.PAGE.read_text(encoding="utf-8")
-    for part in PARTS:
+    for part in (page.CONDITIONS, *PARTS):
         assert "measured like this" in page.renewed(text, part, "measured like this")
         assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
 
