@@ -7,10 +7,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from benchmarks.measure import Comparison, Goal, Taken, alternately
-
 from benchmarks import __main__ as command
 from benchmarks import conditions, page, results
+from benchmarks.measure import Comparison, Goal, Taken, alternately
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
