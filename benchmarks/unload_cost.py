@@ -23,7 +23,7 @@ from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.distribution import from_dependencies, from_server_distribution
 
 import pulsar
-from benchmarks.measure import commit, machine
+from benchmarks.conditions import commit, machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
