@@ -124,12 +124,14 @@ class Problem(NamedTuple):
         rule: how the numbers become a verdict.
         scenarios: which decide the verdict.
         judge: the rule as a function of the results by scenario, and a variant; KeyError if a scenario was not run.
+        compared: the rule needs the variant without shedding as well.
     """
 
     title: str
     rule: str
     scenarios: tuple[str, ...]
     judge: Callable[[Mapping[str, Results], str], Judgement]
+    compared: bool = False
 
 
 def judge(results: Mapping[str, Results], variant: str) -> list[Judgement | None]:
@@ -247,6 +249,7 @@ PROBLEMS = (
         "worse of the two verdicts counts. What is without shedding has the placement of the strategy.",
         (*FAR_STRONGER, OTHER_PROCESSES),
         _heterogeneous,
+        compared=True,
     ),
     Problem(
         "load jitter",

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,7 @@ class Sweeper:
         }
         self._run(given for scenarios in changed.values() for given in scenarios.values())
         of_values = [self._of(scenarios) for scenarios in changed.values()]
-        variants = [variant.name for variant in self._variants]
+        variants = [variant.name for variant in self._variants if not variant.name.startswith(BASELINE)]
         return Sweep(
             assumption=assumed.name,
             commit=self._commit,
@@ -114,7 +115,6 @@ class Sweeper:
             outcomes={
                 variant: {problem.title: _outcomes(problem, of_values, variant) for problem in problems}
                 for variant in variants
-                if not variant.startswith(BASELINE)
             },
             figures={
                 name: {
@@ -128,13 +128,18 @@ class Sweeper:
     def _run(self, scenarios: Iterable[Scenario]) -> None:
         missing = {given.model_dump_json(): given for given in scenarios}
         begun = {
-            key: [self._pool.submit(run, given, variant, seed) for variant in self._variants for seed in self._seeds]
+            key: [self._pool.submit(run, given, *each) for each in product(self._variants_in(given), self._seeds)]
             for key, given in missing.items()
             if key not in self._results
         }
         for key, futures in begun.items():
             runs = [future.result() for future in futures]
             self._results[key] = gathered(missing[key].name, self._commit, runs)
+
+    def _variants_in(self, given: Scenario) -> list[Variant]:
+        """Return the variants that a scenario is run with: those without shedding only where a rule needs them."""
+        compared = any(problem.compared and given.name in problem.scenarios for problem in PROBLEMS)
+        return [variant for variant in self._variants if compared or not variant.name.startswith(BASELINE)]
 
     def _of(self, scenarios: Mapping[str, Scenario]) -> dict[str, Results]:
         return {name: self._results[given.model_dump_json()] for name, given in scenarios.items()}

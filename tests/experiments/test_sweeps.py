@@ -117,6 +117,8 @@ def test_a_problem_names_the_scenarios_that_decide_it(number: int) -> None:
     names = PROBLEMS[number].scenarios
     given = {name: results(name)[name] for name in names}
     assert judge(given, "it")[number] is not None
+    without = {name: of._replace(measures={"it": of.measures["it"]}) for name, of in given.items()}
+    assert (judge(without, "it")[number] is None) == PROBLEMS[number].compared
     for name in names:
         assert judge({key: value for key, value in given.items() if key != name}, "it")[number] is None
 
