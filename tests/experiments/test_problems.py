@@ -91,10 +91,10 @@ def judgement(problem: int, given: dict[str, Results]) -> Judgement:
 def test_verdicts_follow_the_stated_rules(
     problem: int, given: dict[str, Results], verdict: str, figure: float, flip: str
 ) -> None:
-    found = judgement(problem, given)
-    assert (found.verdict, found.figure) == (verdict, figure)
-    assert found.baseline == ("" if problem else baseline_of("it"))
-    assert found.flip.startswith(flip)
+    outcome = judgement(problem, given)
+    assert (outcome.verdict, outcome.figure) == (verdict, figure)
+    assert outcome.baseline == ("" if problem else baseline_of("it"))
+    assert outcome.flip.startswith(flip)
 
 
 def test_a_problem_whose_scenario_was_not_run_is_not_judged() -> None:
@@ -115,9 +115,9 @@ def test_shares_of_the_bundles_moved_are_as_worked_by_hand(problem: int, measure
     # seeds' shares. Over all: another scenario has 15 of 60, 25 %; in all the others nothing moved, and 0 of 0 are 0 %.
     one = results(scenario, *({"bundles_moved": 10 * seed, measure: count} for seed, count in ((1, 1), (2, 0), (3, 2))))
     another = results("by_hand_one_empty", bundles_moved=20, **{measure: 5})
-    found = judgement(problem, moving() | one | another)
-    assert found.figure == 5
-    assert found.overall == pytest.approx((5 + 25) / len(moving_scenarios()))
+    outcome = judgement(problem, moving() | one | another)
+    assert outcome.figure == 5
+    assert outcome.overall == pytest.approx((5 + 25) / len(moving_scenarios()))
     rule = PROBLEMS[problem].rule
     assert scenario in rule
     assert "All bundles moved over the seeds are the denominator" in rule
@@ -152,8 +152,8 @@ TWO = Bounds(10, 20, "a"), Bounds(5, 5, "b")
     ],
 )
 def test_how_far_a_verdict_is_from_changing(values: tuple[float, float], expected: tuple[str, float, str, str]) -> None:
-    found = judged([Figure(value, bounds) for value, bounds in zip(values, TWO, strict=True)])
-    assert (found.verdict, round(found.to_flip, 6), found.unit, found.flips_to) == expected
+    outcome = judged([Figure(value, bounds) for value, bounds in zip(values, TWO, strict=True)])
+    assert (outcome.verdict, round(outcome.to_flip, 6), outcome.unit, outcome.flips_to) == expected
 
 
 def test_rules_state_the_bounds_that_are_used() -> None:
