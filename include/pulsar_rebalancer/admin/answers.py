@@ -1,4 +1,4 @@
-"""Parse brokers' answers. An answer that does not have the documented form raises an error with a reason code."""
+"""Parse brokers' answers. An answer of unexpected form raises an error with a reason code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def failure(
     *,
     sent: bool = True,
 ) -> AdminError:
-    """Return an error whose message has the request, the broker, the failure and the remedy, with the token masked.
+    """Return an error. Its message has the request, the broker, the failure and the remedy; the token is masked.
 
     Args:
         what: method and path of the request.
@@ -200,7 +200,7 @@ def _listed(entry: object) -> str:
 
 
 def _message_line(said: str) -> str:
-    """Return the line of an error text that has the exception's message, without Pulsar's banner and stack trace."""
+    """Return the line with the exception's message, without Pulsar's banner and stack trace."""
     for mark in ("Message:", "Stacktrace:"):
         line = first_line(said.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):

@@ -32,7 +32,7 @@ def splitting_is_on(runtime: Mapping[str, str]) -> bool:
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
-    """Return the value of a switch by broker, or `[<reason code>]` for a broker whose value cannot be read.
+    """Return the value of a switch on each broker; if it cannot be read, `[<reason code>]` instead.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -58,7 +58,7 @@ async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> d
         timeout_seconds: maximum time for all brokers to apply the value.
 
     Returns:
-        Each broker's value, when all have applied the new value or the timeout has passed; check it with `require`.
+        The value on each broker, after all have applied it or the timeout has passed. Check the values with `require`.
 
     Raises:
         AdminError: a broker refused the request, or the list of brokers cannot be read.

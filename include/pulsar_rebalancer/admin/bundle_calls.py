@@ -173,12 +173,12 @@ class BundleAdmin:
         return True
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
-        """Ask the brokers which of them owns a bundle, and return its brokerId; None if no broker owns the bundle.
+        """Query the brokers, and return the brokerId of a bundle's owner; None if the bundle has no owner.
 
         An unloaded bundle has no owner until the next lookup.
 
         Args:
-            likely: brokers to ask first, in this order.
+            likely: brokers to query first, in this order.
 
         Raises:
             AdminError: the owner is unknown, because at least one broker did not answer and no other broker owns the
@@ -206,8 +206,8 @@ class BundleAdmin:
     async def unload(self, bundle: str, destination: str) -> None:
         """Unload a bundle; the next lookup of one of its topics then places the bundle on the destination.
 
-        A successful unload does not prove where the bundle is placed: look up a topic, then query the owner. The
-        modular load manager unloads a bundle even if the destination already owns it.
+        A successful request does not prove that the bundle is on the destination: look up a topic, then call `owner`.
+        The modular load manager unloads a bundle even if the destination already owns it.
 
         Raises:
             AdminError: `conflict` if the destination is not active, `bad_range` if the range is stale.
@@ -255,5 +255,5 @@ class BundleAdmin:
 
 
 def _says_unowned(error: AdminError) -> bool:
-    """Return whether the error says that the bundle has no owner (PulsarWebResource.validateBundleOwnershipAsync)."""
+    """Return whether an error means that the bundle has no owner (PulsarWebResource.validateBundleOwnershipAsync)."""
     return error.status == HTTPStatus.PRECONDITION_FAILED and "Failed to find ownership" in error.message

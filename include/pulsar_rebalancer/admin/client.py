@@ -90,7 +90,9 @@ class PulsarAdmin:
     # brokers
 
     async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
-        """Return the broker's load report. Redirects are not followed, because each broker answers only for itself.
+        """Return the broker's load report.
+
+        Redirects are not followed, because another broker would send its own report.
 
         Returns:
             The modular load manager's LocalBrokerData; None if the report is empty (NoopLoadManager).
@@ -152,11 +154,10 @@ class PulsarAdmin:
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Return a broker's effective settings (any broker's if None), with all values as text.
+        """Return the effective settings of a broker, or of any broker if None. All values are text.
 
         Raises:
-            AdminError: `bad_answer`, also if a setting about shedding is missing, because a missing setting is not the
-                same as "off".
+            AdminError: `bad_answer`, also if a setting about shedding is missing: it must not be mistaken for "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()

@@ -53,8 +53,8 @@ class Request:
 
     Attributes:
         method: GET, PUT, POST or DELETE.
-        path: absolute, percent-encoded.
-        query: encoded, without the question mark.
+        path: absolute path, percent-encoded.
+        query: encoded query, without the question mark.
         timeout_s: maximum seconds for one hop.
         follow: True to follow redirects; otherwise a redirect is a `bad_answer`.
         on_412: reason code for an answer with status 412.
@@ -269,7 +269,7 @@ class Exchange:
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read an answer's body.
 
-        Long bodies are read one at a time; waiting for that does not count towards the deadline.
+        Only one long body is read at a time. The time spent waiting for that does not count towards the deadline.
         """
         chunks: list[bytes] = []
         size = 0

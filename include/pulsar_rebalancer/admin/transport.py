@@ -164,7 +164,7 @@ class Transport:
         return answer
 
     async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> Place:
-        """Check the target of a redirect, and return the address that the connection's settings map it to.
+        """Check the target of a redirect, and return the address to which the connection's settings map it.
 
         Only the host and the query of a redirect are used; the scheme is always the connection's.
         """
@@ -190,7 +190,7 @@ class Transport:
     async def _refresh(self, request: Request) -> None:
         """Read the list of brokers again, because the target of a redirect may have joined the cluster recently.
 
-        If this request is itself redirected, the known brokers do not change.
+        If the request for the list is itself redirected, the known brokers do not change.
         """
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:

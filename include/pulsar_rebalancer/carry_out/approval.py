@@ -1,4 +1,4 @@
-"""Mode `approve`: which plans need no person's approval, and the text in which a person sees all other plans."""
+"""Mode `approve`: find plans that need no approval, and write the text of the question about all other plans."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTED = 20
 
 
 def approves_itself(criteria: SelfApproval | None, summary: Summary, now: datetime) -> bool:
-    """Return whether a plan needs no person's approval. It must meet all criteria, have no splits and not be manual.
+    """Return whether a plan needs no approval: it meets all criteria, has no splits and is not manual.
 
     Args:
         criteria: `self_approval` from the clusters file; None if every plan needs a person's approval.

@@ -2,8 +2,8 @@
 
 With the modular load manager, the leader keeps a planned destination in memory, and the next placement of the bundle
 consumes that destination (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore does not
-prove where the bundle is placed; only the new owner's own answer does. The extensible load manager transfers a bundle
-before it answers; its brokers are queried in the same way.
+prove that the bundle is on its destination; only the new owner's own answer does. The extensible load manager transfers
+a bundle before it answers; its brokers are queried in the same way.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class BundleMove:
     # before an unload
 
     async def _check(self) -> _Result | None:
-        """Return the result if no unload is necessary or possible; None if the bundle is to be unloaded."""
+        """Check whether an unload is necessary and possible; return the result if it is not, else None."""
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
@@ -229,7 +229,8 @@ class BundleMove:
         """Return the bundle's owner after an unload; None if the bundle has no owner when the timeout ends.
 
         Args:
-            leaving: a broker that may still be unloading the bundle. While it is the owner, the result is not final.
+            leaving: a broker that may still be unloading the bundle. While this broker is the owner, the wait
+                continues.
 
         Raises:
             AdminError: the owner cannot be determined.

@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         reason: `open`, or why nothing is moved.
-        detail: the figure or name behind the reason.
+        detail: figure or name that explains the reason.
         moves: the plan's moves if the gate is open, else empty.
         splits: the plan's splits if the gate is open, else empty.
     """
@@ -51,8 +51,8 @@ class Answered(NamedTuple):
     Attributes:
         approved: True if a person approved this run's plan.
         answers: answers to the questions about other plans.
-        unreadable: why the answers cannot be read; empty if they can. If they cannot, no plan is approved, and plans
-            that would need no approval need it too.
+        unreadable: why the answers cannot be read; empty if they can. If they cannot, no plan counts as approved, and
+            every plan needs an approval.
     """
 
     approved: bool = False

@@ -35,7 +35,7 @@ async def carry_out_moves(
     leaves: Callable[[Move], Reason | None] = lambda _: None,
     begin: Callable[[Move], Awaitable[None]] = _not_recorded,
 ) -> list[MoveOutcome]:
-    """Carry out the moves of one wave; a failed move never stops the others.
+    """Carry out the moves of one wave. A failed move does not stop the others.
 
     A retry is safe. A bundle that is on its planned broker is not unloaded again; a bundle that an earlier attempt
     unloaded is placed. After a cancellation, bundles that were being moved have no outcome and count as recently

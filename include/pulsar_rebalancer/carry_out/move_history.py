@@ -31,11 +31,11 @@ class WaveHistory:
     """The history of one wave, over all attempts of the wave's task.
 
     Args:
-        stored: the cluster's unload history as stored now.
-        store: applies a change to the latest stored history, so that other writers' changes are kept.
+        stored: the cluster's currently stored unload history.
+        store: function that applies a change to the latest stored history, so that changes by other writers are kept.
 
     Attributes:
-        outcomes: each bundle's outcome; `interrupted` while the bundle is under way.
+        outcomes: outcome by bundle; `interrupted` while its move is in progress.
     """
 
     def __init__(
@@ -70,7 +70,10 @@ class WaveHistory:
 
     @property
     def unloaded(self) -> frozenset[str]:
-        """Return the bundles that an earlier attempt may have unloaded, even if it was killed or the unload failed."""
+        """Return the bundles that an earlier attempt may have unloaded.
+
+        The attempt may have been killed, or the unload failed.
+        """
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
     @property
@@ -96,7 +99,7 @@ class WaveHistory:
         self._store_unloads()
 
     async def begin(self, move: Move) -> None:
-        """Record that a bundle is about to be unloaded, so that a retry after a killed task knows it.
+        """Record that a bundle is about to be unloaded, for a retry if the task is killed.
 
         This returns when the wave's file is written. Another thread writes the file, and a single write covers all
         moves that start in the meantime.
@@ -188,7 +191,7 @@ def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    """Return the unload history after a run (`attempts.remembered`), without unloads older than the grace period."""
+    """Return the unload history after a run (see `attempts.remembered`), without unloads beyond the grace period."""
     unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 

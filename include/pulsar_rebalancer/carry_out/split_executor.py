@@ -40,7 +40,7 @@ async def carry_out_splits(
     leaves: Callable[[Split], Reason | None] = lambda _: None,
     begin: Callable[[Split], None] = lambda _: None,
 ) -> list[SplitOutcome]:
-    """Carry out splits one after the other; a failed split never stops the other splits.
+    """Carry out splits one after the other. A failed split does not stop the others.
 
     A retry is safe: a bundle that already has the planned bounds counts as split and is not split again.
 
@@ -112,7 +112,7 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        """Return the reason if the split is not requested; None if it is to be requested."""
+        """Check whether the split must be requested; return the reason code if not, else None."""
         bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
         lower, upper = HashRange.of(self._split.bundle)
         if lower not in bounds or upper not in bounds:

@@ -1,8 +1,8 @@
 """The history of a plan's splits: all are recorded as planned, then each split's start and end are recorded.
 
 The records in the state store prevent the parts of a split bundle (the bundles it was split into) from being split
-again. They also have the share of the bundle's moving averages (the means) that each part inherits in the next run. The
-run's splits file records each split before its request, and its outcome afterwards.
+again. They also contain the share of the bundle's moving averages (the means) that each part inherits in the next run.
+The run's splits file records each split before its request, and its outcome afterwards.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class SplitHistory:
     """The history of one plan's splits, over all attempts of their task.
 
     Args:
-        stored: the cluster's `moves` document as stored now.
-        store: applies a change to the latest stored document, so that other writers' changes are kept.
+        stored: the cluster's currently stored `moves` document.
+        store: function that applies a change to the latest stored document, so that changes by other writers are kept.
 
     Attributes:
         planned: True if an earlier attempt recorded the splits as planned.
-        outcomes: each bundle's outcome; `interrupted` while its split is under way.
+        outcomes: outcome by bundle; `interrupted` while its split is in progress.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SplitHistory:
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
-        """Store the splits as planned. From now on each counts as a recent split, even if the task is killed."""
+        """Store the splits as planned. From now on they count as recent splits, even if the task is killed."""
         planned = {
             split.bundle: BundleSplit(
                 at=now, plan_id=self._run.name, positions=split.positions, shares=split.shares, outcome=""
@@ -64,7 +64,7 @@ class SplitHistory:
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
     def begin(self, split: Split) -> None:
-        """Record that a split is about to be requested, so that a retry after a killed task knows it."""
+        """Record that a split is about to be requested, for a retry if the task is killed."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
         self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
@@ -110,10 +110,10 @@ def tidied(
     grace_minutes: float,
     counted_at: datetime | None = None,
 ) -> dict[str, BundleSplit]:
-    """Return the split records to keep after a run (`attempts.remembered`).
+    """Return the split records to keep after a run (see `attempts.remembered`).
 
-    A record past its grace period is dropped once a sample has been counted after the split. By then the bundles that
-    the bundle was split into have inherited its moving averages (the means).
+    A record older than the grace period is dropped if a sample was counted after the split. The bundles that the bundle
+    was split into have then inherited its moving averages (the means).
 
     Args:
         counted_at: time of the last counted sample; None if there are no moving averages to inherit.

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What started a run.
+    """The event that started a run.
 
     Attributes:
         now: time of the sample.

@@ -45,13 +45,13 @@ _LONGEST_VERSION = 200
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """The rows that one broker's report adds to the tables.
+    """The data from one broker's report for the tables.
 
     Attributes:
         names: the broker's names in the report, as `host:port`. Brokers up to 4.x do not report their brokerId, but
             their web addresses have the same host and port.
-        columns: the columns of `tables.BROKERS` that depend on the report only.
-        bundles: the columns of `tables.BUNDLES` that depend on the report only. One row per bundle with at least one
+        columns: the columns of `tables.BROKERS` that depend only on the report.
+        bundles: the columns of `tables.BUNDLES` that depend only on the report. There is one row per bundle with a
             loaded topic, including system and heartbeat namespaces.
     """
 
@@ -64,12 +64,12 @@ class BrokerReport:
 def read_report(
     broker: str, report: Mapping[str, JsonValue], *, collected_at: datetime, host_interval_s: float
 ) -> BrokerReport:
-    """Return the rows that a report adds to the tables.
+    """Return the data from a report for the tables.
 
     Args:
         broker: brokerId of the broker that sent the report.
         report: LocalBrokerData, parsed from JSON.
-        host_interval_s: seconds between two of the broker's host samples.
+        host_interval_s: interval between the broker's host samples, seconds.
 
     Raises:
         AdminError: `bad_answer` if the report has no `lastStats` (NamespaceBundleStats by bundle).

@@ -137,7 +137,7 @@ def _list(value: object) -> list[object]:
 def _unserved(
     isolation: Sequence[IsolationPolicy], brokers: Sequence[str], ruling: Sequence[IsolationPolicy | None]
 ) -> Iterator[str]:
-    """Yield a sentence for each policy that has loaded namespaces but no active broker.
+    """Yield a sentence for each policy without an active broker, if the policy applies to a loaded namespace.
 
     Args:
         ruling: for each namespace, the policy that applies to it.

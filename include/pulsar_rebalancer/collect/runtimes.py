@@ -50,7 +50,11 @@ class Runtimes:
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 
     def switches(self) -> dict[str, bool | str]:
-        """Return the columns of the table `cluster` about brokers' settings; a flag is true if any broker sets it."""
+        """Return columns of the table `cluster` about brokers' settings.
+
+        A flag is true if a switch is on in at least one broker. One column lists the settings that differ between
+        brokers.
+        """
         runtimes = self.by_broker.values()
         even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)
         return {

@@ -31,7 +31,7 @@ class UsableReports:
 
     Attributes:
         by_broker: the usable reports, by broker.
-        errors: why a broker has no usable report, by broker, for all other brokers.
+        errors: for all other brokers, why there is no usable report, by broker.
     """
 
     by_broker: Mapping[str, BrokerReport]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Entries(dict[Any, Any]):
-    """A mapping that also stores which keys were repeated. YAML itself silently keeps only the last value of a key."""
+    """A mapping that records repeated keys. YAML itself silently keeps only the last value of a repeated key."""
 
     repeated: tuple[str, ...] = ()
 
@@ -106,11 +106,11 @@ class ClusterEntry(BaseModel):
 def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     """Return the clusters in a file, in the order of the file.
 
-    The file has a mapping `clusters` of names to settings and, optionally, `defaults` for all of them.
+    The file has a mapping `clusters` from names to settings and, optionally, `defaults` for all clusters.
 
     Args:
         path: path of the clusters file.
-        check: a further check, as in `validate`.
+        check: additional check, as in `validate`.
 
     Raises:
         SettingsError: `wrong_setting` if the whole file cannot be read. A single invalid entry raises no error.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What the rebalancer may do, from the most to the least restricted mode."""
+    """Modes, which limit what the rebalancer may do, from the most to the least restricted."""
 
     OFF = "off"
     OBSERVE = "observe"

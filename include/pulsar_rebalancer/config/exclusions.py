@@ -30,9 +30,9 @@ def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str
 
 
 def since(planned: Settings, present: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
-    """Return why a move or split has become excluded after it was planned; None if it has not.
+    """Return why a planned move or split is now excluded; None if it is not.
 
-    Exclusions that already applied when it was planned are ignored, because the plan overruled them.
+    Exclusions that already applied at the time of planning are ignored, because the plan overruled them.
 
     Args:
         planned: the settings with which the plan was made.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Origin(StrEnum):
-    """Where a setting's value came from."""
+    """The source of a setting's value."""
 
     DEFAULT = "default"
     BROKERS = "brokers"
@@ -148,7 +148,7 @@ def resolve(
         brokers: live settings, from `from_brokers`.
         params: parameters of a manual run. Its lists are added to the file's; its mode must not be higher than the
             file's.
-        check: a further check, as in `validate`.
+        check: additional check, as in `validate`.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`; the message names the key.

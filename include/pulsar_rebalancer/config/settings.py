@@ -240,7 +240,7 @@ def validate(
         values: values by setting name, ours or Pulsar's.
         where: source of the settings, for errors, such as `clusters.yaml: east`.
         origins: source of each field, for errors; None if all fields come from `where`.
-        check: a further check of the settings, such as against their strategy.
+        check: additional check, for example that the settings suit the strategy.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`; the message names the key.

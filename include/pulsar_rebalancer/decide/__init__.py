@@ -1,1 +1,1 @@
-"""Act 2, decide: a run's plan, with the bundles to move or split, and why other bundles are not moved."""
+"""Act 2, decide: make a run's plan, with the bundles to move or split and the reasons for all others."""

@@ -70,10 +70,10 @@ def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapp
 
 
 def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
-    """Return two sentences: the bundles that move, and the number of candidates passed over for each reason.
+    """Return two sentences: one about the bundles that move, one about those passed over and the reasons.
 
     Args:
-        taken: candidates that are taken, sorted by pair and rank.
+        taken: accepted candidates, sorted by pair and rank.
         reasons: number of candidates with each reason.
     """
     source_of_pair = {move.pair: move.source for move in reversed(taken)}

@@ -35,8 +35,8 @@ class RunDecision(NamedTuple):
         moves: the candidates after placement and caps, with destinations and waves.
         kept: state of the strategy and its placement for the next run.
         sentence: the shedder's result, and the bundles that move after policies and caps.
-        samples: by broker, the figure that caused a hit for the whole cluster, or caused bundles to move. AvgShedder's
-            figures are in the decisions instead (`sample.used_samples`).
+        samples: figure that caused a hit for the whole cluster, or caused bundles to move, by broker. For AvgShedder,
+            the figures are in the decisions instead (`sample.used_samples`).
     """
 
     decisions: list[Decision]
@@ -117,9 +117,9 @@ def _placed(
 ) -> RunDecision:
     """Return the decision of a shedder for which the pipeline handles samples and policies.
 
-    If a sample is too soon after the last one, the shedder's result is reported, but nothing is shed, because the
-    moving averages are still those of the last sample. If the shedder counts hits, the same applies to a sample without
-    a new figure. Only samples that count change the state for the next run.
+    If a sample follows the last one too soon, its moving averages are still those of the last sample. The shedder's
+    result is then reported, but nothing is shed. If the shedder counts hits, the same applies to a sample without a new
+    figure. Only samples that count change the state for the next run.
     """
     counting = context.counting
     samples = _samples(sample, shed)
@@ -162,7 +162,7 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return the shedder's result and, if it chose bundles, how many of them move and how many are passed over."""
+    """Return the shedder's result as text and, if bundles were chosen, the numbers that move and are passed over."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)

@@ -80,7 +80,7 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
-    """Return the decision with the drained brokers' bundles first. It still has the moves that were passed over."""
+    """Return the decision with the drained brokers' bundles first. Moves that were passed over are included."""
     leaving = number_of(sum(drain.moving for drain in served.progress.values()), "bundle")
     return decided._replace(
         decisions=served.decisions,
@@ -169,11 +169,11 @@ def write_files(
             from which the plan was made.
         decisions: decisions that `explain.complete` completed.
         taken: rows of the moves table for accepted moves, as read back from the file.
-        reasons: for each pair, the number of candidates with each reason.
+        reasons: number of candidates by pair and reason.
         splits: rows of the splits table.
 
     Returns:
-        The fields of the summary that follow from the files.
+        The fields of the summary that are derived from the files.
     """
     document = state.model_dump(mode="json", exclude=None if state.restarts else {"restarts"})
     decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)
@@ -207,9 +207,9 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
     """Return the summary's fields about scores.
 
     Args:
-        before: scores of the judged brokers, in percent.
+        before: scores of the compared brokers before the moves, in percent.
         after: scores after the moves (`scoring.scores_after`), in percent.
-        apart: brokers that are not compared with other brokers.
+        apart: brokers that are left out, because they are not compared with other brokers.
     """
     before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))
     return {

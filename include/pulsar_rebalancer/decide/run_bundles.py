@@ -31,7 +31,7 @@ _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
 class _Reported(NamedTuple):
-    """Bundles of the announced brokers, and the names of all bundles in namespaces whose bundles are counted."""
+    """Bundles of the announced brokers, and the names of all bundles in those namespaces that `served` counts."""
 
     bundles: pa.Table
     counted: pa.Table
@@ -40,7 +40,7 @@ class _Reported(NamedTuple):
 class RunBundles(Bundles):
     """The bundles that a run's brokers report, with their moving averages (the means).
 
-    The bundles are read and sorted before waiting for the means.
+    To save time, the bundles are read and sorted while the means are computed.
 
     Args:
         run: the run.
@@ -135,6 +135,6 @@ def _concatenated(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
 
 
 def _looked_up(keys: Column, reasons: Mapping[str, Reason]) -> Column:
-    """Return the reason for each key; null for a key without a reason."""
+    """Return an array with the reason for each key; null for a key without a reason."""
     at: Column = pc.index_in(keys, pa.array(list(reasons), pa.string()))
     return pa.array(list(reasons.values()), pa.string()).take(at)

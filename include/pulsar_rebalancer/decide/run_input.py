@@ -69,7 +69,7 @@ class RunInput(Snapshot):
 
     @property
     def shares_bundles(self) -> bool:
-        """Return whether the bundles table may have a bundle that two brokers report."""
+        """Return whether any bundle in the bundles table may be reported by two brokers."""
         return _largest(self.bundles_footer, "owners") > 1
 
     @cached_property
@@ -156,7 +156,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_means(self) -> StoragePath | None:
-        """Return the file with the moving averages after the last counted sample; None if there is no such file."""
+        """Return the file with the moving averages after the last counted sample; None if it does not exist."""
         return self.means_in(self.state_folder)
 
     @property
@@ -181,7 +181,7 @@ def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
 
 
 def _largest(table: pq.FileMetaData, name: str) -> float:
-    """Return the largest figure in a column, from the file's statistics; infinity if there are none for the column."""
+    """Return the largest figure in a column, from the file's statistics; infinity if the statistics are missing."""
     groups = [table.row_group(number) for number in range(table.num_row_groups)]
     statistics = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
     return max((float(part.max) if part and part.max is not None else math.inf for part in statistics), default=0)

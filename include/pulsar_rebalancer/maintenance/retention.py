@@ -41,7 +41,7 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: d
 
     Args:
         settings: `compact_after_days`, `retention_days` and `history_days` are used.
-        dry_run: only report, and change nothing.
+        dry_run: True to report only and change nothing.
     """
     upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
     upkeep.runs()

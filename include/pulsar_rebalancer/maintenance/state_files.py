@@ -30,7 +30,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Needed(NamedTuple):
-    """The runs and files of a cluster that the state needs.
+    """The runs and files of a cluster that must be kept because of its state.
 
     Attributes:
         plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
@@ -43,7 +43,7 @@ class Needed(NamedTuple):
 
     @classmethod
     def read(cls, storage: ClusterStorage, stored: DecisionState | None, plans: Collection[str] = ()) -> Self:
-        """Return the runs and files that a stored state and its copies need.
+        """Return the runs and files that must be kept for a stored state and its copies.
 
         Args:
             stored: the stored state; None if it is lost.

@@ -13,7 +13,7 @@ LISTED = 20
 
 
 class Step(NamedTuple):
-    """One step of upkeep. In a dry run, it is only reported.
+    """One step of upkeep, which a dry run only reports.
 
     Attributes:
         action: `compact` (which also deletes the run folders), `remove runs`, `remove history`, `remove state files`
@@ -32,10 +32,10 @@ class Step(NamedTuple):
 
 @dataclass
 class Report:
-    """All steps of upkeep. In a dry run, they are only reported.
+    """All steps of upkeep, which a dry run only reports.
 
     Attributes:
-        left: old entries that are kept, each with the reason.
+        left: old entries that were not deleted, each with the reason.
         problems: problems that a person should examine. The files in question were not deleted.
     """
 

@@ -19,7 +19,7 @@ class Policies(VersionedDocument):
         isolation: isolation policies in Pulsar's order.
         groups: anti-affinity group by namespace, for namespaces that are in a group.
         domains: each broker's failure domain; empty if failure domains are off.
-        unknown: for namespaces whose permitted brokers are unknown, the cause: an admin reason code or a sentence.
+        unknown: why the permitted brokers are unknown, by namespace: an admin reason code or a sentence.
         without_persistent: brokers that accept no persistent topics, if other brokers accept them.
         readable: True if the policies of at least one namespace are known, or there is no namespace.
         problem: which policies could not be read, and for which policies no broker is active; empty if there is no

@@ -28,8 +28,7 @@ class IsolationPolicy(BaseModel):
         primary: patterns of host names; matching brokers are reserved for the policy's namespaces.
         secondary: patterns of host names; matching brokers are for failover.
         min_limit: secondary brokers are used while fewer primary brokers than this number are active.
-        problems: errors by the name of the field in Pulsar's document. The fields above have the values that could be
-            read.
+        problems: errors in Pulsar's document, by the name of the field. Invalid parts are not in the attributes above.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

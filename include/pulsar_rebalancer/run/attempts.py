@@ -35,7 +35,7 @@ def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | 
 
 
 def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
-    """Return those of the state store's records that belong to a plan, by bundle."""
+    """Return the state store's records of one plan, by bundle."""
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 
@@ -60,10 +60,10 @@ def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | Split
 def remembered(
     records: Mapping[str, _Record], outcomes: Iterable[MoveOutcome | SplitOutcome], plan_id: str
 ) -> dict[str, _Record]:
-    """Return the records to keep after a run: all, except those of planned bundles that the run did not change.
+    """Return the records to keep after a run. Records of planned bundles that the run did not change are dropped.
 
-    A record of this plan without an outcome is kept as interrupted, because its result is unknown. The excepted records
-    are dropped because Pulsar, too, stores an unload only after success (ModularLoadManagerImpl).
+    As in Pulsar, an unload counts only after success (ModularLoadManagerImpl). A record of this plan without an outcome
+    is kept as interrupted, because its result is unknown.
 
     Args:
         records: the state store's unloads or splits, by bundle.

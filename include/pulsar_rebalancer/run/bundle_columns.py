@@ -29,14 +29,16 @@ _FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rat
 
 
 class BundleSample(NamedTuple):
-    """One bundle on the broker that reports it. The class is a tuple, because a tuple is created five times faster.
+    """One bundle on the broker that reports it.
+
+    It is a tuple, because a tuple is created five times faster than an object.
 
     Attributes:
         broker: brokerId.
         bundle: `tenant/namespace/0x…_0x…`.
         msg_rate_in: current inbound rate, msg/s; `msg_rate_out` is the outbound rate.
         msg_throughput_in: current inbound throughput, bytes/s; `msg_throughput_out` is the outbound throughput.
-        topics: number of topics; `producers` and `consumers` are also counts.
+        topics: number of topics; `producers` and `consumers` are also numbers of objects.
         cache_size: size of the bundle's cache, bytes.
         top_rank: the bundle's position in its broker's own list of top bundles; extensible load manager only.
         policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
@@ -123,7 +125,10 @@ class Bundles:
         self._given = table
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Set the brokers whose bundles will be requested. A subclass can then skip the bundles of other brokers."""
+        """Announce the brokers whose bundles will be requested.
+
+        An implementation may then skip bundles of other brokers.
+        """
 
     def of(self, broker: str) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name."""
@@ -134,7 +139,7 @@ class Bundles:
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
     def find(self, broker: str, bundle: str) -> BundleSample:
-        """Return the bundle with this name on this broker.
+        """Return a bundle by its broker and name.
 
         Raises:
             KeyError: the broker does not report the bundle.
@@ -187,7 +192,7 @@ class Bundles:
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """Return a column as a list. This is faster than `to_pylist` for numbers and for columns that have only nulls."""
+    """Return a column as a list. This is faster than `to_pylist` for numbers and for columns with only nulls."""
     if column.null_count == len(column):
         return [None] * len(column)
     is_number = column.null_count == 0 and pa.types.is_primitive(column.type)

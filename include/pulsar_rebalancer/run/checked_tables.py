@@ -95,7 +95,7 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return a description of the first row with a text that is not a number; rows are counted from 1."""
+    """Return a description of the first row in which the text of a column is not a number. Rows are counted from 1."""
     before = 0
     for table in batches(file, [column]):
         texts: list[Any] = table[column].to_pylist()

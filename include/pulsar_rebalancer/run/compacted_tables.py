@@ -1,8 +1,8 @@
 """The history of a cluster: one table per day and kind, compacted from the day's runs.
 
-`<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are the tables of a run, and `runs`. The table
-`runs` has one row per run, with the run's documents as JSON texts and its number of rows in each table. Every table has
-the column `run`.
+The files are `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are the tables of a run, and `runs`.
+The table `runs` has one row per run, with the run's documents as JSON texts and its number of rows in each table. Every
+table has the column `run`.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Draft:
         """Append rows; missing columns become null.
 
         Args:
-            table: rows whose columns are among the schema's.
-            run: name of the rows' run; None if the table has the column `run`.
+            table: rows with some or all of the schema's columns.
+            run: name of the run that the rows are from; None if the table has the column `run`.
 
         Raises:
             ArrowInvalid: a value does not fit its column.
@@ -247,7 +247,7 @@ def rows_by_run(file: StoragePath) -> Counter[str]:
 
 
 def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
-    """Return the names of the day's runs whose rows are all in the history.
+    """Return the names of the day's runs that are complete in the history.
 
     Raises:
         SnapshotError: `file_damaged`, or `file_version` if another release wrote the table.

@@ -28,7 +28,7 @@ QUOTED = 160
 
 @dataclass(frozen=True)
 class ExplainedReason:
-    """A reason code among the findings of a run's validation.
+    """A reason code in the findings of a run's validation, with its cases.
 
     Attributes:
         count: number of brokers, bundles or facts with this reason.

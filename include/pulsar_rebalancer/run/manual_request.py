@@ -122,7 +122,7 @@ class HandRequest(BaseModel):
 
     @property
     def shows(self) -> bool:
-        """Return whether the request only makes a plan to show. Any other request has an effect immediately."""
+        """Return whether the request only shows a plan. All other requests have an immediate effect."""
         return not self.plan and self.action is not Action.RELEASE
 
     @property
@@ -136,7 +136,7 @@ class HandRequest(BaseModel):
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
     def differs(self, shown: HandRequest) -> list[str]:
-        """Return the names of fields that the person filled in and that differ from the shown plan's fields."""
+        """Return the names of completed fields that differ from the shown plan's fields."""
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
@@ -146,7 +146,8 @@ class ByHand(BaseModel):
 
     Attributes:
         by: the Airflow user who requested the plan, or approved a strategy's plan.
-        approved_by, approved_because: who approved it in mode `approve`, and why; empty when no approval was needed.
+        approved_by, approved_because: the person who approved the plan in mode `approve`, and the reason; empty if no
+            approval was needed.
         carries_out: in a run that carries out a shown plan, the hash of the shown plan; else empty.
         scores: scores before and after the moves, in percent, of each source and destination, assuming that scores are
             proportional to traffic.
@@ -178,7 +179,7 @@ class DrainProgress(BaseModel):
     """The progress of a drain in one run: how many bundles the broker still has, and how many of them move.
 
     Attributes:
-        since, by, reason: when the drain was ordered, by whom and why.
+        since, by, reason: time, person and reason of the order.
         overrule: rules that do not apply to the drain.
         bundles: number of bundles that the broker reports, including those that cannot move.
         moving: number of bundles that this plan moves.

@@ -33,7 +33,7 @@ class MoveOutcome(BaseModel):
         owner: brokerId of the owner after the move, according to the brokers; empty if there is none or it could not be
             read.
         attempts: number of unload requests that were not refused; 0 if the bundle was not unloaded.
-        seconds: time from the first read to the outcome.
+        seconds: seconds from the first request to the outcome.
         error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
         destination_kept: True if the leader may still store the destination, although the unload failed.
     """
@@ -68,7 +68,7 @@ class MoveOutcome(BaseModel):
 
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
-    """Return the outcome of a move that was not started for this reason."""
+    """Return the outcome of a move that was not started, with the reason."""
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -107,11 +107,11 @@ class Outcome(VersionedDocument):
 
     Attributes:
         plan_id: name of the run's folder.
-        ended_at: when the task `report` wrote this.
+        ended_at: when the task *report* wrote this document.
         verdict: the gate's reason code; `blocked` if validation stopped the run, `unfinished` if another task failed.
-        moves: every move of the plan if its gate was open; else empty.
+        moves: outcomes of all moves of the plan if its gate was open, else empty.
         destinations_kept: destinations from this or an earlier run that the leader may still store, by bundle.
-        splits: every split of the plan if its gate was open; else empty.
+        splits: outcomes of all splits of the plan if its gate was open, else empty.
         in_force: a sentence about the orders at the time of writing, and the people who gave them.
     """
 
@@ -144,15 +144,14 @@ class Outcome(VersionedDocument):
 
     @property
     def landed(self) -> int:
-        """Return the number of bundles that have a new owner after the run."""
+        """Return the number of bundles with a new owner after the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
 def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
     """Return the outcome of a run, from the files of the run.
 
-    Information from an earlier report is never lost, even if tasks were cleared since then: the verdict `open` and
-    known outcomes of moves are kept.
+    The verdict `open` and known outcomes from an earlier report are kept, even if tasks were cleared since then.
 
     Args:
         gate: the gate's verdict; None if the run did not reach the gate.

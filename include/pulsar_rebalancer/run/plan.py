@@ -60,12 +60,12 @@ class Summary(VersionedDocument):
             partitioning or the order of the input.
         by_hand: record of the request, if a person made the plan; else None.
         drains: progress of each drained broker's drain, by broker.
-        counting: reason code for how the run counted hits.
+        counting: reason code that explains whether the run counted hits.
         score_min, score_max, score_mean: scores of the compared brokers, percent; None if none were compared.
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
-        hits: the highest hit counts of any pair, `[low, high]`, before hits are reset.
+        hits: highest number of hits of any pair at each threshold, `[low, high]`, before hits are reset.
         reasons: number of pairs or brokers for each reason code.
         sentence: the strategy's own text about its decision.
         in_force: a sentence about the orders at the time of the sample, and the people who gave them.
@@ -118,7 +118,7 @@ class Summary(VersionedDocument):
 
     @property
     def waves_begin_until(self) -> datetime:
-        """Return the time after which no wave may start, because loads change while earlier waves are carried out."""
+        """Return the time after which no further wave may start. It is limited because loads change meanwhile."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
 
     @property
@@ -240,7 +240,7 @@ class Actions(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Return the SHA-256 hash of the actions. It does not depend on the data behind the decision."""
+        """Return the SHA-256 hash of the actions. Unlike the plan's hash, it does not depend on scores and samples."""
         moves = [[move.bundle, move.source, move.destination] for move in self.moves]
         splits = [[split.bundle, *split.positions] for split in self.splits]
         return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
@@ -250,7 +250,7 @@ def verify(run: StoragePath, summary: Summary) -> Actions:
     """Check a plan's files against the recorded hash, and return its moves and splits.
 
     Raises:
-        PlanError: `plan_changed` if a file of the plan was altered after the plan was made.
+        PlanError: `plan_changed` if a file of the plan has changed since the plan was made.
     """
     decisions = read_decisions(run)
     state = (run / _STATE).read_json()

@@ -23,7 +23,7 @@ ENOUGH_SAMPLES = 2
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings in the same order. Of several quarantines of a broker or bundle, only the first is kept."""
+    """Return the findings in the same order, with only the first quarantine of each broker or bundle."""
     kept: list[Finding] = []
     left_out: set[str] = set()
     for finding in findings:
@@ -36,7 +36,7 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
-    """Return the excluded brokers and bundles, without bundles for which this is normal after a move.
+    """Return the brokers and bundles that validation excludes for a reason other than a recent move.
 
     Args:
         moved: recently moved bundles. For one interval, two brokers may report such a bundle, which is then excluded.
@@ -49,7 +49,7 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
 
 
 def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return a finding for each broker with too much of its traffic in excluded bundles, the largest share first.
+    """Return a finding for each broker that has too much traffic in excluded bundles, the largest share first.
 
     Args:
         shares: share of a broker's traffic that is in excluded bundles, 0 to 1, by broker.

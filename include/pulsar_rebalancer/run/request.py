@@ -18,10 +18,10 @@ class RunRequest(VersionedDocument):
     Attributes:
         cluster: the cluster's name in the clusters file.
         airflow_run_id: id of the DAG run. It is never part of a path, because ids may contain `:` and text from users.
-        requested_by: the person who started a manual run; empty for scheduled ones.
+        requested_by: the person who started a manual run; empty for scheduled runs.
         collected_at: the time of the sample, to which ages and counting refer.
         closed: why nothing may be moved, if this is known before the decision; None if moves are allowed.
-        in_force: a sentence about the orders in force when the sample was taken, and who gave them.
+        in_force: a sentence about the orders at the time of the sample, and the people who gave them.
     """
 
     FILE: ClassVar[str] = "input/settings.json"
@@ -47,7 +47,7 @@ class Finding(BaseModel):
     Attributes:
         subject: the broker or bundle; empty for the whole cluster.
         detail: text with the observed figure or value.
-        cause: the underlying reason code, such as that of a failed request; empty if there is none.
+        cause: underlying reason code, for example of a failed request; empty if there is none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""Find a run's folder by an address that may come from anyone."""
+"""Find a run's folder by an address that is not trusted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
 
 
 def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
-    """Return whether a request (`input/settings.json`) has this cluster and DAG run."""
+    """Return whether a request (`input/settings.json`) is from this cluster and DAG run."""
     named = (request.get("cluster"), request.get("airflow_run_id")) if isinstance(request, dict) else None
     return named == (cluster, airflow_run_id)
 

@@ -113,7 +113,7 @@ class SplitOutcome(BaseModel):
 
 
 def not_split(split: Split, reason: Reason) -> SplitOutcome:
-    """Return the outcome of a split that was not started for this reason."""
+    """Return the outcome of a split that was not started, with the reason."""
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 

@@ -1,1 +1,1 @@
-"""Act 4, show: page, alerts, metrics and age check."""
+"""Act 4, show: the page, alerts, metrics, and a check of the files' age."""

@@ -1,7 +1,7 @@
 """The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
 
 Gauges describe the cluster and the plan; counters add up events. A gauge keeps its last value until it is sent again.
-Therefore only brokers' scores are gauges for objects that may disappear.
+Therefore objects that may disappear have no gauges, except brokers, which have gauges for their scores.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Measurement:
     """One figure of a run.
 
     Attributes:
-        name: without the prefix; `docs/metrics.md` lists the units.
+        name: name without the prefix; `docs/metrics.md` lists the units.
         value: a finite number. For a counter, it is the increment, which is never negative.
         labels: values by name. They contain only characters that are allowed in a StatsD line.
         counter: True for a counter, whose values are added up; False for a gauge, whose value replaces the previous

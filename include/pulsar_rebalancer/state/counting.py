@@ -40,7 +40,7 @@ class Counting:
         counts: True if the sample adds hits and updates the bundles' moving averages.
         reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
         clear: True if all hits are reset before the run.
-        samples: figure that caused a hit less than a host interval ago, by broker.
+        samples: figures that caused a hit less than a host interval ago, by broker.
     """
 
     counts: bool
@@ -97,7 +97,7 @@ def decide_counting(
 
 
 def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    """Return, by broker, the figure that caused a hit less than a host interval ago."""
+    """Return the figures that caused a hit less than a host interval ago, by broker."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
         broker: sample.figure
@@ -109,12 +109,12 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to store: those with a figure that may be repeated, and those that caused a hit in this run.
+    """Return the samples to store, which caused a hit in this run or have a figure that may be repeated.
 
     Args:
         state: the decision state as the task *collect* read it.
         counting: rules for the hit counters in this run.
-        used: figure that caused a hit in this run, by broker.
+        used: figures that caused a hit in this run, by broker.
         now: time of the sample.
     """
     before = {broker: state.samples[broker] for broker in counting.samples}
@@ -122,12 +122,12 @@ def samples_after(
 
 
 def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    """Return samples with these figures and this time, by broker."""
+    """Return samples of these figures at this time, by broker."""
     return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
-    """Return the document to store for a plan; None if the store already holds it.
+    """Return the document to store for a plan; None if it is already stored.
 
     Args:
         stored: the current document in the store.

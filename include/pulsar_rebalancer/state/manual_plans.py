@@ -83,7 +83,7 @@ class HandedOverPlans(StateDocument):
     plans: dict[str, HandedOver] = {}
 
     def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
-        """Return a copy with one more plan, and without plans that can no longer be handed over or in progress.
+        """Return a copy with one more plan, and without plans that are so old that no run can carry them out.
 
         Args:
             identity: hash of the plan.

@@ -1,8 +1,8 @@
-"""The documents kept between runs.
+"""The documents that are stored between runs.
 
 Two of the documents are defined here: `decision` (written by the task *record*, then by the gate) and `moves` (written
-by the tasks *split* and *unload*, then by *report*).
-Hit counts belong to brokers, as in Pulsar's AvgShedder; zero counts are not stored.
+by the tasks *split* and *unload*, then by *report*). As in Pulsar's AvgShedder, hits are counted by broker. Zero counts
+are not stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 1
 
 
 class HitCount(NamedTuple):
-    """A broker's numbers of consecutive hits of the high and of the low threshold."""
+    """The numbers of a broker's consecutive hits at the high and at the low threshold."""
 
     high: int = 0
     low: int = 0
@@ -78,14 +78,14 @@ class DecisionState(StateDocument):
     """The `decision` document.
 
     Attributes:
-        seq: sequence number, which grows by one with every recorded plan.
+        seq: sequence number, which increases by one with every recorded plan.
         plan_id: the last recorded plan. The gate opens only for this plan.
-        plan_hash: the plan's hash when it was recorded. It detects later changes to the plan's files.
+        plan_hash: the plan's hash when it was recorded, by which later changes to the plan's files are detected.
         counted_at: time of the last sample that counted.
         strategy: the strategy whose hits are counted.
         hits: AvgShedder's hit counts, by broker, without zero counts.
         kept: state of a strategy other than AvgShedder and of its placement, in their own format.
-        samples: sample that caused a hit within the last host interval, by broker.
+        samples: samples that caused a hit within the last host interval, by broker.
         restarts: brokers whose hits are reset when the plan is carried out, with the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
@@ -123,7 +123,7 @@ class Unload(BaseModel):
     """The last planned or completed unload of a bundle.
 
     Attributes:
-        at: when the move was planned to start, or ended.
+        at: when the move was planned or, after it has ended, when it ended.
         outcome: reason code of the result. It is empty while the move is planned; the bundle then counts as recently
             unloaded.
         owner: the owner according to the brokers afterwards; empty if unknown.
@@ -162,7 +162,7 @@ class BundleSplit(BaseModel):
     """A split of a bundle, planned or completed.
 
     Attributes:
-        at: when the split was planned to start, or ended.
+        at: when the split was planned or, after it has ended, when it ended.
         positions: hashes at which the bundle is cut.
         shares: share of the bundle's traffic in each bundle that it is split into, 0 to 1.
         outcome: reason code of the result; empty while the split is planned.
@@ -197,7 +197,7 @@ class MovesState(StateDocument):
 
         As in ModularLoadManagerImpl, an unload is dropped if `ts < now - grace`.
 
-        Unloads further in the future than the grace period are also dropped, because the clock was set back.
+        If the clock was set back, unloads may be in the future. Those further away than the grace period are dropped.
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}

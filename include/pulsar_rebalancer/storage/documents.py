@@ -80,7 +80,7 @@ def load(model: type[_Model], document: Any, where: str) -> _Model:
     """Return a document, or part of a document, without checking a version.
 
     Raises:
-        SnapshotError: `file_version` if the document has a field that this release does not know, else `file_damaged`.
+        SnapshotError: `file_version` if the document has a field that this release does not have, else `file_damaged`.
     """
     try:
         return model.model_validate(document)

@@ -54,7 +54,7 @@ class StoragePath:
 
     @property
     def for_spark(self) -> str:
-        """The path as Spark expects it. Hadoop's S3 client uses the scheme `s3a`."""
+        """The path in the form for Spark. Hadoop's S3 client uses the scheme `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
     def open(self) -> tuple[pafs.FileSystem, str]:
@@ -191,7 +191,7 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
     """Convert errors of the file system to errors with a reason code.
 
     Args:
-        done: the failed action as a participle, such as "read", for the message "cannot be …".
+        done: participle for the message "cannot be …", such as "listed".
 
     Raises:
         SnapshotError: `file_missing` if the file does not exist, else `storage_failed`.

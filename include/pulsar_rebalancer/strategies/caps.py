@@ -1,4 +1,4 @@
-"""Caps on the number of moves in a plan, and the assignment of moves to waves. Other bundles wait for a later run."""
+"""Apply caps to the moves of a plan, and assign the moves to waves. Bundles above a cap wait for a later run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CapacityCheck(Protocol):
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Count an accepted unit, in the form that `fitted` returned."""
+        """Count an accepted unit, which must be a result of `fitted`."""
         ...
 
 
@@ -50,10 +50,9 @@ def apply(
 
     The caps are applied in this order: one bundle per anti-affinity group; bundles that leave or enter a broker;
     bundles of a namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
-    its destination was chosen for the current brokers of the group's other bundles, and the move of another bundle may
-    be refused by a cap or fail. If a hash range must not move twice at the same time, its n-th move is in wave n.
-    Otherwise all waves have the same number of bundles, because the gate decides before every wave. Caps do not affect
-    hit counters.
+    its destination is right only if the group's other bundles are on the expected brokers, and their moves may fail or
+    be refused by a cap. If a hash range must not move twice at the same time, its n-th move is in wave n. Otherwise all
+    waves have the same number of bundles, because the gate decides before every wave. Caps do not affect hit counters.
 
     Args:
         moves: the result of selection and placement, in any order.
@@ -98,7 +97,7 @@ def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
 
 
 class _Caps:
-    """The amount of each cap that the accepted units of a plan have used."""
+    """The use of each cap by the accepted units of a plan."""
 
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings
@@ -117,7 +116,7 @@ class _Caps:
         """Return a unit with its waves, or with the cap that refuses it.
 
         Args:
-            counted: True to subtract the unit from the caps; False only to check it.
+            counted: True to count the unit if it is accepted; False only to check it.
         """
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
@@ -154,7 +153,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return the cap that a unit exceeds; None if it exceeds none. A smaller unit may still be within this cap."""
+        """Return the cap that a unit exceeds, except the cap per run and the rule for groups; None if there is none."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
@@ -189,11 +188,12 @@ def _over(count: float, cap: float | None) -> bool:
 
 
 def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
-    """Return whether the same hash range of two namespaces must not move at the same time. One old broker is enough.
+    """Return whether bundles of two namespaces with the same hash range must not move at the same time.
 
     Before apache/pulsar #25518, the leader under the modular load manager stored planned destinations by hash range,
-    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader. The
-    extensible load manager stores no destinations. Its brokers are recognised by the averages that they report.
+    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader, so one
+    old broker is enough. The extensible load manager stores no destinations. Its brokers are recognised by the averages
+    that they report.
     """
     return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
 

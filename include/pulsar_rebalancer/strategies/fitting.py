@@ -56,17 +56,17 @@ def checked(given: Settings, where: str) -> Settings:
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:
-    """Return validated settings as `config.settings.validate` does, after checking them against their strategy."""
+    """Return validated settings as `config.settings.validate` does; also check them against their strategy."""
     return checked(settings.validate(values, where=where), where)
 
 
 def load_clusters(path: Path) -> list[ClusterEntry]:
-    """Return clusters as `config.clusters_file.load_clusters` does, with settings checked against strategies."""
+    """Return clusters as `config.clusters_file.load_clusters` does; also check settings against their strategies."""
     return clusters_file.load_clusters(path, checked)
 
 
 def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
-    """Return effective settings as `config.resolution.resolve` does, with parameters also checked against the strategy.
+    """Return effective settings as `config.resolution.resolve` does; also check them against the strategy.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.
@@ -86,7 +86,7 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
 def force_threshold(request: RunRequest) -> float | None:
     """Return the smallest gap, in points, at which a forced run moves bundles.
 
-    None if the run is not forced or the strategy has no pairs.
+    Return None if the run is not forced or the strategy has no pairs.
     """
     settings, given = request.resolved.settings, request.params.force_threshold
     low = profile_of(settings).thresholds(settings).get("low") if request.forced else None

@@ -1,4 +1,4 @@
-"""The state of strategies between counted runs: one format for all strategies, and its storage."""
+"""The state of strategies between counted runs, and the format in which it is stored."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ShedderState:
 
     Attributes:
         hits: number of consecutive hits, by broker or for `WHOLE_CLUSTER`; zero counts are left out.
-        loads: moving average of the load by broker; 1 is 100 percent.
-        throughputs: moving average of the throughput by broker, bytes/s.
+        loads: moving average of each broker's load; 1 is 100 percent.
+        throughputs: moving average of each broker's throughput, bytes/s.
     """
 
     hits: Mapping[str, HitCount] = field(default_factory=dict)
@@ -44,8 +44,8 @@ class PlacementState:
 
     Attributes:
         count: number of choices that RoundRobinBrokerSelector has made.
-        brokers: the brokers that RoundRobinBrokerSelector chooses in turn, in order.
-        averages: moving average of the usage by broker, for LeastResourceUsageWithWeight; 1 is 100 percent.
+        brokers: the brokers from which RoundRobinBrokerSelector chooses in turn, in this order.
+        averages: moving average of each broker's usage, for LeastResourceUsageWithWeight; 1 is 100 percent.
     """
 
     count: int = 0

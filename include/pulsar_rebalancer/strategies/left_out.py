@@ -41,7 +41,7 @@ def left_out(
 def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
     """Return the brokers that are not compared with other brokers, each with the reason.
 
-    These brokers are drained, or accept no persistent topics, which makes them useless as a destination in a pair. A
+    These brokers are drained, or accept no persistent topics and are therefore useless as the destination in a pair. A
     broker without persistent topics is compared nevertheless if an isolation policy reserves it, because it receives
     bundles from the policy's namespaces.
     """

@@ -30,7 +30,7 @@ def allow_all(bundle: str, source: str, destination: str) -> Reason | None:
 
 @dataclass(frozen=True)
 class ClusterSample:
-    """One sample of one cluster, with the run's rules.
+    """One sample of one cluster, with the rules of the run.
 
     Attributes:
         brokers: all brokers that the cluster lists.
@@ -102,7 +102,7 @@ class CandidateMove(NamedTuple):
 
     Attributes:
         pair: number of the decision.
-        rank: position of the bundle in the order in which the source's bundles were considered.
+        rank: position in the order in which the source's bundles were considered.
         traffic: the bundle's figure that was compared, in the unit of `measure`.
         reason: `taken` if the bundle is to move, else why it is passed over.
         destination: the planned broker; None if placement will choose the broker.
@@ -138,14 +138,14 @@ class CandidateMove(NamedTuple):
         destination: str | None = None,
         traffic: float | None = None,
     ) -> Self:
-        """Return a candidate for a bundle. If `traffic` is None, the bundle's short-term mean is used."""
+        """Create the candidate for a bundle. If `traffic` is None, it is the bundle's short-term mean."""
         compared = bundle.mean(measure) if traffic is None else traffic
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return the candidate from a row of the moves table."""
+        """Create a candidate from a row of the moves table."""
         columns = {name: row[name] for name in cls._fields}
         return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})
 

@@ -1,4 +1,4 @@
-"""A broker's load, the weighted maximum of its resources: the current value, its moving average, and a prediction."""
+"""Compute a broker's load, the weighted maximum of its resources: current, as a moving average, and after moves."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def score(broker: BrokerSample, settings: Settings) -> float:
 
 
 def smooth(before: float | None, sample: float, settings: Settings) -> float:
-    """Return a moving average after adding a sample. The first sample is the first average.
+    """Return a moving average after adding a sample. If there is no average yet, it is the sample.
 
     (ThresholdShedder, BrokerLoadData.)
     """

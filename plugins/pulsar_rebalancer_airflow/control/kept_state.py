@@ -71,7 +71,7 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
         name: name of the file to restore; empty for the newest copy.
 
     Returns:
-        Why documents were lost because they could not be read, by key.
+        Why documents could not be read and were dropped, by key.
 
     Raises:
         StateError: the file's name or content is invalid, or there is nothing to restore.

@@ -33,11 +33,11 @@ LONGEST_REASON = 500
 class ApproveOperator(ApprovalOperator):
     """Ask a person to approve the waiting plan.
 
-    Without an answer in time, the question ends as a rejection without a person.
+    If nobody answers in time, the question ends. This counts neither as an approval nor as a person's rejection.
 
     The task is skipped if another run asks the current question, or if the question was already answered. If a person
-    answers before the scheduler knows that the task waits, Airflow fails the task. The next attempt does not ask again,
-    but continues with this answer.
+    answers before the scheduler has recorded that the task waits, Airflow fails the task. The next attempt does not ask
+    again, but continues with this answer.
 
     Args:
         entry: the cluster's entry in the clusters file.

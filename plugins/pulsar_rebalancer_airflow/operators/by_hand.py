@@ -107,7 +107,7 @@ class PlanByHandOperator(BaseOperator):
             `plan` (the hash), `until`, the moves, the number of disturbed clients, and scores before and after.
 
         Raises:
-            AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.plan.show`).
+            AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.preview.show`).
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -231,7 +231,8 @@ class CarryOutOperator(HandOverOperator):
     ) -> HandedOver:
         """Return the record with the run that carries out the plan.
 
-        After an earlier run, there is a new one only if orders or settings prevented the earlier one.
+        If an earlier run was already started for the plan, a new run is started only if orders or settings prevented
+        part of the plan.
         """
         answers = store.readable(Answers)
         runs = {answer.carried_out_by for answer in answers.plans.values()} - {""}

@@ -109,8 +109,8 @@ def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> Hande
     """Return the plan that this run was started to carry out.
 
     Raises:
-        PlanError: `other_plan` if the plan was not handed over to this run, because anyone who starts a run can set the
-            hash.
+        PlanError: `other_plan` if the plan was not handed over to this run. Without this check, anyone who starts a run
+            could choose the plan.
         StateError: `state_version`.
     """
     handed = store.handed_over(identity, airflow_run_id)

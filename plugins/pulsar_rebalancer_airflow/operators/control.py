@@ -1,4 +1,4 @@
-"""Control: complete a person's order after it is stored, and report the current orders."""
+"""Control: carry out the action of a person's order, and report the current orders."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _NAMED = 20
 class ControlOperator(ClusterOperator):
     """Complete a stop, or change the state or Pulsar's own shedding; then report the current orders.
 
-    After a stop or a pause, the task waits for bundles in progress. `state/change-<time>-<action>.json` has the person,
-    the time and the reason of a change. A retry repeats the action. A repeated switch of Pulsar's shedding has no
-    effect; a repeated reset or restore only increases the state's sequence number.
+    After a stop or a pause, the task waits for bundles in progress. The file `state/change-<time>-<action>.json`
+    records the person, the time and the reason of a change. A retry repeats the action. A repeated switch of Pulsar's
+    shedding has no effect; a repeated reset or restore only increases the state's sequence number.
 
     Args:
         ordered: result of the task *order*.

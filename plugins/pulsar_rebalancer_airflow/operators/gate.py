@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class GateOperator(RunOperator):
-    """Return the waves to carry out: all waves of the plan if the gate opens, none if it remains closed.
+    """Decide on the recorded plan, and return the waves to carry out: all if the gate opens, else none.
 
     The task succeeds in both cases; its XCom `reason` is the reason code. A retry decides again, from the current time,
     store and files, so its verdict may differ from an earlier attempt's.
 
     Args:
-        settings: the cluster's current settings in the clusters file, so that a pause, a lower mode or a cap that was
-            set after *collect* applies.
+        settings: the cluster's current settings in the clusters file. A pause, a lower mode or a cap applies even if it
+            was set after *collect*.
     """
 
     def __init__(self, *, settings: Settings, **kwargs: Any) -> None:

@@ -34,7 +34,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 class Holds:
     """The current holds: a stop, and the orders and settings that would close the gate now.
 
-    A hold that was noticed applies until the task ends.
+    Once noticed, a hold applies until the task ends.
 
     Args:
         cluster: name in the clusters file.

@@ -36,8 +36,8 @@ class UnfinishedError(Exception):
 class PlanPartOperator(RunOperator):
     """Carry out part of a plan. The task's XCom is the number of bundles by outcome.
 
-    A retry continues the work. A bundle that is already as planned counts as a success, and no request is sent for it.
-    Every attempt applies the gate's rules again first.
+    A retry continues the work. A bundle that is already moved or split as planned counts as a success; no request is
+    sent for it. Every attempt applies the gate's rules again first.
 
     Args:
         settings: the cluster's current settings in the clusters file, in JSON form.
@@ -56,7 +56,7 @@ class PlanPartOperator(RunOperator):
     def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
         """Return the gate's current verdict.
 
-        There is more time for a part that has started, because it must be completed.
+        A part of the plan that has started has a later deadline, because it must be completed.
         """
         summary = Summary.read(run)
         until = summary.waves_resume_until if begun else summary.waves_begin_until

@@ -39,9 +39,9 @@ _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 class ReportOperator(RunOperator):
     """Write `outcome.json`, remove old records from the unload history, and send alerts and metrics.
 
-    If a bundle was moved, an asset event is created, on which other DAGs can be scheduled. The task is a teardown: it
-    always runs, and its failure does not fail the run. A retry writes the same files again and removes no outcome. The
-    task's XCom is the number of moves by outcome.
+    If a bundle was moved, an asset event is created, which can start other DAGs. The task is a teardown: it always
+    runs, and its failure does not fail the run. A retry writes the same files again and removes no outcome. The task's
+    XCom is the number of moves by outcome.
 
     Args:
         gate: task id of the gate.

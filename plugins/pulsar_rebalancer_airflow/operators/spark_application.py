@@ -165,8 +165,8 @@ class SparkApplicationOperator(SparkSubmitOperator):
         """Submit the application with a checked connection, and wait for its end.
 
         Raises:
-            AirflowException: the application failed; the last lines of its output are in the message, and its reason
-                code is the XCom `failure`.
+            AirflowException: the application failed. The message has the last lines of its output, and the XCom
+                `failure` is its reason code.
             SettingsError: `spark_unreachable`.
         """
         connected = connection.conn_type == CONNECTION_TYPE

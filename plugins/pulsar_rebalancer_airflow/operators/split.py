@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
-    If a bundle's range no longer exists or was split at other positions, this is an outcome, not a failure. The task
-    fails if brokers did not answer (which is retried), if they refused, or if a person stopped the run (which are not
-    retried). The run then moves nothing. Other holds (`Holds`) are not failures, and each wave checks them again. The
-    task is skipped if the gate is closed, or if a broker now splits bundles automatically.
+    If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not a failure.
+    The task fails and is retried if brokers did not answer. It fails without a retry if they refused or a person
+    stopped the run. The run then moves nothing. Other holds (`Holds`) are not failures, and each wave checks them
+    again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
 
     Args:
         gate: task id of the gate.
@@ -59,7 +59,7 @@ class SplitOperator(PlanPartOperator):
             AirflowSkipException: the gate was closed, or would be closed now; or a broker splits bundles automatically.
             AirflowFailException: the folder belongs to another run, the connection is read-only, or the brokers refuse
                 the credentials.
-            UnfinishedError: brokers did not answer; retried.
+            UnfinishedError: brokers did not answer. This is retried.
         """
         with final_unless_passing():
             run = run_folder(context, self.cluster, self.run)

@@ -71,9 +71,9 @@ class UnloadWaveOperator(PlanPartOperator):
     placed is placed, and a bundle with a final outcome is skipped. A bundle that its source still owns is checked
     completely again.
 
-    If a bundle has changed owner, has no topic or was placed on another broker, this is an outcome, not a failure. The
-    task fails if brokers did not answer (which is retried) or refused (which is not). The XCom `progress` has the
-    number of moves that have ended.
+    If a bundle has changed owner, has no topic or was placed on another broker, the outcome records this; it is not a
+    failure. The task fails and is retried if brokers did not answer. It fails without a retry if they refused. The XCom
+    `progress` has the number of moves that have ended.
 
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
     pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no

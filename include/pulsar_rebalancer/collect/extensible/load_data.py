@@ -108,7 +108,7 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the name of the host that answered, if it is not the broker's host; empty otherwise, or if it is unknown.
+    """Return the host that answered if it is another broker's; empty if it is the broker's own or unknown.
 
     The load manager's metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
@@ -125,7 +125,7 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether the statistics come from another broker: they have several bundles, none of which the broker owns.
+    """Return whether statistics are from another broker: several bundles, none of which this broker owns.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference is not proof by itself: one bundle
     may have moved since then, or all bundles of a drained broker. Heartbeat bundles are named after their broker and
@@ -177,7 +177,7 @@ def is_current(
 
     Args:
         published: BrokerLoadData.
-        stats: the broker's present statistics by bundle.
+        stats: the broker's current statistics by bundle.
         threshold_percent: value of loadBalancerReportUpdateThresholdPercentage.
     """
     for names in (RATES[:2], RATES[2:]):

@@ -199,7 +199,7 @@ class _ExtensibleBrokers:
         return load_data.is_current(published, own.bundles, threshold)
 
     def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
-        """Return the last top bundles received from a broker; empty if they must be outdated.
+        """Return the last top bundles received from a broker; empty if they are certainly outdated.
 
         Brokers publish top bundles whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when they
         load or unload a bundle.

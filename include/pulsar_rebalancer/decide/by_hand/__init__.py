@@ -1,1 +1,1 @@
-"""Manual plans: the bundles that a person moves, the clients that this disturbs, and the brokers' predicted load."""
+"""Manual plans: bundles to move at a person's request, the disturbed clients, and the brokers' predicted load."""

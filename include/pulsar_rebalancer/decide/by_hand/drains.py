@@ -39,7 +39,7 @@ class Served(NamedTuple):
         decisions: one for each drained broker that has bundles, followed by the strategy's decisions.
         moves: all candidates after the caps; the drained brokers' candidates come first.
         traffic: current traffic in bytes/s, by broker, of the drained brokers whose bundles move.
-        progress: each drain's progress, keyed by drained broker.
+        progress: progress of each drain, by drained broker.
     """
 
     decisions: list[Decision]
@@ -53,7 +53,7 @@ class Leaving(NamedTuple):
 
     Attributes:
         moves: candidates with their destinations. Their pair numbers are negative, so that the caps accept them first.
-        scenes: a scene by drained broker; the rules that a person lifted for this broker do not apply in it.
+        scenes: the scene for each drained broker, in which rules that a person lifted for this broker are switched off.
         overruled: rules that a person lifted, by drained broker.
     """
 
@@ -63,7 +63,7 @@ class Leaving(NamedTuple):
 
     @property
     def scene(self) -> Scene:
-        """Return any of the scenes, for properties that are the same in all of them."""
+        """Return one of the scenes, to read properties that are the same in all scenes."""
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
@@ -103,7 +103,7 @@ def leaving(
 class DrainedBrokers:
     """The drained brokers in a run.
 
-    Their bundles move first; the strategy uses them neither as source nor as destination.
+    Their bundles move first. The strategy moves no bundles from or to them.
 
     Args:
         snapshot: the snapshot of a run with drained brokers.

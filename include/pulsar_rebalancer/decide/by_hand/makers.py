@@ -32,8 +32,8 @@ class Wish(NamedTuple):
     Attributes:
         destination: brokerId of the new owner; None if placement chooses it.
         reason: why the bundle must not be moved, if this is already known; else None.
-        source: broker whose report about the bundle is used; None for the owner's. Two brokers may briefly report the
-            same bundle.
+        source: broker whose report about the bundle is used; None to use the owner's. Two brokers may briefly report
+            the same bundle.
     """
 
     bundle: str
@@ -157,7 +157,7 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 
 
 def fill(scene: Scene, broker: str) -> list[Wish]:
-    """Return bundles to move from the hottest brokers to a broker until its score is the mean, largest first.
+    """Choose bundles of the hottest brokers to fill a broker until its score is the mean, largest bundles first.
 
     A bundle is suitable if the move raises the broker neither above the mean score nor above the score of the source.
 
@@ -213,9 +213,9 @@ def _most(scene: Scene) -> float:
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return wishes that undo a run's moves. A bundle that has moved again since that run is not moved.
+    """Return wishes that undo a run's moves, except for bundles that have moved again since then.
 
-    Bundles that the run split are included, with the reason why a split cannot be undone.
+    Bundles that the run split are included with a reason, because a split cannot be undone.
     """
     moved = [_back(scene, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [Wish(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
@@ -232,7 +232,7 @@ def _back(scene: Scene, move: MoveOutcome) -> Wish:
 
 
 def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
-    """Return the moves in a plan that was shown, as wishes. A bundle that has moved since then is not moved."""
+    """Convert the moves of a plan that was shown to wishes. A bundle that has moved since then is not moved."""
     return [
         Wish(
             move.bundle,

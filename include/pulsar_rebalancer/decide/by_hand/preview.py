@@ -1,4 +1,4 @@
-"""Manual plans. Like any other plan they have tables, a hash and state, but they count no hits."""
+"""Make manual plans. Like other plans, they have tables, a hash and a new state, but they count no hits."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _asked(record: ByHand) -> str:
 
 
 def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> list[CandidateMove]:
-    """Return the wishes as candidates, with one pair number for each source.
+    """Convert wishes to candidates, with one pair number for each source.
 
     Bundles with the most traffic come first.
     """
@@ -169,7 +169,7 @@ def candidates_of(scene: Scene, wishes: Iterable[Wish], first_pair: int = 0) -> 
 
 
 def placed(scene: Scene, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return the moves with their destinations. A move without a destination that policies allow is passed over."""
+    """Return the moves with their destinations. A move is passed over if policies allow no destination."""
     return assignment.place(scene.sample, moves, scene.policy_filter(), PlacementState(), scene.snapshot.folder.name)[0]
 
 

@@ -69,7 +69,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
 
 
 def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
-    """Refuse an approved plan if other runs have moved bundles since. Moves by the plan's own run are already in place.
+    """Refuse an approved plan if other runs have moved bundles since. Moves by the plan's own runs do not count.
 
     Raises:
         PlanError: `superseded`.
@@ -98,7 +98,7 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Leaving:
-    """Return the shown plan's moves from drained brokers. A rule is lifted only if it was lifted then and still is.
+    """Return the shown plan's moves from drained brokers. A rule is lifted only if it was lifted both then and now.
 
     Bundles of a broker that is no longer drained are not moved.
     """

@@ -54,12 +54,12 @@ class Scene:
     def read(
         cls, snapshot: Snapshot, state_folder: StoragePath, overruled: Collection[Overrule] = (), draining: str = ""
     ) -> Self:
-        """Return the input from a snapshot, without the lifted rules.
+        """Read the input from a run's snapshot.
 
         Args:
             snapshot: a run's snapshot.
             state_folder: the folder with the moving averages (the means) of the run's cluster.
-            overruled: the lifted rules.
+            overruled: rules that a person lifted, which are switched off.
             draining: a broker to drain in addition to those already drained.
 
         Raises:
@@ -78,7 +78,7 @@ class Scene:
 
     @property
     def settings(self) -> Settings:
-        """Return the effective settings, without the lifted rules."""
+        """Return the effective settings, in which rules that a person lifted are switched off."""
         return self.sample.settings
 
     @cached_property
@@ -108,7 +108,10 @@ class Scene:
         return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.sample.brokers}
 
     def policy_filter(self) -> PolicyFilter:
-        """Return a new filter for the brokers that policies permit for a bundle; it contains no placed bundles yet."""
+        """Return a new filter for the brokers that policies permit for a bundle.
+
+        No placed bundles are counted in it yet.
+        """
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.settings)
 
     def stays(self, bundle: BundleSample) -> Reason | None:

@@ -23,7 +23,7 @@ class SpareCapacity:
     there is no such broker, the bundle is not moved.
 
     Args:
-        scenes: a scene for each drained broker, without the rules that are lifted for that broker.
+        scenes: the scene for each drained broker, in which rules that a person lifted for this broker are switched off.
         overruled: the lifted rules for each drained broker.
         fixed: True if a bundle may go only to its planned destination, because a person approved that move.
     """

@@ -1,4 +1,4 @@
-"""The positions at which a bundle is cut, by exact copies of Pulsar's four algorithms (NamespaceBundleSplitAlgorithm).
+"""Find the positions at which a bundle is cut, as Pulsar's four algorithms do (NamespaceBundleSplitAlgorithm).
 
 Positions are hashes, 0 to 2**32 - 1. A range includes its lower bound but not its upper bound. Only the last range of a
 namespace, which ends at 0xffffffff, includes its upper bound. All divisions are integer divisions that round down. If
@@ -65,7 +65,7 @@ def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
     """Return the position halfway between the two middle topics (TopicCountEquallyDivideBundleSplitAlgorithm).
 
     Args:
-        positions: the topics' positions, in any order; with fewer than two topics there is no split.
+        positions: the topics' positions, in any order. A bundle with fewer than two topics is not split.
     """
     ordered = sorted(positions)
     if len(ordered) < 2:
@@ -79,7 +79,7 @@ def specified_positions_divide(hash_range: HashRange, topics: int, specified: It
 
     Args:
         hash_range: the bundle's hash range.
-        topics: number of topics in the bundle; with fewer than two topics there is no split.
+        topics: number of topics in the bundle. A bundle with fewer than two topics is not split.
         specified: positions, in any order.
     """
     return tuple(sorted({p for p in specified if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
@@ -125,7 +125,7 @@ def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
 
 
 def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
-    """Return the position that halves the bundle's traffic best; the lowest position if several are equally good.
+    """Return the position that divides the bundle's traffic most evenly; of equally good positions, the lowest.
 
     Args:
         hash_range: the bundle's hash range.

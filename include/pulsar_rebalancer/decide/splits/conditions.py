@@ -1,8 +1,8 @@
-"""When Pulsar's load managers split a bundle automatically.
+"""The conditions in which Pulsar's load managers split a bundle automatically.
 
 The modular load manager (BundleSplitterTask) compares long-term moving averages and acts at every sample. The
 extensible load manager (DefaultNamespaceBundleSplitStrategyImpl) compares current figures and acts when a condition is
-met in more than `hit_count_split` samples in a row. All comparisons are strict.
+met in more than `hit_count_split` consecutive samples. A figure that equals a bound does not exceed it.
 """
 
 from __future__ import annotations

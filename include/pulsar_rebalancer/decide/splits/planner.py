@@ -154,7 +154,7 @@ def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Map
 
 
 class _Walk:
-    """The result of planning while it goes through the bundles that meet a condition."""
+    """The splits planned up to now, for bundles that meet a condition."""
 
     def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
         self._context = context
@@ -200,7 +200,7 @@ class _Walk:
         )
 
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
-        """Count a bundle's hits; return why the bundle is not split, as far as known without its topics, else None."""
+        """Count a bundle's hits; return why it is not split. None if this also depends on its topics."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.ONE_TOPIC
         if bundle.stays is not None:

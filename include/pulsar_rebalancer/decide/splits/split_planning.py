@@ -55,7 +55,10 @@ def plan(run: RunInput) -> SplitPlan:
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
-    """Return the bundles with the figures that split conditions compare, each as reported by its busiest broker."""
+    """Return the bundles with the figures for split conditions.
+
+    Of several reports on a bundle, the busiest one is used.
+    """
     sample = _rows(run.file("bundles"), names)
     parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
@@ -102,7 +105,7 @@ def helpful(
     Args:
         run: the run.
         moves: one cluster's candidates, sorted by pair and rank.
-        source_traffic: each source's current traffic, in the measure of its moves.
+        source_traffic: current traffic by source, in the same measure as its moves.
     """
     stuck = {d.pair: d for d in decisions if d.fired and d.reason is Reason.NO_FITTING_BUNDLE}
     busiest: dict[int, CandidateMove] = {}

@@ -105,7 +105,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A run that has ended. An attribute is None if the run failed before that step or the file cannot be read.
+    """A run that has ended. An attribute is None if the run did not get far enough or the file cannot be read.
 
     Attributes:
         states: task state by task id.
@@ -137,9 +137,9 @@ class EndedRun:
 
     @property
     def mode_lowered(self) -> bool:
-        """Return whether a parameter lowered the mode so that nothing moves.
+        """Return whether a parameter of the run set a mode in which nothing is moved.
 
-        Such a run shows nothing about other runs.
+        No conclusions about other runs can be drawn from such a run.
         """
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
@@ -152,7 +152,7 @@ class EndedRun:
 def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
-    """Check each condition. Conditions that the run gives no information about are left out.
+    """Check which conditions are present. Conditions about which the run has no information are left out.
 
     Args:
         last_seen: when an open condition was last present, by condition.

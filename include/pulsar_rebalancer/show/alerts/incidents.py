@@ -87,8 +87,8 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
 
     Args:
         observations: results by condition. Conditions without a result keep their state.
-        run: name of the run's folder, whose order is chronological; empty if there is no run. Observations of a run
-            older than the newest checked run are ignored, because such a run was cleared.
+        run: name of the run's folder; empty if there is no run. If a later run was checked before, this run was
+            cleared, and its observations are ignored.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     newest_at = time_of(state.run)

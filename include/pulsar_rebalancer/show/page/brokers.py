@@ -50,7 +50,7 @@ def broker_views(
     """Return a run's brokers, the hottest first; brokers without a load report come last.
 
     Args:
-        after: predicted score in percent, by broker, of sources and destinations in the plan.
+        after: predicted scores in percent, by broker, of brokers that are sources or destinations in the plan.
         pairs: all pairs in the run's decisions.
     """
     try:

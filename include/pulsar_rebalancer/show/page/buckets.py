@@ -66,7 +66,7 @@ class Timeline(View):
 
 
 def begin_of(at: datetime, length: timedelta) -> datetime:
-    """Return the start of the bucket that contains a time. The starts of buckets are fixed points in time."""
+    """Return the start of the bucket that contains a time. Buckets start at multiples of their length since 1970."""
     return at - (at - _EPOCH) % length
 
 

@@ -1,4 +1,4 @@
-"""Facts about a cluster that are not in the files of its runs, but in Airflow and the state store."""
+"""Facts about a cluster that are not in its runs' files: they come from Airflow and the state store."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class AirflowFacts(View):
     answers: Answers = Answers()
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
-        """Return the reasons, other than the mode, that keep the next run from moving bundles.
+        """Return the reasons, other than the mode, why the next run would not move bundles.
 
         Args:
             settings: settings from the current clusters file, as in the methods below.

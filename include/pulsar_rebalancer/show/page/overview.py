@@ -77,7 +77,7 @@ def _now(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now:
 def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
-    """Return the plan that waits for approval; None if there is none, or if the page shows its run anyway."""
+    """Return the plan that waits for approval; None if there is none, or if it is the plan of the run on the page."""
     folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None

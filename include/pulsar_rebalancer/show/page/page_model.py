@@ -18,7 +18,7 @@ class Status(View):
 
     Attributes:
         pairing: True if the strategy pairs brokers.
-        sentence: why the rebalancer moves bundles or does not.
+        sentence: a sentence that says why the rebalancer moves bundles or does not.
         in_force: a sentence about the current orders from people; empty if there are none.
         collected_at: time of the newest sample; None if there is none.
         score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
@@ -174,12 +174,12 @@ class Overview(View):
         run_id: id of the DAG run on the page; empty if there is none yet.
         folder: name of the run's folder.
         sampled_at: when the run took its sample.
-        of_one_run: True if the page shows the cluster at the time of this run instead of the current time.
+        of_one_run: True if the page shows the state at the time of this run, False if it shows the current state.
         middle: mean score; None if no brokers were compared.
         lines: lines to draw across the broker bars.
         pairs: pairs with a gap that reaches a threshold, and pairs that fired or wait; the largest gap first.
         close_pairs: number of pairs not listed.
-        firing: verb for pairs that will have enough hits: `fires` or `would fire`; empty if the time is unknown.
+        firing: verb for texts about the time when a pair fires: `fires` or `would fire`; empty if the time is unknown.
         hits: the whole cluster's hits; None if the strategy does not count such hits.
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan that waits for approval, if it is from another run; else None.

@@ -169,7 +169,7 @@ def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
 
 
 def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:
-    """Return the score range at the first sample after each interval in `MINUTES`. Samples may be minutes apart."""
+    """Return score ranges after the run: at the first sample after each interval in `MINUTES`."""
     end = min(now, ended_at + timedelta(minutes=MINUTES[-1]) + _LATE)
     later = list(takewhile(lambda dated: dated[0] >= ended_at, dated_folders(storage, end)))[::-1]
     begins = ((minutes, ended_at + timedelta(minutes=minutes)) for minutes in MINUTES)

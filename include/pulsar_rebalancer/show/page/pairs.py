@@ -73,7 +73,7 @@ def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
 
 
 def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings) -> float | None:
-    """Return the seconds from the sample until the pair fires if the gap does not change.
+    """Return the seconds from the sample until the pair fires, assuming that the gap does not change.
 
     Each further hit needs another sample.
     """

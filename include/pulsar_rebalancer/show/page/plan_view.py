@@ -49,7 +49,7 @@ class Count(View):
 
 
 class Measured(View):
-    """The score range a given number of minutes after a run ended; None while unknown."""
+    """The score range at a number of minutes after a run ended; None while unknown."""
 
     minutes: int
     score_range: float | None
@@ -73,7 +73,7 @@ class PlanView(View):
         more: number of moves not listed.
         stay: number of considered bundles that are not moved, by reason.
         done: number of moves with an outcome.
-        failed: number of completed moves whose bundle is not on its planned destination.
+        failed: number of moves that have ended with the bundle on another broker.
     """
 
     folder: str

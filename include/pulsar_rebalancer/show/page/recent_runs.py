@@ -40,7 +40,7 @@ _LOOKED_AT = 20
 
 @dataclass(frozen=True)
 class Run:
-    """The files of one run. An attribute is None if the run has not written the file or it cannot be read.
+    """The content of a run's files. An attribute is None if its file does not exist or cannot be read.
 
     Attributes:
         waves: outcomes of completed moves, by bundle.
@@ -68,7 +68,7 @@ class Run:
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers. Excluded brokers have the reason, as far as the run's documents can be read.
+        """Return the brokers, each with the reason if it is excluded. Unreadable documents are ignored.
 
         If there are several reasons, exclusion in the settings has precedence, then quarantine by validation.
 
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop affects the run: it is moving bundles, or did not move some because of a stop."""
+        """Return whether a stop affects the run: bundles are being moved, or were not moved because of a stop."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
@@ -134,7 +134,7 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
     """Return two runs.
 
-    The first is the run in progress, else the newest one that has started; the second is the newest one that has ended.
+    The first is the run in progress, else the newest run that has started. The second is the newest run that has ended.
 
     The search includes the folders of manual plans, which never have an outcome.
 

@@ -246,7 +246,7 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return a text about the hits that a pair still needs, for the threshold that will first have enough hits.
+    """Return a text about the hits that a pair still needs, at the threshold that it will reach first.
 
     Args:
         age: seconds since the sample.

@@ -1,1 +1,1 @@
-"""Orders from people, and rules that prevent moves: their documents, when they apply, and their text for people."""
+"""Orders from people, and rules that prevent moves: documents, conditions, and the text for people."""

@@ -28,8 +28,8 @@ class Breaker(StateDocument):
     Attributes:
         opened_at: when the breaker last opened; None if never.
         why: description of the figure that opened the breaker.
-        range_before: score range (hottest minus coldest broker, in points) before the last moves, until it is compared
-            with the range after them; None otherwise.
+        range_before: score range (hottest minus coldest broker, in points) before the last moves. None after it was
+            compared with the range after these moves.
         brokers_before: number of brokers compared for `range_before`.
         moved_at: when the last of these moves ended.
         worse: number of consecutive rounds of moves after which the score range was larger.
@@ -69,7 +69,7 @@ class Round(NamedTuple):
         moved: True if at least one bundle has a new owner.
         score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
             decision.
-        younger_than: time after which all brokers measured the figures in this run's sample.
+        younger_than: time before all measurements in this run's sample.
         brokers: number of brokers whose scores were compared.
     """
 
@@ -86,8 +86,8 @@ def advance(
 ) -> Breaker:
     """Return the document after a run. It is the same object if nothing changed or the run was already counted.
 
-    While too many brokers are faulty, each run restarts the time until the breaker closes. When a person closes it, the
-    current number of faulty brokers is accepted: the breaker opens again only if there are more.
+    While too many brokers are faulty, each run restarts the time until the breaker closes. If a person closes the
+    breaker, it opens again only when more brokers are faulty than before.
 
     Args:
         seen: the run's results.

@@ -1,4 +1,4 @@
-"""The calendar: whether the clusters file's maintenance windows and blackouts allow moves now, and when they next do.
+"""The calendar of maintenance windows and blackouts in the clusters file, which allows or forbids moves.
 
 Windows start and end by the local clock, so the change to or from summer time can change their length. If an hour
 occurs twice, a blackout uses the earlier possible start and the later possible end. A maintenance window uses the later
@@ -36,7 +36,7 @@ class Shut(NamedTuple):
 
     Attributes:
         reason: `blackout` or `outside_window`.
-        opens: when moves are allowed again, in the time zone of the blackout or window; None if no such time is known.
+        opens: when moves are allowed again, in the time zone of the blackout or window; None if this is unknown.
         why: the reason given in the clusters file.
     """
 
@@ -57,7 +57,7 @@ class _Span(NamedTuple):
 
 
 def shut(settings: Settings, now: datetime) -> Shut | None:
-    """Return why the calendar forbids moves now, and until when; None if it allows them."""
+    """Return why and until when the calendar forbids moves; None if it allows moves now."""
     first = closed = _shut(settings, now)
     steps = 0
     while closed is not None and closed.opens is not None and steps < _MOST_STEPS:
@@ -70,7 +70,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return the first reason against moves at a time, and when this reason ends; other reasons may follow."""
+    """Return the first reason that forbids moves at a time, and the end of this reason. Other reasons may follow."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:
@@ -108,8 +108,8 @@ def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, 
 
     Args:
         local: time without a zone.
-        widest: applies to a local time that a clock change skips. True to return both possible moments, False to return
-            the moment of the clock change twice.
+        widest: used for local times that a clock change skips. True to return two moments, False to return the moment
+            of the clock change twice.
     """
     first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first <= second or widest:

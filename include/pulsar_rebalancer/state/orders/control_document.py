@@ -1,6 +1,7 @@
 """The `control` document, which has the orders from people. Only `pulsar_control__<cluster>` writes it.
 
-A reset or restore of the state does not change it. A copy is below the storage root; the stricter of the two applies.
+A reset or restore of the state does not change the document. There is a copy below the storage root; the stricter of
+the two applies.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Control(StateDocument):
     """The `control` document.
 
     Attributes:
-        pause: order to move nothing until its end.
-        skip: order that the next recorded run moves nothing; its sample must be later than the order.
+        pause: order to move nothing until a given time.
+        skip: order that the next recorded run moves nothing. The run's sample must be later than the order.
         stop: order that runs in progress at that time start no further moves. It does not affect later runs.
         breaker_closed: order to close the circuit breaker, if it was open at that time.
         breaker: the circuit breaker, which has its own document. It is not stored in this one.
@@ -75,7 +76,7 @@ class Control(StateDocument):
         )
 
     def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether a stop was ordered at or after a time; if the time is None, whether there is any stop."""
+        """Return whether a stop was ordered at or after a time, or at any time if it is None."""
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 

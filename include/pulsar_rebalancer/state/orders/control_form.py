@@ -73,7 +73,7 @@ class ControlRequest(BaseModel):
 
 
 def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
-    """Return the filled-in form.
+    """Return the completed form.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

@@ -28,7 +28,7 @@ class Question(StateDocument):
         at: when the plan's snapshot was taken.
         run_id: the run of `pulsar_apply__<cluster>` that asks the question. Its id is random, so nobody else can start
             the run.
-        before: the run that asked the previous question and must be ended. Every question has its own run, because
+        before: the run that asked the previous question, which has to be ended. Every question has its own run, because
             Airflow keeps the text of an unanswered question when its task is cleared.
     """
 
@@ -62,7 +62,7 @@ class Answer(Order):
 
     @property
     def handed_over(self) -> HandedOver:
-        """Return the approved plan as a plan that was handed over."""
+        """Convert the approval to a plan that was handed over."""
         plan = ShownPlan(plan_id=self.question.plan_id, action=None, at=self.question.at or self.at, by="")
         return HandedOver(
             plan=plan, run_id=self.carried_out_by, at=self.at, by=self.by, reason=self.reason, approved=True

@@ -76,7 +76,7 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
 
     Args:
         settings: the effective settings.
-        closed: why nothing is moved, from `closings`.
+        closed: reasons why nothing is moved, from `closings`.
         orders: the other current orders.
     """
     parts = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, closed, orders, now)])
@@ -85,7 +85,7 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
 
 
 def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
-    """Return the parts of the sentence other than the mode; empty if there are none."""
+    """Return the parts of the sentence except the mode; empty if there are none."""
     return [
         *(
             f"{_WORDS.get(closing.reason, closing.reason)} {closing.detail}"

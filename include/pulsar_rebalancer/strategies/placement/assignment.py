@@ -24,9 +24,8 @@ def place(
     """Choose destinations for moves without one, and check the destinations that the shedder planned.
 
     Moves are placed one after the other, by pair and rank; the moves of a swap are placed together or not at all. The
-    filter and the placement count each placed bundle on its destination. For anti-affinity groups this is not
-    sufficient, because a cap may refuse a move or the move may fail; so `caps.apply` allows only one bundle per group
-    to move.
+    filter and the placement count each placed bundle on its destination. A counted move may still fail or be refused by
+    a cap. For anti-affinity groups, `caps.apply` therefore allows only one bundle per group to move.
 
     This follows ModularLoadManagerImpl.doLoadShedding and selectBroker. Planned destinations are checked here, although
     Pulsar does not check them.
@@ -38,8 +37,8 @@ def place(
         seed: seed for the choice between equal destinations; the same seed gives the same plan.
 
     Returns:
-        The moves, sorted by pair and rank, and the placement's new state. Every accepted move has a destination. The
-        `reason` of a refused move is one with `Trait.KEPT_IN_PLACE`.
+        The moves, sorted by pair and rank, and the placement's new state. Every accepted move has a destination. A
+        refused move has a `reason` with `Trait.KEPT_IN_PLACE`.
     """
     chooser = selector(sample, kept)
     hot = overloaded(sample)

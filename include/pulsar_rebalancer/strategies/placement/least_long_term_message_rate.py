@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class LeastLongTermMessageRate:
-    """Prefer the smallest long-term message rate; overloaded brokers come last (LeastLongTermMessageRate.selectBroker).
+    """Choose the smallest long-term message rate, and overloaded brokers last (LeastLongTermMessageRate.selectBroker).
 
     Args:
-        rates: sum of the long-term message rates of a broker's bundles, inbound plus outbound, msg/s, by broker
+        rates: long-term message rate of each broker, msg/s: the sum over its bundles, inbound plus outbound
             (TimeAverageBrokerData).
         overloaded: brokers above the overload threshold.
     """

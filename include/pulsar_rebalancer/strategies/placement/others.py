@@ -1,4 +1,4 @@
-"""A long list of candidates without a few brokers. It avoids a copy of the list for each bundle."""
+"""A list of candidates that omits a few brokers of a long list, without a copy of the list for each bundle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Others(Sequence[str]):
-    """A view of a list of brokers in the same order, without a few of them.
+    """A view of a list of brokers that omits a few of them. The order is the same.
 
     Args:
         brokers: brokerIds. Pass the same object while the list does not change, for the cache in `PerCandidates`.
@@ -60,7 +60,7 @@ class Others(Sequence[str]):
 
 
 def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
-    """Return the whole list behind the candidates, and the brokers in it that are not candidates."""
+    """Return the whole list of brokers that the candidates are taken from, and the brokers that are not candidates."""
     if isinstance(candidates, Others):
         return candidates.brokers, candidates.without
     return candidates, frozenset()

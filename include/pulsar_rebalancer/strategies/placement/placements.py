@@ -1,4 +1,4 @@
-"""Select the placement in a cluster's settings."""
+"""Create the placement that a cluster's settings specify."""
 
 from __future__ import annotations
 

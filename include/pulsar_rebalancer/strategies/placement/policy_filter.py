@@ -91,8 +91,8 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
 
     (LoadManagerShared.shouldAntiAffinityNamespaceUnload.)
 
-    It must not leave if all candidates have the same number of the group's namespaces, and at least one. So it may
-    always leave if its broker has more of the namespaces than another candidate, as in Pulsar.
+    It must not leave if all candidates have the same number of the group's namespaces and the number is not 0. As in
+    Pulsar, it may always leave if its broker has more of the namespaces than another candidate.
 
     Args:
         candidates: brokers that policies permit for the bundle's namespace.
@@ -112,14 +112,14 @@ def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *
         spread: number of the group's namespaces by place, which is a broker or a failure domain.
         source: the place from which a bundle of the namespace is moved.
         destination: another place, which has no bundle of the namespace yet.
-        leaves: True if the source has no other bundle of the namespace. Otherwise both places have the namespace
-            afterwards, so the destination must have no other namespace of the group.
+        leaves: True if the source has no other bundle of the namespace. If False, both places have the namespace after
+            the move, so the destination must have no other namespace of the group.
     """
     return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
 
 
 class PolicyFilter:
-    """The rules for one cluster. Every placed bundle counts on its destination for the bundles placed later.
+    """The rules for one cluster. When a bundle has been placed, it counts on its destination for all later bundles.
 
     Args:
         brokers: all brokers that the cluster lists. Excluded brokers cannot be destinations.
@@ -208,7 +208,9 @@ class PolicyFilter:
         return Others(newest, position, missing) if missing else newest
 
     def holds(self, bundle: str, source: str) -> Reason | None:
-        """Return `policy_unknown`, `policy_forbids` or `anti_affinity` if policies forbid to move a bundle, else None.
+        """Return why policies do not allow a bundle to leave its broker; None if they allow it.
+
+        The reason is `policy_unknown`, `policy_forbids` or `anti_affinity`.
 
         (ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.)
         """

@@ -18,7 +18,7 @@ MAX_COUNT = 2**31 - 1
 
 
 class RoundRobin:
-    """A counter and a list of brokers. The candidates replace the list if it does not match them.
+    """A counter and a list of brokers. If the list does not match the candidates, they replace it.
 
     This is RoundRobinBrokerSelector.selectBroker.
 

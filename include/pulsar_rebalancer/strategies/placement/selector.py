@@ -22,7 +22,7 @@ class Selector(Protocol):
     """A placement for one run over one cluster (ModularLoadManagerStrategy)."""
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates from which the destination is drawn, by name; empty if the bundle has no destination.
+        """Return the candidates from which the destination is drawn, sorted by name; empty if there is no destination.
 
         Each call corresponds to one call of Pulsar's `selectBroker`, so it updates averages and counters.
 
@@ -52,10 +52,10 @@ class Stateless:
 class PerCandidates(Generic[T]):
     """A cache for values that are computed from lists of candidates.
 
-    A value is valid while the list is the same object.
+    A value is used again if the list is the same object.
 
-    Nearly all bundles have the same candidates, and to examine every broker for every bundle would take quadratic time.
-    A list that occurs only once does not replace the common list.
+    Nearly all bundles have the same candidates. Without the cache, every broker would be examined for every bundle. A
+    list that occurs only once does not replace the common list.
 
     Args:
         make: function that computes the value for a list.

@@ -1,7 +1,7 @@
 """AvgShedder (PIP-364) for one run over one cluster.
 
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair fires if its gap
-exceeds a threshold in enough consecutive runs. Bundles then move from the hotter to the colder broker, up to
+reaches a threshold in enough consecutive runs. Bundles then move from the hotter to the colder broker, up to
 `max_unload_percentage` of the difference in their traffic. The algorithm is that of
 `AvgShedder.findBundlesForUnloading` in Pulsar 4.2.4 and 5.0.1, with two deviations. In Pulsar, the order of a hash map
 decides ties; here, names do (brokers by score and name ascending, bundles by traffic descending and name ascending).
@@ -42,7 +42,7 @@ class ScoredBroker:
     """One broker with the figures that are compared.
 
     Attributes:
-        score: percent.
+        score: score in percent.
         msg_rate, msg_throughput: msg/s and bytes/s, including traffic that moves to the broker because of drains in
             this run.
         pool: the policy that reserves the broker; empty for a shared broker.
@@ -85,12 +85,12 @@ class Hits(NamedTuple):
 
     @property
     def high(self) -> int:
-        """Return the larger of the two brokers' high counts."""
+        """Return the number of hits at the high threshold, the larger of both brokers' numbers."""
         return max(self.source.high, self.destination.high)
 
     @property
     def low(self) -> int:
-        """Return the larger of the two brokers' low counts."""
+        """Return the number of hits at the low threshold, the larger of both brokers' numbers."""
         return max(self.source.low, self.destination.low)
 
 
@@ -139,7 +139,7 @@ def ready(hits: Hits, settings: Settings) -> bool:
 def amount(pair: Pair, settings: Settings) -> Amount | None:
     """Return the amount to move: a message rate or, if the rates differ too little, a throughput.
 
-    None if the throughputs differ too little as well.
+    Return None if both differ too little.
     """
     rate = (pair.source.msg_rate - pair.destination.msg_rate) * settings.max_unload_percentage
     throughput = (pair.source.msg_throughput - pair.destination.msg_throughput) * settings.max_unload_percentage
@@ -151,11 +151,11 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 
 
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
-    """Choose bundles of the source, the busiest first, as long as they fit into the remaining amount.
+    """Choose all bundles of the source that fit into the remaining amount, the busiest first.
 
     Bundles that must not be moved, for a reason of their own or because of policies, are passed over and do not reduce
-    the amount. So are bundles below the share `min_bundle_share` of the wanted amount, because every unload disturbs
-    clients; this setting does not exist in Pulsar.
+    the amount. Bundles below the share `min_bundle_share` of the wanted amount are also passed over, because every
+    unload disturbs clients. This setting does not exist in Pulsar.
 
     Args:
         sample: the cluster.

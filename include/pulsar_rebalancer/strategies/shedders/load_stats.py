@@ -1,4 +1,4 @@
-"""Statistics of the brokers' loads, and the choice of the next two brokers to exchange bundles (TransferShedder)."""
+"""Statistics of the brokers' loads, and the choice of the next pair of brokers (TransferShedder)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LoadStats:
 
     @property
     def has_pair(self) -> bool:
-        """Return whether at least two brokers remain."""
+        """Return whether at least two brokers remain to be paired."""
         return self._least < self._most
 
     def imbalance(self) -> Imbalance | None:
@@ -110,7 +110,7 @@ class LoadStats:
         return None
 
     def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
-        """Return the most and the least loaded broker, and remove the most loaded one from the remaining brokers."""
+        """Return the most and the least loaded of the remaining brokers. The most loaded one then no longer remains."""
         pair = self.most, self.least
         self._most -= 1
         return pair

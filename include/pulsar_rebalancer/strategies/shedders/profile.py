@@ -32,7 +32,7 @@ class Shedder(Protocol):
 
 
 class Threshold(NamedTuple):
-    """A smallest score gap, in points, for a hit, and the number of consecutive hits at which a pair fires."""
+    """The smallest score gap that counts as a hit, in points, and the number of consecutive hits needed to fire."""
 
     gap: float
     hits: int
@@ -52,7 +52,7 @@ class Line(BaseModel):
 
 
 def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
-    """Return a range around the mean for each threshold. Two brokers in the range have a gap below the threshold."""
+    """Return a range of scores around the mean for each threshold. Two brokers in this range have a gap below it."""
     if mean is None:
         return ()
     return tuple(
@@ -77,7 +77,7 @@ class Profile:
     """The profile of a shedder.
 
     Attributes:
-        shed: function that decides one run.
+        shed: function that makes the decisions of one run.
         thresholds: thresholds for pairs: `low` and, if the shedder has one, `high`; empty if the shedder does not pair
             brokers by score. Hits are counted for the brokers of a pair. If there are thresholds, the page and the
             metrics show them, a forced run may set the gap (`ClusterSample.force_threshold`), and brokers without
@@ -85,15 +85,15 @@ class Profile:
         judges_pairs: True if the shedder itself handles repeated samples and policies, for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
         cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
-        figure: function that returns the figure of a broker that identifies a sample. A sample in which it has not
-            changed causes no further hit.
+        figure: function that returns a broker's figure, by which a repeated sample is recognised. If the figure has not
+            changed, the sample causes no further hit.
         resources: names of the resources that the shedder considers (`run.tables.RESOURCES`).
         placement: default placement, for shedders that do not choose destinations.
         own_settings: model for `Settings.strategy_settings`.
         check: function that raises ValueError if settings contradict each other.
-        run_params: parameters of a manual run that not all shedders accept (`config.resolution.RunParams`).
-        lines: function that returns the lines that the page draws across the brokers. Its argument is the mean score,
-            or None if no brokers were compared.
+        run_params: optional parameters of a manual run that this shedder accepts (`config.resolution.RunParams`).
+        lines: function that returns the lines on the page across the brokers, from the settings and the mean score
+            (None if no brokers were compared).
         sentence: function that returns the page's sentence if nothing has to be moved.
         grid: values of settings that a replay compares by default, by setting.
     """

@@ -1,6 +1,6 @@
 """Choose the bundles that two brokers exchange in TransferShedder.
 
-Some move to the destination; others may move back.
+Some bundles move to the destination; others may move back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PairTransfer:
         target: throughput to move to the destination, bytes/s.
         moves: the candidates. An accepted bundle is followed by the bundles that move back in exchange for it.
         left: throughput of the bundles that move to the destination, bytes/s.
-        gained: throughput of the bundles that move back, as far as it is counted, bytes/s.
+        gained: counted throughput of the bundles that move back, bytes/s (see `credit_swaps`).
     """
 
     sample: ClusterSample
@@ -78,7 +78,7 @@ class PairTransfer:
     def _fit(
         self, bundle: BundleSample, remaining: int, back: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
-        """Return the reason code for a bundle that may be moved, and the bundles that move back in exchange for it."""
+        """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
         if remaining <= 1:
             return Reason.LAST_BUNDLE, []

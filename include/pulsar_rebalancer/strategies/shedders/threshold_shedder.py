@@ -1,9 +1,9 @@
 """ThresholdShedder for one run over one cluster: brokers with a load far above the average shed bundles.
 
 A broker's load is a moving average, which reacts slowly to changes. A broker sheds bundles if its load is at least
-`average_threshold` points above the mean of all brokers. If no bundle moves because of that, and the lower boundary is
-switched on, the busiest broker sheds bundles if another broker is equally far below the mean (PIP-220). The algorithm
-is that of `ThresholdShedder.findBundlesForUnloading` in Pulsar 4.2.4. The placement strategy chooses the destinations.
+`average_threshold` points above the mean of all brokers. If no bundle moves and the lower boundary is switched on, the
+busiest broker sheds bundles if another broker is equally far below the mean (PIP-220). The algorithm is that of
+`ThresholdShedder.findBundlesForUnloading` in Pulsar 4.2.4. The placement strategy chooses the destinations.
 
 Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. The averages of brokers that have left the
 cluster are dropped in the next run; in Pulsar, when the list of active brokers changes. An excluded broker's average is
@@ -40,7 +40,7 @@ LOWER_MARGIN = 0.5
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Decide one run."""
+    """Make the decisions of one run."""
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     averages = _updated(sample, kept.loads, usage)
     mean = _mean(averages)

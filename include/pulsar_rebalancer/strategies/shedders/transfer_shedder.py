@@ -52,8 +52,8 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Make the decisions of one run.
 
     Args:
-        kept: state after the last counted run. Used are `hits` for the whole cluster (consecutive runs out of balance),
-            and `loads` and `throughputs` for brokers that do not report their moving averages.
+        kept: state after the last counted run. The following are used: `hits` for the whole cluster (consecutive runs
+            out of balance), and `loads` and `throughputs` for brokers that do not report their moving averages.
     """
     loads, after = broker_loads(sample, kept)
     stats = LoadStats(loads, sample.settings)
@@ -106,7 +106,7 @@ def reported_load(broker: BrokerSample, settings: Settings) -> float:
 
 
 def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
-    """Return why nothing can be decided from the sample; None if it can.
+    """Return why no decision can be made from the sample; None if one can be made.
 
     The checks are in the order of `LoadStats.update`.
     """
@@ -126,7 +126,7 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
 
 
 def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
-    """Return why no bundles are shed, from a sample that is otherwise usable; None if bundles are to be shed."""
+    """Return why a usable sample does not lead to shedding; None if it does."""
     if imbalance is None:
         return _balanced(sample, stats)
     needed = sample.settings.hit_count_transfer

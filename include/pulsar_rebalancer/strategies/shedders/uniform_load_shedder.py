@@ -40,7 +40,7 @@ class TrafficDifference:
         busiest: brokerId of the busiest broker; empty if there are no brokers.
         most: the busiest broker's traffic.
         least: the idlest broker's traffic.
-        value: for rates, the difference in percent of `least`; for throughputs, `most` as a multiple of `least`.
+        value: the difference in percent of `least` for message rates; the ratio of `most` to `least` for throughputs.
         bound: the limit that the value must exceed. If the limit is 0 or less, the measure is ignored.
         minimum: smallest amount of traffic for which bundles are moved.
     """
