@@ -28,7 +28,7 @@ def replayed(folder: Path, *, variants: int = 6, samples: int = 15, bundles: int
     write(storage, 20, bundles, samples)
     record(storage, Settings(), START, START + timedelta(minutes=samples), target)
     grid: list[dict[str, Any]] = [{"low_threshold": [1 + number / 10 for number in range(variants - 1)]}]
-    found = replay(Recording.read(target), expand(grid, Settings()).variants, Settings())
+    *found, _ = replay(Recording.read(target), expand(grid, Settings()).variants, Settings())
     assert [len(each.ranges) for each in found] == [samples] * variants
 
 

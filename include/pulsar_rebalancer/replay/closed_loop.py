@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pulsar_rebalancer.decide.run_bundles import reasons_to_stay
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.agreement import RecordedCluster
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
@@ -57,7 +58,9 @@ def replay(
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
-    """Return the outcome of each variant. A variant whose strategy raises an exception ends there, as failed.
+    """Return the outcome of each variant, and last that of the recording if one variant has the current settings.
+
+    A variant whose strategy raises an exception ends there, as failed.
 
     Args:
         variants: the variants to replay, in a single pass through the samples.
@@ -68,15 +71,19 @@ def replay(
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
+    recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
     minutes = recording.minutes(first, last)
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.present, sample.carried, sample.left_out, sample.repeated)
+        if recorded is not None:
+            recorded.step(sample, _scores(sample, sample.brokers, judged_by))
         for replica in replicas:
             replica.step(sample)
         if number % max(1, len(minutes) // _PROGRESS_REPORTS) == 0:
             report((number + 1) / len(minutes))
     report(1.0)
-    return [replica.outcome for replica in replicas]
+    outcomes = [replica.outcome for replica in replicas]
+    return outcomes if recorded is None else [*outcomes, recorded.outcome]
 
 
 class _Replica:
@@ -87,6 +94,7 @@ class _Replica:
     ) -> None:
         settings, roster = variant.settings, recording.roster
         self.outcome = VariantOutcome(variant.name)
+        self._keeps_moves = variant.current
         self._balancer = Balancer(roster, settings, seed, means, _stay(roster, settings))
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
@@ -109,9 +117,9 @@ class _Replica:
     def _step(self, sample: RecordedSample) -> None:
         self._own(sample)
         minute = self._minute(sample)
-        judged = sample.brokers.registered & sample.brokers.reported
-        if judged.any():
-            self.outcome.scores(100 * weighted_usages(minute.brokers.percents, RESOURCES, self._judged_by)[judged])
+        scores = _scores(sample, minute.brokers, self._judged_by)
+        if len(scores):
+            self.outcome.scores(scores)
         if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
             return
         moves = self._balancer.decide(minute)
@@ -119,6 +127,8 @@ class _Replica:
             moved = [move.bundle for move in moves]
             self.outcome.unloads(sample.carried[_THROUGHPUT][:, moved].sum(axis=0))
             self._owner[moved] = [move.destination for move in moves]
+            if self._keeps_moves:
+                self.outcome.keep(sample.minute, moved)
         self._last = sample.minute
 
     def _own(self, sample: RecordedSample) -> None:
@@ -193,6 +203,12 @@ class _Averages:
     def _present(self, brokers: BrokerFigures) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
+
+
+def _scores(sample: RecordedSample, brokers: BrokerFigures, judged_by: Settings) -> Floats:
+    """Return the scores of the brokers that are judged in a sample, percent."""
+    judged = sample.brokers.registered & sample.brokers.reported
+    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, judged_by)[judged])
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:

@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.agreement import RECORDING, Agreement
 from pulsar_rebalancer.replay.progress import say
 from pulsar_rebalancer.replay.replay_report import html
 from pulsar_rebalancer.replay.replay_request import REPORT, TABLE, FailedVariant, ReplayResult
 from pulsar_rebalancer.replay.variant_outcome import Figures, figures, pareto_front, preferred
+from pulsar_rebalancer.replay.variants import CURRENT
 from pulsar_rebalancer.run.tables import TIME
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     """Write a replay's answer, table and report.
 
     Args:
-        outcomes: the outcome of each variant, by the variant's name.
+        outcomes: the outcomes of all variants and of the recording, by name.
 
     Raises:
         RebalancerError: `replay_failed` if every variant failed.
@@ -58,6 +60,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     compared = [figures(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
         raise RebalancerError(Reason.REPLAY_FAILED, f"every variant failed: {failed[0].sentence}")
+    current, recorded = outcomes[CURRENT], outcomes[RECORDING]
     answer = ReplayResult(
         coverage=coverage,
         picked=preferred(compared, request.worth),
@@ -65,6 +68,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
         variants=len(variants.variants),
         left_out=tuple(variants.left_out[:_SHOWN]),
         left_out_count=len(variants.left_out),
+        agreement=None if current.failed else Agreement.of(recorded, current, coverage.minutes),
         failed=tuple(failed[:_SHOWN]),
         failed_count=len(failed),
         seconds=seconds,
@@ -73,6 +77,8 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     page = html(request, answer, variants.variants, compared, outcomes, failed)
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
+    if answer.agreement is not None:
+        say(f"{request.cluster}: {answer.agreement.sentence}")
     picked = next(row for row in compared if row.variant == answer.picked)
     say(
         f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "

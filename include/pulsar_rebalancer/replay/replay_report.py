@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import io
 import re
+from datetime import UTC
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pulsar_rebalancer.replay.agreement import RECORDING
+from pulsar_rebalancer.replay.variant_outcome import figures
 from pulsar_rebalancer.replay.variants import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from matplotlib.axes import Axes
+    import numpy.typing as npt
     from matplotlib.figure import Figure
 
+    from pulsar_rebalancer.replay.columns import Floats, Ints
     from pulsar_rebalancer.replay.replay_request import FailedVariant, ReplayRequest, ReplayResult
     from pulsar_rebalancer.replay.variant_outcome import Figures, VariantOutcome
     from pulsar_rebalancer.replay.variants import Variant
+
+    Times = npt.NDArray[np.datetime64]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy of the page: only inline styles are allowed."""
@@ -35,10 +41,13 @@ tr.current { background: #e8f0fe; } tr.picked { background: #e6f4ea; }
 .wide { overflow-x: auto; } .quiet { color: #57606a; } svg { max-width: 100%; height: auto; }
 """
 _PLAIN, _FRONT, _CURRENT, _PICKED = "#9aa5b1", "#0b4f8a", "#1a73e8", "#188038"
+_RECORDED = "#5f6368"
 _POINTS = 400
+_GAP = 3
+"""A line breaks where two of its points are further apart than this number of its usual steps."""
 _HEADS = (
-    *("", "variant", "strategy", "bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
-    *("range, mean", "95 % of the time below", "largest", "std", "above 80 %", "lost a broker", ""),
+    *("bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
+    *("range, mean", "95 % of the time below", "largest", "std", "above 80 %", "lost a broker"),
 )
 _MIB = 1 << 20
 
@@ -55,10 +64,11 @@ def html(
 
     Args:
         compared: the figures of all variants that did not fail.
-        outcomes: by name of the variant.
+        outcomes: by name of the variant, with that of the recording.
     """
     ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
+    recorded = figures(outcomes[RECORDING], coverage.minutes)
     notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
     more = answer.left_out_count - len(answer.left_out)
     notes += [f"left out: {more} more"] if more else []
@@ -71,15 +81,16 @@ def html(
         f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else "",
         f"<p>With one point of range worth {request.worth:g} unloads a day, the choice is "
         f"<b>{escape(answer.picked)}</b>.</p>",
+        "<h2>Recording and replay</h2>",
+        _agreement(answer, recorded, outcomes[CURRENT]),
+        _over_time([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, answer.picked))]),
         "<h2>Unloads against range</h2>",
         "<p class=quiet>Each point is a variant, numbered as in the table: further left, fewer bundles move; further "
         "down, brokers are more equal. The line joins the variants that no other variant beats in both.</p>",
-        _scatter(ordered, answer),
+        _scatter(ordered, answer, recorded),
         "<h2>Variants</h2>",
         _table(ordered, answer, {variant.name: variant for variant in variants}),
         _failed(failed),
-        "<h2>Range over time</h2>",
-        _over_time([outcomes[name] for name in dict.fromkeys((CURRENT, answer.picked)) if not outcomes[name].failed]),
         "<p class=quiet>Range: largest minus smallest score of the brokers, points. Scores use the resource weights of "
         "the current settings. Disturbed: total throughput of the bundles when they moved. Simplifications: see "
         "docs/replay.md.</p>",
@@ -97,24 +108,14 @@ def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[s
         kind = "current" if row.variant == CURRENT else "picked" if row.variant == answer.picked else ""
         marks = {"current": row.variant == CURRENT, "picked": row.variant == answer.picked}
         marks["on the front"] = row.variant in answer.front
-        cells = [
-            f"{row.moved:,}",
-            f"{row.events:,}",
-            f"{row.unloads_per_day:.1f}",
-            f"{row.events_per_day:.1f}",
-            f"{row.disturbed_per_day / _MIB:,.1f}",
-            *(f"{value:.1f}" for value in (row.range_mean, row.range_p95, row.range_largest, row.deviation_mean)),
-            f"{row.hot_share:.1%}",
-            str(row.lost),
-        ]
         names = (row.variant, variants[row.variant].settings.strategy)
         rows.append(
             f"<tr class={kind or 'other'}><td>{number}</td>"
             + "".join(f"<td class=name>{escape(name)}</td>" for name in names)
-            + "".join(f"<td>{cell}</td>" for cell in cells)
+            + "".join(f"<td>{cell}</td>" for cell in _cells(row))
             + f"<td class=name>{', '.join(name for name, holds in marks.items() if holds)}</td></tr>"
         )
-    heads = "".join(f"<th>{name}</th>" for name in _HEADS)
+    heads = "".join(f"<th>{name}</th>" for name in ("", "variant", "strategy", *_HEADS, ""))
     return f"<div class=wide><table><tr>{heads}</tr>{''.join(rows)}</table></div>"
 
 
@@ -125,42 +126,110 @@ def _failed(failed: Sequence[FailedVariant]) -> str:
     return f"<p>Failed variants: {len(failed)}. They have no figures, and are never picked.</p><ul>{rows}</ul>"
 
 
-def _scatter(ordered: Sequence[Figures], answer: ReplayResult) -> str:
+def _cells(row: Figures) -> list[str]:
+    return [
+        f"{row.moved:,}",
+        f"{row.events:,}",
+        f"{row.unloads_per_day:.1f}",
+        f"{row.events_per_day:.1f}",
+        f"{row.disturbed_per_day / _MIB:,.1f}",
+        *(f"{value:.1f}" for value in (row.range_mean, row.range_p95, row.range_largest, row.deviation_mean)),
+        f"{row.hot_share:.1%}",
+        str(row.lost),
+    ]
+
+
+def _agreement(answer: ReplayResult, recorded: Figures, current: VariantOutcome) -> str:
+    """Return what the recorded cluster did next to the replayed current settings, as a table and a sentence."""
+    rows = {"as recorded": recorded}
+    if answer.agreement is not None:
+        rows["current settings, replayed"] = figures(current, answer.coverage.minutes)
+    lines = "".join(
+        f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _cells(row))}</tr>"
+        for name, row in rows.items()
+    )
+    heads = "".join(f"<th>{name}</th>" for name in ("", *_HEADS))
+    found = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
+    return (
+        f"<p>{found}</p><div class=wide><table><tr>{heads}</tr>{lines}</table></div>"
+        "<p class=quiet>As recorded: bundles on another broker than in the sample before, no matter who moved them; "
+        "lost are those whose broker was gone, had restarted or did not report. The two can agree only if the recorded "
+        "cluster was balanced with the current settings.</p>"
+    )
+
+
+def _scatter(ordered: Sequence[Figures], answer: ReplayResult, recorded: Figures) -> str:
     figure, field = _field()
+    field.set_xscale("symlog", linthresh=1)
+    # The formatter of this scale writes mathematical markup, which is not parsed.
+    field.xaxis.set_major_formatter("{x:,.10g}")
     front = [row for row in ordered if row.variant in answer.front]
     field.plot([row.unloads_per_day for row in front], [row.range_mean for row in front], color=_FRONT, linewidth=1)
+    groups = {
+        ("other variants", _PLAIN, 22): [row for row in ordered if row.variant not in answer.front],
+        ("no other beats them in both", _FRONT, 22): front,
+        (CURRENT, _CURRENT, 60): [row for row in ordered if row.variant == CURRENT],
+        ("picked", _PICKED, 60): [row for row in ordered if row.variant == answer.picked],
+        ("as recorded", _RECORDED, 60): [recorded],
+    }
+    for (label, colour, size), rows in groups.items():
+        marker = "D" if rows == [recorded] else "o"
+        places = [row.unloads_per_day for row in rows], [row.range_mean for row in rows]
+        field.scatter(*places, color=colour, s=size, zorder=3, label=label, marker=marker)
     for number, row in enumerate(ordered, start=1):
-        colour = _FRONT if row.variant in answer.front else _PLAIN
-        colour = {answer.picked: _PICKED, CURRENT: _CURRENT}.get(row.variant, colour)
-        marked = row.variant in (CURRENT, answer.picked)
-        field.scatter([row.unloads_per_day], [row.range_mean], color=colour, s=60 if marked else 22, zorder=3)
         field.annotate(str(number), (row.unloads_per_day, row.range_mean), fontsize=7, xytext=(3, 3),
                        textcoords="offset points")  # fmt: skip
-    field.set_xscale("symlog", linthresh=1)
     field.set_xlim(left=-0.1)
     field.set_xlabel("unloads a day")
     field.set_ylabel("mean range, points")
+    figure.legend(loc="outside upper center", ncols=len(groups), fontsize=8)
     return svg(figure, "scatter")
 
 
 def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
-    figure, field = _field()
-    for outcome, colour in zip(outcomes, (_CURRENT, _PICKED), strict=False):
-        ranges = np.array(outcome.ranges or [0.0])
-        starts = np.arange(0, len(ranges), max(1, len(ranges) // _POINTS))
-        label = "current settings" if outcome.variant == CURRENT else "picked"
-        field.plot(starts, np.maximum.reduceat(ranges, starts), color=colour, linewidth=1, label=label)
-    field.legend(loc="upper right", fontsize=8)
-    field.set_xlabel("samples")
-    field.set_ylabel("range, points")
+    """Return the ranges and the unloads so far; the first outcome is that of the recording."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    figure, (ranges, unloads) = _field(2, height_ratios=(3, 1))
+    minutes = np.array(outcomes[0].minutes)
+    starts = np.arange(0, len(minutes), max(1, len(minutes) // _POINTS))
+    kinds = {RECORDING: ("as recorded", _RECORDED), CURRENT: (f"{CURRENT}, replayed", _CURRENT)}
+    for outcome in (outcome for outcome in outcomes if outcome.failed is None and len(minutes)):
+        label, colour = kinds.get(outcome.variant, ("picked", _PICKED))
+        largest = np.maximum.reduceat(np.array(outcome.ranges), starts)
+        ranges.plot(*_with_gaps(minutes[starts], largest), color=colour, linewidth=1, label=label)
+        if outcome.variant in kinds:
+            at = np.array([minutes[0], *outcome.moved_at, minutes[-1]])
+            so_far = np.minimum(np.arange(len(at)), len(at) - 2)
+            unloads.step(_times(at), so_far, color=colour, linewidth=1, where="post", label=label)
+    for field, title in ((ranges, "range, points"), (unloads, "unloads so far")):
+        field.set_ylabel(title)
+        field.set_ylim(bottom=-0.03 * field.get_ylim()[1])
+    locator = AutoDateLocator(tz=UTC)
+    unloads.xaxis.set_major_locator(locator)
+    unloads.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+    unloads.set_xlabel("time, UTC")
+    figure.legend(*ranges.get_legend_handles_labels(), loc="outside upper center", ncols=len(outcomes), fontsize=8)
     return svg(figure, "time")
 
 
-def _field() -> tuple[Figure, Axes]:
+def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
+    """Return the times and values of a line that breaks where samples are missing."""
+    apart = np.diff(minutes)
+    gaps = np.flatnonzero(apart > _GAP * np.median(apart)) + 1 if len(apart) else apart
+    return _times(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)
+
+
+def _times(minutes: Ints) -> Times:
+    return minutes.astype("datetime64[m]")
+
+
+def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
+    """Return a figure and its fields, one below the other with the same time."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
-    return figure, figure.subplots()
+    figure = Figure(figsize=(10, 3 + 1.5 * rows), layout="constrained")
+    return figure, figure.subplots(rows, sharex=True, **layout)
 
 
 def svg(figure: Figure, salt: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pulsar_rebalancer.config.settings import Settings, settings_error
+from pulsar_rebalancer.replay.agreement import Agreement
 from pulsar_rebalancer.replay.recording import Coverage
 from pulsar_rebalancer.replay.traces import LONGEST_DAYS
 from pulsar_rebalancer.replay.variants import expand
@@ -129,6 +130,7 @@ class ReplayResult(VersionedDocument):
         variants: number of variants, including those that failed.
         left_out: the first combinations in the grid that contradict themselves.
         left_out_count: number of such combinations.
+        agreement: how far the replayed current settings agree with the recording; None if they failed.
         failed: the first variants whose strategy raised an exception; they have no figures and are never picked.
         failed_count: number of such variants.
         seconds: duration of the replay.
@@ -142,6 +144,7 @@ class ReplayResult(VersionedDocument):
     variants: int
     left_out: tuple[str, ...] = ()
     left_out_count: int = 0
+    agreement: Agreement | None = None
     failed: tuple[FailedVariant, ...] = ()
     failed_count: int = 0
     seconds: float

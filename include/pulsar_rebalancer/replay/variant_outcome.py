@@ -62,6 +62,9 @@ class VariantOutcome:
         disturbed: total throughput of the moved bundles when they moved, bytes/s in plus out.
         lost: number of bundles placed because their broker was gone.
         failed: why the variant was not replayed to the end; None if it was.
+        minutes: for each of `ranges`, its minute since 1970; only the recording's outcome has them.
+        bundles, moved_at: position and minute of each bundle moved; only kept for the recording and the current
+            settings.
     """
 
     variant: str
@@ -73,6 +76,9 @@ class VariantOutcome:
     disturbed: float = 0.0
     lost: int = 0
     failed: Failure | None = None
+    minutes: array[int] = field(default_factory=lambda: array("q"))
+    bundles: array[int] = field(default_factory=lambda: array("q"))
+    moved_at: array[int] = field(default_factory=lambda: array("q"))
 
     def scores(self, scores: Floats) -> None:
         """Add the brokers' scores in a sample, percent."""
@@ -86,6 +92,11 @@ class VariantOutcome:
         self.events += 1
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
+
+    def keep(self, minute: int, bundles: Sequence[int]) -> None:
+        """Keep which bundles moved after the sample of a minute."""
+        self.bundles.extend(bundles)
+        self.moved_at.extend([minute] * len(bundles))
 
     def append(self, other: Self) -> None:
         """Add the same variant's outcome over a later period."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, settings
 
+from pulsar_rebalancer.replay.agreement import Agreement
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.command_line import options
 from pulsar_rebalancer.replay.preparation import prepare, prepare_trace
@@ -80,7 +81,8 @@ def test_clusters_variants_days_and_traces_side_by_side(
     target = StoragePath(str(tmp_path / "here"))
     record(ClusterStorage(str(tmp_path), "whole"), asked.settings, asked.start, asked.end, target)
     variants = asked.variants.variants
-    here = [figures(each, 16) for each in replay(Recording.read(target), variants, asked.settings)]
+    *outcomes, recording = replay(Recording.read(target), variants, asked.settings)
+    here = [figures(outcome, 16) for outcome in outcomes]
     table = (whole / TABLE).read_table().to_pylist()
     assert [{name: row[name] for name in here[0]._fields} for row in table] == [each._asdict() for each in here]
     assert [row["variant"] for row in table if row["current"]] == [CURRENT]
@@ -107,6 +109,12 @@ def test_clusters_variants_days_and_traces_side_by_side(
 
     page = (whole / REPORT).read_bytes().decode()
     assert page.count("<svg") == 2
+    assert "$" not in page
+    for words in ("as recorded", "current settings, replayed", "time, UTC", "no other beats them in both", "picked"):
+        assert words in page[page.index("<svg") :]
+    agreement = Agreement.of(recording, next(o for o in outcomes if o.variant == CURRENT), 16)
+    assert Agreement.model_validate(answer["agreement"]) == agreement
+    assert f"<p>{agreement.sentence}.</p>" in page
     for words in ("16 of 1,500 samples (1.1%)", "extrapolated from 0.3 hours", "left out: 2 more"):
         assert words in page
     assert "http-equiv" in page
@@ -123,6 +131,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
         "trace: bundles are generated, not recorded: 8 per broker",
         "trace: 44.4% of the load reports are interpolated",
         "unloads a day (2 in all)",
+        f"whole: {agreement.sentence}",
     ):
         assert words in told
 
