@@ -162,6 +162,8 @@ class Simulation:
             offered = offered.scaled(1 - self.down / MINUTE)
         extra = np.where(self.alive, spec.brokers.base_cpu, 0.0)
         columns = spec.workload.bundles
+        if rules.busy_cpu:
+            extra += rules.busy_cpu * (offered.per_broker(self.owner, len(extra)).msg_rate_in > 0)
         extra += 100 * rules.unload_cpu_seconds / MINUTE * self._given_up
         if self._landed:
             seconds = rules.unload_cpu_seconds + rules.reconnect_cpu_seconds * columns.clients[self._landed]

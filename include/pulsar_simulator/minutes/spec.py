@@ -51,6 +51,7 @@ class Rules:
             it; not used when `direct`.
         session_seconds: until a stopped broker is noticed.
         reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
+        busy_cpu: CPU of a broker as soon as it has traffic, percent of one core.
         cpu_noise: relative standard deviation of a CPU sample.
         late: share of reports that are old.
         late_minutes: how old they are.
@@ -64,6 +65,7 @@ class Rules:
     reconnect_seconds: float = 2.0
     session_seconds: float = 30.0
     reconnect_cpu_seconds: float = 0.002
+    busy_cpu: float = 0.0
     cpu_noise: float = 0.02
     late: float = 0.0
     late_minutes: int = 1

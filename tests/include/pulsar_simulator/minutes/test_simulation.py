@@ -170,6 +170,13 @@ def test_cpu_follows_the_bundles_that_a_broker_owns_and_its_cores() -> None:
     assert simulation.truth.score(simulation.spec.brokers) == pytest.approx([60, 10])
 
 
+def test_a_broker_costs_something_as_soon_as_it_has_traffic() -> None:
+    simulation = scene(owner=(0, 0), rules=replace(STILL, busy_cpu=5.0))
+    assert list(simulation.step().brokers.cpu) == pytest.approx([45, 0], abs=0.1)
+    simulation.unload([Unload(0, 1)])
+    assert list(simulation.step().brokers.cpu) == pytest.approx([25, 25], abs=0.1)
+
+
 def test_messages_of_a_dear_bundle_cost_more() -> None:
     assert run(scene(Workload(bundles(cost=1.5))), 1)[0].brokers.cpu == pytest.approx([90, 30])
 
