@@ -71,6 +71,7 @@ def test_a_process_runs_inside_its_group_which_then_vanishes(tmp_path: Path) -> 
     try:
         done = subprocess.run(group.wrap(["cat", "/proc/self/cgroup"]), capture_output=True, text=True, check=True)
         assert f"/{name}\n" in done.stdout
+        assert 0 < group.cpu_seconds() < 60
         group.set_quota(20_000)
         with pytest.raises(CgroupError, match="cannot write '1'"):
             group.set_quota(1)
@@ -105,7 +106,10 @@ def test_version_2_has_one_folder_and_one_quota_file(tmp_path: Path) -> None:
     assert (tmp_path / "broker" / "cpu.max").read_text() == "20000 100000"
     group.set_quota(None)
     assert (tmp_path / "broker" / "cpu.max").read_text() == "max 100000"
-    (tmp_path / "broker" / "cpu.max").unlink()
+    (tmp_path / "broker" / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
+    assert group.cpu_seconds() == 2.5
+    for file in ("cpu.max", "cpu.stat"):
+        (tmp_path / "broker" / file).unlink()
     group.remove()
     assert not (tmp_path / "broker").exists()
 
