@@ -1,4 +1,4 @@
-"""The brokers' answers about themselves. Faults can make these answers wrong."""
+"""The brokers' answers about themselves, which can be wrong because of faults."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Answers:
         return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
 
     def active_brokers(self) -> list[str]:
-        """Return the brokerIds of the registered brokers, as brokers list them."""
+        """Return the brokerIds in the brokers' list of active brokers."""
         ids = [
             broker.broker_id
             for broker in self.membership.registered()

@@ -45,7 +45,7 @@ class Broker:
         broker_id: `host:port`.
         started_at: start of the process, seconds since 1970.
         alive: True if the process is running.
-        registered: True if other brokers list it as active, which they do until its metadata session ends.
+        registered: True if the broker is listed as active. A dead broker is listed until its metadata session ends.
         session_ends: when the metadata session of a dead broker ends, seconds since 1970.
     """
 
@@ -110,7 +110,7 @@ class Membership:
             self.leader = broker.index
 
     def next_expiry(self) -> float:
-        """Return the end of the next metadata session to end, seconds since 1970; infinity if there is none."""
+        """Return when the next metadata session of a dead broker ends, seconds since 1970; infinity if none does."""
         return min((broker.session_ends for broker in self.brokers), default=float("inf"))
 
     def rename(self, broker_ids: list[str]) -> None:

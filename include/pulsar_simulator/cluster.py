@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concatenate[Cluster, P], T]:
-    """Decorate a method so that due events happen first, and only one thread at a time runs it."""
+    """Decorate a method: due events are processed first, and only one thread at a time can run the method."""
 
     @functools.wraps(method)
     def wrapper(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -115,11 +115,11 @@ class Cluster:
 
     @_up_to_date
     def refresh(self) -> None:
-        """Let all events happen that are due at the current time."""
+        """Process all events that are due at the current time."""
 
     @_up_to_date
     def advance(self, seconds: float) -> None:
-        """Move time ahead by `seconds`, and let all samples, reconnects and session ends happen that become due."""
+        """Move time ahead by `seconds`. All samples, reconnects and session ends that are due happen in order."""
         self.clock.advance(seconds)
         self._timeline.catch_up(self.clock.now())
 
@@ -166,7 +166,7 @@ class Cluster:
 
     @_up_to_date
     def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """Carry out one hop of an unload; see `Ownership.unload_at`."""
+        """Answer one request of an unload, as the broker with the index `at`; see `Ownership.unload_at`."""
         now = self.clock.now()
         result = self.ownership.unload_at(at, namespace, range_text, destination, now)
         if destination and at == self.membership.leader:
@@ -180,20 +180,20 @@ class Cluster:
     def split_at(
         self, at: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
     ) -> Redirect | None:
-        """Carry out one hop of a split; see `Splitter.split_at`."""
+        """Answer one request of a split, as the broker with the index `at`; see `Splitter.split_at`."""
         now = self.clock.now()
         return self._splitter.split_at(at, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_up_to_date
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Carry out one hop of a lookup; see `Ownership.lookup_at`."""
+        """Answer one request of a lookup, as the broker with the index `at`; see `Ownership.lookup_at`."""
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
-        """Unload a bundle with all hops. It has no owner until the next lookup.
+        """Unload a bundle, following all redirects. It has no owner until the next lookup.
 
         Raises:
-            Refusal: the same status as in the REST API (404, 409, 412, 500); 500 if a hop leads to a dead broker.
+            Refusal: the same status as in the REST API (404, 409, 412, 500); 500 if a redirect leads to a dead broker.
         """
         namespace, _, range_text = bundle.rpartition("/")
         hop = self.unload_at(self._any_alive(), namespace, range_text, destination)
@@ -202,13 +202,13 @@ class Cluster:
             hop = self.unload_at(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
 
     def lookup(self, topic: str) -> str:
-        """Look up a topic with all hops. If its bundle has no owner, it gets one.
+        """Look up a topic, following all redirects. If its bundle has no owner, it gets one.
 
         Returns:
             brokerId of the owner.
 
         Raises:
-            Refusal: the same status as in the REST API; 500 if a hop leads to a dead broker.
+            Refusal: the same status as in the REST API; 500 if a redirect leads to a dead broker.
         """
         hop = self.lookup_at(self._any_alive(), topic, authoritative=False)
         while isinstance(hop, Redirect):
@@ -235,7 +235,7 @@ class Cluster:
 
     @_up_to_date
     def active_brokers(self) -> list[str]:
-        """Return the brokerIds of the registered brokers, as brokers list them."""
+        """Return the brokerIds in the brokers' list of active brokers."""
         return self._answers.active_brokers()
 
     # what is true

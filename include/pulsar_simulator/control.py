@@ -63,7 +63,7 @@ class ControlApi:
     async def load(self, request: Request) -> Response:
         """Multiply load.
 
-        The body has `factor`, and optionally `bundle`, or `broker` for all its bundles; else all load changes.
+        The body has `factor`, and either `bundle`, or `broker` for all its bundles, or neither for all bundles.
         """
         body = await self._body(request)
         factor = body.get("factor")

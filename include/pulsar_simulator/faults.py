@@ -61,7 +61,7 @@ class KindInfo:
 
     Attributes:
         meaning: description in one line.
-        paths: the fault applies to requests with one of these texts in their path; empty for all requests.
+        paths: texts, one of which must be in the path of a request to which the fault applies; empty for all requests.
         amount: default of `Fault.amount`.
     """
 
@@ -114,7 +114,7 @@ class Fault:
     """One fault that is switched on.
 
     Attributes:
-        kind: what goes wrong.
+        kind: kind of fault.
         broker: brokerId of the affected broker; None for all.
         bundle: full name of the affected bundle; None for all.
         path: text that the path of affected requests contains; None for the default of the kind, "" for all requests.
@@ -182,7 +182,7 @@ class Faults:
         """Switch on a fault.
 
         Args:
-            kind: what goes wrong.
+            kind: kind of fault.
             broker: brokerId of the affected broker; None for all.
             **more: the other attributes of `Fault`.
 

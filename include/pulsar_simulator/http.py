@@ -101,7 +101,7 @@ class Brokers:
             await response(scope, receive, send)
 
     async def _hangs(self, request: Request, broker: Broker) -> bool:
-        """Apply faults of the connection; return True if the request must not be answered any more."""
+        """Apply faults that delay or break a connection; return True if the request must not be answered."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
         if faults.take(FaultKind.RESET, **where):
             await self._cut(request)
@@ -123,7 +123,7 @@ class Brokers:
         return None
 
     def _misbehaviour(self, request: Request, broker: Broker) -> Response | None:
-        """Return the answer of the first fault that replaces answers; None if no such fault applies."""
+        """Return the wrong answer that a fault specifies; None if no such fault applies."""
         path = request.scope["path"]
         if path.startswith(_CONTROL):
             return None

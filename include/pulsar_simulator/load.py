@@ -23,7 +23,7 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
 
 
 def spread(cost: Floats, wanted: Floats) -> Ints:
-    """Assign an owner to each bundle, the costliest first, always the broker that is furthest below its wanted cost."""
+    """Assign an owner to each bundle, the costliest bundle first: the broker that is furthest below its wanted cost."""
     missing = wanted * cost.sum() / max(wanted.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
     for bundle in np.argsort(-cost, kind="stable"):
@@ -63,7 +63,7 @@ class Rates:
         return Rates(*(per_broker(column, owner, brokers) for column in self.columns))
 
     def scaled(self, factor: Floats) -> Rates:
-        """Return the rates, each multiplied by the entry's factor."""
+        """Return the rates, multiplied by the factor of each entry."""
         return Rates(*(column * factor for column in self.columns))
 
 
@@ -104,7 +104,7 @@ class Traffic:
         msg_rate_in: published msg/s per bundle; 0 for an idle bundle (no producers, no loaded topics).
         msg_size: bytes per message, per bundle.
         fan_out: number of messages delivered per published message, per bundle.
-        noise: how much the traffic varies.
+        noise: variation of the traffic.
         seed: seed of all random numbers.
         step: seconds for which a rate does not change (a stats period).
         cost: CPU cost of a message and of a byte; `Cost()` by default.
@@ -137,7 +137,10 @@ class Traffic:
 
     @property
     def active(self) -> Flags:
-        """Return, for each bundle, whether it has producers, which look up their topics when they lose their broker."""
+        """Return, for each bundle, whether it has producers.
+
+        Producers look up their topics when they lose their broker.
+        """
         return self.msg_rate_in > 0
 
     def scale(self, bundles: list[int], factor: float) -> None:

@@ -65,7 +65,9 @@ class Ownership:
     def unload_at(
         self, at: int, namespace: str, range_text: str, destination: str | None, now: float
     ) -> Redirect | None:
-        """Unload a bundle as the broker `at`: check the destination, redirect to the leader, redirect to the owner.
+        """Answer a request to unload a bundle, as the broker with the index `at`.
+
+        The broker checks the destination, redirects to the leader or to the owner, or unloads the bundle itself.
 
         Returns:
             A redirect to the next broker; None if the unload is done, or if the bundle had no owner.
@@ -91,7 +93,9 @@ class Ownership:
         return None
 
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Look up a topic as the broker `at`. If the bundle has no owner, the leader places it.
+        """Answer a lookup of a topic, as the broker with the index `at`.
+
+        If its bundle has no owner, the leader places it.
 
         Raises:
             Refusal: 404 for an unknown namespace, 412 for an invalid topic name, 500 if there is no leader or no

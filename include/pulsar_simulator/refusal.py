@@ -6,7 +6,7 @@ import json
 
 
 class Refusal(Exception):
-    """An error with which a broker answers.
+    """An error that a broker returns as its answer.
 
     Attributes:
         status: HTTP status.

@@ -277,7 +277,7 @@ class AdminApi:
             raise Refusal(412, f"Cluster {name} does not exist.")
 
     def _topic_names(self, namespace: str) -> list[str]:
-        """Return the topics of bundles with traffic, because a topic exists only after the first message."""
+        """Return the topics of bundles with traffic. Other topics do not exist, because nothing was sent to them."""
         self._cluster.topology.namespace(namespace)
         return [topic for bundle in self._cluster.topology.members(namespace) for topic in self._loaded(bundle)]
 

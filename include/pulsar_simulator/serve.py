@@ -96,7 +96,10 @@ class BrokerServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _follow(self) -> None:
-        """Open and close sockets to match the brokers. Wait for the result, unless the caller is in the event loop."""
+        """Open the sockets of live brokers, and close those of dead ones.
+
+        Outside the event loop, wait until this is done.
+        """
         loop = self._loop
         if loop is None or not loop.is_running():
             return

@@ -53,7 +53,7 @@ class Splitter:
         unload: bool,
         now: float,
     ) -> Redirect | None:
-        """Split a bundle as the broker `at`.
+        """Answer a request to split a bundle, as the broker with the index `at`.
 
         Returns:
             A redirect to the next broker; None if the request is done, even if the bundle was not split.

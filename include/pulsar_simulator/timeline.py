@@ -32,7 +32,7 @@ class Timeline:
         self.samples.take_host_usage(self.start, list(range(brokers)), self.ownership.owner)
 
     def catch_up(self, now: float) -> None:
-        """Let all events happen that are due at `now`."""
+        """Process all events that are due at `now`."""
         while (due := self._next()) <= now:
             self._happen(due)
 

@@ -1,4 +1,4 @@
-"""Convert domain errors to task failures that state the reason and the remedy. Useless retries are avoided."""
+"""Convert the rebalancer's errors to task failures with the reason and the remedy. Useless retries are avoided."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sentence(error: RebalancerError) -> str:
 
 @contextmanager
 def final_unless_passing(context: Context | None = None) -> Iterator[None]:
-    """Convert a domain error to a failure without a retry, unless its reason is temporary.
+    """Convert the rebalancer's errors to failures without a retry, except errors with a temporary reason.
 
     Args:
         context: task context, in which the reason code is stored as the XCom `failure`; None to store none.

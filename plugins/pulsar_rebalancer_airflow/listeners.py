@@ -31,7 +31,7 @@ def on_dag_run_failed(dag_run: DagRun) -> None:
 
 
 def _look_again(ended: DagRun) -> None:
-    """Update a rebalancing DAG's flag from its other active runs, in the database session of the run that ended."""
+    """Update the flag of a rebalancing DAG from its other active runs, in the session of the run that has ended."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from sqlalchemy import func, select

@@ -75,7 +75,7 @@ def storage_of(cluster: str) -> ClusterStorage:
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return the clusters by the id of the DAG that rebalances them.
+    """Return the clusters, by the id of the DAG that balances the cluster.
 
     An invalid entry gets a different id if another entry already has its id.
     """

@@ -102,7 +102,8 @@ def _localhost(host: str, port: int) -> str:
     `localhost` may have two addresses. Another user of this machine could use this port at the second one.
 
     Raises:
-        SettingsError: `wrong_setting` if `localhost` is not the server's host, or if both addresses accept connections.
+        SettingsError: `wrong_setting` if the server does not listen on `localhost`, or if both addresses accept
+            connections.
     """
     if host != "localhost":
         addresses = {str(info[4][0]) for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}

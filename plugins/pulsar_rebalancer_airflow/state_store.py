@@ -64,7 +64,7 @@ class Accessor(Reader, Protocol):
 
 
 def state_asset(cluster: str) -> Asset:
-    """Return the asset that has a cluster's state. If the asset were renamed, the state would be lost."""
+    """Return the asset with a cluster's state. If it were renamed, the state would be lost."""
     return Asset(name=f"pulsar_rebalancer/{cluster}/state", uri=f"x-pulsar-rebalancer://{cluster}/state")
 
 
@@ -122,7 +122,7 @@ class StoredState:
     def readable(self, model: type[_Document]) -> _Document:
         """Return a document; if it cannot be read, return an initial one.
 
-        Use this only to write or show the document.
+        Use this only before replacing the document, or to show it.
         """
         try:
             return self.get(model)
@@ -274,9 +274,9 @@ class StateStore(StoredState):
         storage.control.write_json(state.model_dump(mode="json"))
 
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
-        """Store a stop in the `control` document and in its copy, each only if it can be read.
+        """Store a stop in the `control` document and in its copy. If one of them cannot be read, it is not changed.
 
-        An unreadable document is not changed. It closes the gate, and stops any wave in progress.
+        An unreadable document closes the gate and stops any wave in progress anyway.
         """
         with suppress(StateError):
             self.put(self.get(Control).model_copy(update={"stop": stop}))

@@ -67,7 +67,7 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
 
     Args:
         previous: the means table of the last counted sample.
-        parts: the bundles that split bundles were split into (`spark_tables.PARTS`); only a few.
+        parts: the parts of split bundles (`spark_tables.PARTS`), of which there are only a few.
     """
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     split = previous.join(F.broadcast(parts), on=_KEY, how="inner")

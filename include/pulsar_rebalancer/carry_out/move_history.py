@@ -99,7 +99,7 @@ class WaveHistory:
         self._store_unloads()
 
     async def begin(self, move: Move) -> None:
-        """Record that a bundle is about to be unloaded, for a retry if the task is killed.
+        """Record that a bundle is about to be unloaded. If the task is killed, a retry reads this record.
 
         This returns when the wave's file is written. Another thread writes the file, and a single write covers all
         moves that start in the meantime.

@@ -64,7 +64,7 @@ class SplitHistory:
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
     def begin(self, split: Split) -> None:
-        """Record that a split is about to be requested, for a retry if the task is killed."""
+        """Record that a split is about to be requested. If the task is killed, a retry reads this record."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
         self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})

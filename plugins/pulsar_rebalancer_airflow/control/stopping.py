@@ -46,7 +46,7 @@ class UnderWay(TypedDict):
 
 
 def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
-    """Return the plan in progress in a cluster.
+    """Return the last recorded plan, and its bundles that are in progress.
 
     Raises:
         StateError: `state_version`.
@@ -61,7 +61,7 @@ def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
 def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_seconds: float) -> Stopped:
     """Wait for the end of the current wave or splits, and return their outcome.
 
-    A task checks for a stop before each bundle, so it is known only at the end which bundles were in progress.
+    A task checks for a stop before each bundle. Which bundles were in progress is known only when the task ends.
 
     Args:
         store: the cluster's store, in which the stop is already stored.

@@ -26,7 +26,7 @@ def in_force(
     started: datetime | None,
     origins: Mapping[str, Origin] | None = None,
 ) -> str:
-    """Return a sentence about current orders for the next run, with the people who gave them.
+    """Return a sentence about the orders that apply to the next run, and the people who gave them.
 
     Args:
         settings: the effective settings.

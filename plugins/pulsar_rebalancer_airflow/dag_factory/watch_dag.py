@@ -1,4 +1,4 @@
-"""The DAG that alerts people when no runs of a cluster end. It exists only if alerts are on.
+"""The DAG that alerts people if no run of a cluster has ended for too long. It exists only if alerts are on.
 
 Airflow's DeadlineAlert does not suffice. A deadline exists only for a run, so a paused DAG has none. Its callback has
 no access to the state store, so it could neither avoid repeated alerts nor report the end of a condition. The callback

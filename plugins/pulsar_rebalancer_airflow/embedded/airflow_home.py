@@ -33,7 +33,7 @@ _ANOTHER_FOLDER = "name a folder of your own (make run FOLDER=…, or --folder)"
 
 @dataclass(frozen=True)
 class AirflowHome:
-    """The folder and its contents.
+    """The folder of an embedded Airflow, and its contents.
 
     Attributes:
         folder: AIRFLOW_HOME, the folder with all other files.
@@ -148,7 +148,7 @@ def locked(folder: Path) -> Iterator[Path]:
     """Lock a folder, so that only this process uses it. A missing folder is created.
 
     Yields:
-        The folder's path with all links resolved: a link in the given path may change.
+        The folder's path with all links resolved, because a link in the given path could be changed.
 
     Raises:
         EmbeddedError: another run uses the folder, another user can write to it or replace it, or the lock file is a

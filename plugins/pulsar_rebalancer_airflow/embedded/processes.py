@@ -103,7 +103,7 @@ class Processes:
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Delay signals in a `with` block, and raise the first one at the end of the block."""
+    """Delay signals during a `with` block; at its end, handle the first signal."""
     held: list[int] = []
     before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
     try:

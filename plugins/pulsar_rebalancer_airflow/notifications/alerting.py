@@ -36,7 +36,7 @@ _ALERTING = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
 
 
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
-    """Send alerts about a context's run. Errors are only logged: alerting must not fail a run.
+    """Send alerts about the current run. Errors are only logged, because alerts must not fail a run.
 
     Args:
         context: context of a task that runs after all others.
@@ -69,7 +69,10 @@ def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) 
 
 
 def _forget(store: StateStore) -> None:
-    """Drop open incidents. If alerts are switched on again later, they are reported as new."""
+    """Drop open incidents, because alerts are off.
+
+    If alerts are switched on again, the incidents are reported as new.
+    """
     for model in (AlertsState, WatchState):
         if store.readable(model).incidents:
             store.put(model())

@@ -31,8 +31,8 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
         connection: Airflow connection of type `apprise`.
 
     Returns:
-        For each message sent, True if at least one receiver accepted it. Also the kinds of the receivers that did not
-        accept every message; URLs are not returned, because they may contain secrets.
+        Two lists: for each message sent, True if at least one receiver accepted it; and the kinds of receivers that did
+        not accept every message. URLs are not returned, because they may contain secrets.
 
     Raises:
         Exception: the connection does not exist or is not an Apprise connection; the text may contain a secret.

@@ -95,7 +95,7 @@ def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
 
 @router.get("/dags/{dag_id}/overview")
 def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
-    """Return a cluster's page for the current time, or for the time of one run.
+    """Return a cluster's page, which shows the current state or the state at the time of one run.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster, or the run has no files (yet or any more).

@@ -9,7 +9,7 @@ from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_pa
 def external_views() -> list[dict[str, object]]:
     """Return the plugin's external views. Airflow inserts ids, and shows views with a route in a frame.
 
-    Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG has only a message.
+    Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG shows only a message.
     """
     base = f"{base_path()}{PREFIX}/page"
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}

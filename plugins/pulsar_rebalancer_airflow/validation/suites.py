@@ -90,7 +90,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 
 
 def _moved_lately(run: StoragePath) -> frozenset[str]:
-    """Return the bundles in the unload history. Shortly after a move, two brokers may report the same bundle."""
+    """Return the recently moved bundles, from the unload history. Two brokers may briefly report such a bundle."""
     try:
         return frozenset(StateBefore.read(run).moves.unloads)
     except RebalancerError:
@@ -104,7 +104,7 @@ def suites_folder() -> Path:
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return a table's suite. To each expectation, its position and the effect of its reason code are added."""
+    """Return a table's suite, with each expectation's position and the effect of its reason code added."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect

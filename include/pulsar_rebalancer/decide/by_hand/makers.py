@@ -232,7 +232,7 @@ def _back(scene: Scene, move: MoveOutcome) -> Wish:
 
 
 def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
-    """Convert the moves of a plan that was shown to wishes. A bundle that has moved since then is not moved."""
+    """Return wishes for the moves of an earlier plan, except for bundles that have moved since then."""
     return [
         Wish(
             move.bundle,

@@ -1,4 +1,4 @@
-"""The conditions in which Pulsar's load managers split a bundle automatically.
+"""The conditions under which Pulsar's load managers split a bundle automatically.
 
 The modular load manager (BundleSplitterTask) compares long-term moving averages and acts at every sample. The
 extensible load manager (DefaultNamespaceBundleSplitStrategyImpl) compares current figures and acts when a condition is

@@ -87,8 +87,8 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
 
     Args:
         observations: results by condition. Conditions without a result keep their state.
-        run: name of the run's folder; empty if there is no run. If a later run was checked before, this run was
-            cleared, and its observations are ignored.
+        run: name of the run's folder; empty if there is no run. Observations of a run are ignored if a later run has
+            already been checked, because then its tasks were cleared and repeated.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     newest_at = time_of(state.run)

@@ -28,8 +28,8 @@ class Breaker(StateDocument):
     Attributes:
         opened_at: when the breaker last opened; None if never.
         why: description of the figure that opened the breaker.
-        range_before: score range (hottest minus coldest broker, in points) before the last moves. None after it was
-            compared with the range after these moves.
+        range_before: score range (hottest minus coldest broker, in points) before the last moves. It is None if there
+            is no such range to compare with the range after the moves.
         brokers_before: number of brokers compared for `range_before`.
         moved_at: when the last of these moves ended.
         worse: number of consecutive rounds of moves after which the score range was larger.
@@ -69,7 +69,7 @@ class Round(NamedTuple):
         moved: True if at least one bundle has a new owner.
         score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
             decision.
-        younger_than: time before all measurements in this run's sample.
+        younger_than: earliest possible time of the brokers' measurements in this run's sample.
         brokers: number of brokers whose scores were compared.
     """
 

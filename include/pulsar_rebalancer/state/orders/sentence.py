@@ -110,7 +110,7 @@ def _ordered(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterat
 
 
 def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
-    """Yield texts about the open question, and about rejected plans for which no question is asked again."""
+    """Yield texts about the open question, and about rejected plans that people are not asked to approve again."""
     if settings.mode is not Mode.APPROVE:
         return
     minutes = settings.max_awaiting_minutes

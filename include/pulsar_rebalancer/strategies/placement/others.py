@@ -1,4 +1,4 @@
-"""A list of candidates that omits a few brokers of a long list, without a copy of the list for each bundle."""
+"""A view of a long list of brokers that omits a few of them. With a view, no bundle needs a copy of the list."""
 
 from __future__ import annotations
 
