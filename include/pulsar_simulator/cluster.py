@@ -166,7 +166,7 @@ class Cluster:
 
     @_up_to_date
     def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """Answer one request of an unload, as the broker with the index `at`; see `Ownership.unload_at`."""
+        """Answer a request to unload a bundle, as the broker with the index `at` (see `Ownership.unload_at`)."""
         now = self.clock.now()
         result = self.ownership.unload_at(at, namespace, range_text, destination, now)
         if destination and at == self.membership.leader:
@@ -180,13 +180,13 @@ class Cluster:
     def split_at(
         self, at: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
     ) -> Redirect | None:
-        """Answer one request of a split, as the broker with the index `at`; see `Splitter.split_at`."""
+        """Answer a request to split a bundle, as the broker with the index `at` (see `Splitter.split_at`)."""
         now = self.clock.now()
         return self._splitter.split_at(at, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_up_to_date
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Answer one request of a lookup, as the broker with the index `at`; see `Ownership.lookup_at`."""
+        """Answer a lookup of a topic, as the broker with the index `at` (see `Ownership.lookup_at`)."""
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:

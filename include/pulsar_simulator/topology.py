@@ -90,7 +90,7 @@ class Topology:
         return self._boundaries[namespace]
 
     def index(self, bundle: str) -> int:
-        """Return the index of the bundle with a full name, which is parsed as brokers do.
+        """Return the index of a bundle, given by its full name. Invalid names cause the same errors as on brokers.
 
         Raises:
             Refusal: 404 for an unknown namespace, 412 for an unknown range, 500 for a text that is not a range.

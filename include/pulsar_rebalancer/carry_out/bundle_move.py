@@ -50,7 +50,7 @@ class BundleMove:
 
     Attributes:
         retries: maximum number of further unloads if the bundle is not placed on its destination.
-        timeout_s: maximum seconds until an unload reaches a broker, and also until the bundle has an owner afterwards.
+        timeout_s: maximum seconds until an unload reaches a broker, and from then until the bundle has an owner.
         unloaded: True if an earlier attempt may have unloaded the bundle.
         leaves: function that returns why the move must not be made after all; None if it may be made.
         begin: function that is called before the first unload, to record that the bundle is being unloaded.

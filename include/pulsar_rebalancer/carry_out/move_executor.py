@@ -45,8 +45,8 @@ async def carry_out_moves(
         moves: the moves of one wave; no hash range occurs twice.
         concurrency: maximum number of bundles that are moved at the same time.
         retries: maximum number of further unloads of a bundle that is not placed on its destination.
-        timeout_seconds: maximum time in each attempt until an unload reaches a broker, and also until the bundle has an
-            owner afterwards.
+        timeout_seconds: maximum time in each attempt until an unload reaches a broker, and from then until the bundle
+            has an owner.
         on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
             completed, no further move starts, and the error is raised.
         unloaded: bundles that an earlier attempt may have unloaded. If such a bundle is on neither its source nor its

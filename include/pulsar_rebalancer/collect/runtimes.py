@@ -27,7 +27,7 @@ class Runtimes:
     Attributes:
         leader: brokerId of the leader; empty if there is none.
         by_broker: configuration by broker, for brokers whose configuration could be read.
-        failed: why a configuration could not be read, by broker, for all other brokers.
+        failed: reason code by broker, for brokers whose configuration could not be read.
     """
 
     leader: str

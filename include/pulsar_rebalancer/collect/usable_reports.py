@@ -31,7 +31,7 @@ class UsableReports:
 
     Attributes:
         by_broker: the usable reports, by broker.
-        errors: for all other brokers, why there is no usable report, by broker.
+        errors: error by broker, for brokers without a usable report.
     """
 
     by_broker: Mapping[str, BrokerReport]

@@ -1,1 +1,1 @@
-"""Act 2, decide: make a run's plan, with the bundles to move or split and the reasons for all others."""
+"""Act 2, decide: make a run's plan: the bundles to move or split, and why others are not moved."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Policies(VersionedDocument):
-    """`input/policies.json`: the policies of a cluster, as far as they could be read.
+    """`input/policies.json`: the policies of a cluster that could be read.
 
     Attributes:
         isolation: isolation policies in Pulsar's order.

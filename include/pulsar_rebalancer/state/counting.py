@@ -122,7 +122,7 @@ def samples_after(
 
 
 def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    """Return samples of these figures at this time, by broker."""
+    """Return a sample for each figure, with this time, by broker."""
     return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
 
 

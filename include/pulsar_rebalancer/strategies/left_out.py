@@ -41,9 +41,9 @@ def left_out(
 def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
     """Return the brokers that are not compared with other brokers, each with the reason.
 
-    These brokers are drained, or accept no persistent topics and are therefore useless as the destination in a pair. A
-    broker without persistent topics is compared nevertheless if an isolation policy reserves it, because it receives
-    bundles from the policy's namespaces.
+    These brokers are drained, or accept no persistent topics and are therefore useless as the destination in a pair. If
+    an isolation policy reserves a broker without persistent topics, the broker is compared, because it receives bundles
+    from the policy's namespaces.
     """
     unpaired = policies.without_persistent if profile_shown(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserved_by(name) is None)

@@ -1,4 +1,4 @@
-"""Build the DAGs of every cluster in the clusters file. One of them balances the cluster."""
+"""Build all DAGs for every cluster in the clusters file."""
 
 from __future__ import annotations
 

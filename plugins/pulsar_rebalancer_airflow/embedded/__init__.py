@@ -1,4 +1,4 @@
-"""The embedded default: one command starts Airflow, Spark in local mode and a simulated cluster on this machine."""
+"""`make run`: start Airflow, Spark in local mode and a simulated cluster on this machine with one command."""
 
 
 class EmbeddedError(Exception):

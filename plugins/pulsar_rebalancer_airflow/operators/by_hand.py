@@ -229,7 +229,7 @@ class CarryOutOperator(HandOverOperator):
         before: HandedOver | None,
         others: HandedOverPlans,
     ) -> HandedOver:
-        """Return the record with the run that carries out the plan.
+        """Add the id of the run that carries out the plan to its record, and return the record.
 
         If an earlier run was already started for the plan, a new run is started only if orders or settings prevented
         part of the plan.

@@ -19,12 +19,12 @@ class SpareCapacity:
     """Refuse moves that would raise a broker's score above `overloaded_threshold`, in runs that drain brokers.
 
     The strategy's moves are checked too. If the broker that placement chose lacks capacity for a drained broker's
-    bundle, the bundle moves to the coldest broker that has enough and that policies and the topic ceiling allow. If
+    bundle, the bundle moves to the coldest broker with enough capacity that policies and the topic ceiling allow. If
     there is no such broker, the bundle is not moved.
 
     Args:
         scenes: the scene for each drained broker, in which rules that a person lifted for this broker are switched off.
-        overruled: the lifted rules for each drained broker.
+        overruled: rules that a person lifted, by drained broker.
         fixed: True if a bundle may go only to its planned destination, because a person approved that move.
     """
 

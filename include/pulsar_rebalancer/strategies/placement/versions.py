@@ -21,7 +21,7 @@ def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> lis
 
 
 class _Release(NamedTuple):
-    """A semantic version with an order. A pre-release is earlier than its release."""
+    """A semantic version that can be compared with others. A pre-release is earlier than its release."""
 
     numbers: tuple[int, ...]
     is_release: bool

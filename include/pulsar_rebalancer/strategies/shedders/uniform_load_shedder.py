@@ -2,9 +2,9 @@
 
 The traffic of the busiest and the idlest broker is compared: message rates first, and throughputs if the rates are
 close enough. The algorithm is that of `UniformLoadShedder.findBundlesForUnloading` in Pulsar 4.2.4, including its
-32-bit integers: amounts are rounded down, and amounts and the least traffic are capped at 2,147,483,647. (Up to 4.0.8,
-before #21906, bundles could exceed the remaining amount by 1000.) Ties are decided by name; in Pulsar, by the order of
-a hash map. The placement strategy chooses the destinations.
+32-bit integers: amounts are rounded down and capped at 2,147,483,647, and the least traffic is capped at the same
+value. (Up to 4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are decided by name; in
+Pulsar, by the order of a hash map. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
