@@ -61,7 +61,7 @@ class KindInfo:
 
     Attributes:
         meaning: description in one line.
-        paths: texts, one of which must be in the path of a request to which the fault applies; empty for all requests.
+        paths: the fault applies only to requests whose path contains one of these texts; empty for all requests.
         amount: default of `Fault.amount`.
     """
 

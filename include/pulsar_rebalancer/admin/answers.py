@@ -57,7 +57,7 @@ class BrokerAnswer:
     Attributes:
         what: method and path of the request.
         broker: brokerId, or the seed's address if the request went to a seed.
-        cut: True if the body was longer and its end is missing.
+        cut: True if the body was too long, so that only its beginning was read.
     """
 
     what: str

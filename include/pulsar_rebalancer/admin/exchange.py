@@ -176,7 +176,7 @@ class Exchange:
         """Send a request and read the answer; a GET is repeated once if the connection breaks.
 
         Returns:
-            HTTP status, the location of a redirect, the body, and True if the body was longer and its end is missing.
+            HTTP status, the location of a redirect, the body, and True if the body was too long and was cut off.
 
         Raises:
             NotSentError: no connection could be made.

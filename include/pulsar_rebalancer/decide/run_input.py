@@ -130,7 +130,7 @@ class RunInput(Snapshot):
 
     @property
     def bundles_passed_over(self) -> dict[str, Reason]:
-        """Return the bundles that must not be moved, with the reason.
+        """Return the bundles that must not be moved: recently unloaded, to be split, or quarantined.
 
         A planned move without an outcome counts as an unload.
         """

@@ -129,8 +129,8 @@ class HandRequest(BaseModel):
     def overruled(self) -> frozenset[Overrule]:
         """Return the rules that do not apply to this request.
 
-        To undo a run, bundles that were recently moved are moved again. The plan of a drain shows all bundles,
-        regardless of caps; the runs that drain the broker apply the caps.
+        An undo ignores the grace period of recently moved bundles. The plan of a drain ignores the caps, so that it
+        shows all bundles; the runs that drain the broker apply them.
         """
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])

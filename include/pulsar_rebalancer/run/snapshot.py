@@ -77,7 +77,7 @@ class Snapshot:
         """Return the brokers, sorted by name. Brokers without a report are always marked as left out.
 
         Args:
-            left_out: why a broker is neither source nor destination, by broker.
+            left_out: why a broker can be neither source nor destination, by broker.
         """
         return broker_samples(self._listed, left_out)
 

@@ -61,7 +61,10 @@ def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
 
 
 def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
-    """Return, for each split bundle, the bundles it is split into, each with its share of the traffic (0 to 1)."""
+    """Return the parts of each split bundle, with each part's share of the traffic (0 to 1).
+
+    The parts are the bundles that the bundle is split into.
+    """
     return {
         bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()

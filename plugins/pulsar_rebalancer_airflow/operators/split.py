@@ -36,8 +36,8 @@ class SplitOperator(PlanPartOperator):
 
     If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not a failure.
     The task fails and is retried if brokers did not answer. It fails without a retry if they refused or a person
-    stopped the run. The run then moves nothing. Other holds (`Holds`) are not failures, and each wave checks them
-    again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
+    stopped the run. After a failure, the run moves nothing. Other holds (`Holds`) are not failures, and each wave
+    checks them again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
 
     Args:
         gate: task id of the gate.

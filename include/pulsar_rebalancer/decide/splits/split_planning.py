@@ -57,7 +57,7 @@ def plan(run: RunInput) -> SplitPlan:
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles with the figures for split conditions.
 
-    Of several reports on a bundle, the busiest one is used.
+    If several brokers report a bundle, the report with the most traffic is used.
     """
     sample = _rows(run.file("bundles"), names)
     parts = parts_by_bundle(run.before.moves.splits)

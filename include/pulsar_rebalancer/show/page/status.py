@@ -50,7 +50,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
     """Return the current state of a cluster.
 
     Args:
-        entry: from the current clusters file.
+        entry: the cluster's entry in the current clusters file.
         begun: the newest run that has started, ended or not; None if there is none.
         ended: the newest run that has ended; None if there is none.
     """
@@ -104,7 +104,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
     """Return the state if no runs are scheduled or the newest run failed; None otherwise.
 
     Args:
-        entry: from the current clusters file.
+        entry: the cluster's entry in the current clusters file.
         known: the newest run that has ended, else the newest that has started.
         age: age of the newest data, seconds.
     """
