@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from experiments.tables import short
 from experiments.variants import baseline_of
 
 if TYPE_CHECKING:
@@ -96,11 +97,6 @@ def moves_against_range(
         return _svg(figure)
 
 
-def short(variant: str) -> str:
-    """Return the shedder of a variant."""
-    return variant.partition(" + ")[0]
-
-
 def _name(field: Axes, scenario: Scenario) -> None:
     field.set_title(scenario.title.partition(":")[0], loc="left", fontweight="bold", pad=5)
 
@@ -118,8 +114,14 @@ def _draw_band(field: Axes, results: Results, variant: str, colours: Palette) ->
     field.plot(minutes, without.median, color=colours.dim, linestyle="dashed")
     field.fill_between(minutes, band.least, band.largest, color=colours.accent, alpha=0.3, linewidth=0)
     field.plot(minutes, band.median, color=colours.accent, linewidth=1.4)
-    heights, at = np.array(band.unloading) * _UNLOADING, field.get_xaxis_transform()
-    field.fill_between(minutes, 0, heights, step="post", color=colours.hot, linewidth=0, transform=at)
+    # One line with a gap after each bar: a path for each bar would make a large file.
+    bars = [(at, share * _UNLOADING) for at, share in zip(minutes, band.unloading, strict=True) if share]
+    field.plot(
+        [x for at, _ in bars for x in (at, at, math.nan)],
+        [y for _, height in bars for y in (0, height, math.nan)],
+        color=colours.hot,
+        transform=field.get_xaxis_transform(),
+    )
     field.set_xlim(0, minutes[-1])
 
 

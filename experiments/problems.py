@@ -73,14 +73,14 @@ class Figure(NamedTuple):
 
     def __str__(self) -> str:
         """Return the figure with its unit."""
-        return f"never, {self.bounds.unit}" if math.isinf(self.value) else f"{self.value:.4g} {self.bounds.unit}"
+        return "never settled" if math.isinf(self.value) else f"{self.value:.3g} {self.bounds.unit}"
 
 
-SHARE_OF_RANGE = Bounds(50, 90, "% of the range without shedding")
-HOTTER = Bounds(5, 5, "points hotter than without shedding")
-EVENTS = Bounds(1, 5, "unload events")
-PLACED_HOT = Bounds(2, 10, "% of bundles moved")
-OVERSHOT = Bounds(5, 25, "% of bundles moved")
+SHARE_OF_RANGE = Bounds(50, 90, "%")
+HOTTER = Bounds(5, 5, "points hotter")
+EVENTS = Bounds(1, 5, "events")
+PLACED_HOT = Bounds(2, 10, "%")
+OVERSHOT = Bounds(5, 25, "%")
 SETTLED = Bounds(10, 60, "minutes")
 RANGE_LEFT = Bounds(15, 15, "points of range")
 

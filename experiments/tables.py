@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.problems import PROBLEMS, PUBLISHED, judge
@@ -62,9 +63,9 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
     def markdown(self) -> str:
-        """Return it as Markdown."""
+        """Return it as Markdown; of several lines in a cell the first is bold."""
         lines = [self.head, ["---"] * len(self.head), *self.rows]
-        return "\n".join(f"| {' | '.join(cell.replace(chr(10), '<br>') for cell in line)} |" for line in lines)
+        return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
 
 def of_scenario(results: Results) -> Table:
@@ -82,7 +83,7 @@ def of_problems(results: Mapping[str, Results]) -> Table:
     rows = []
     for same in alike(cells):
         published = [f"\npublished: {verdict}" for verdict in PUBLISHED.get(same[0], ())] or [""] * len(PROBLEMS)
-        rows.append([also(same), *map("".join, zip(cells[same[0]], published, strict=True))])
+        rows.append([also(map(short, same)), *map("".join, zip(cells[same[0]], published, strict=True))])
     return Table(["", *(problem.title for problem in PROBLEMS)], rows)
 
 
@@ -102,8 +103,14 @@ def alike(figures: Mapping[str, Hashable]) -> list[list[str]]:
 def also(variants: Iterable[str]) -> str:
     """Return the names of variants with the same figures."""
     first, *others = variants
-    names = ", ".join(other.removeprefix(f"{first}, ") for other in others)
+    beginning = f"{re.split(', | [+] ', first)[0]}, "
+    names = "; ".join(other.removeprefix(beginning) for other in others)
     return f"{first} (also: {names})" if others else first
+
+
+def short(variant: str) -> str:
+    """Return the name of a variant without its placement."""
+    return variant.partition(" + ")[0]
 
 
 def seeds(results: Results) -> str:
@@ -111,6 +118,11 @@ def seeds(results: Results) -> str:
     numbers = results.seeds
     whole = numbers == tuple(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))
+
+
+def _cell(text: str) -> str:
+    first, *others = text.split("\n")
+    return "<br>".join([f"**{first}**", *others]) if others else first
 
 
 def _verdict(judgement: Judgement | None) -> str:
@@ -121,16 +133,18 @@ def _verdict(judgement: Judgement | None) -> str:
 
 
 def _text(spread: Spread) -> str:
-    text = "never" if spread.median is None else _figure(spread.median)
+    counted = all(isinstance(value, int) for value in spread.known)
+    text = "never" if spread.median is None else _figure(spread.median, counted=counted)
     if not spread.known:
         return text
-    ends = list(dict.fromkeys(map(_figure, (spread.known[0], spread.known[-1]))))
+    ends = list(dict.fromkeys(_figure(end, counted=counted) for end in (spread.known[0], spread.known[-1])))
     words = [" to ".join(ends)] if len(ends) > 1 or spread.missing else []
     words += [f"{spread.missing} never"] if spread.missing else []
     return f"{text} ({', '.join(words)})" if words else text
 
 
-def _figure(value: float) -> str:
+def _figure(value: float, *, counted: bool) -> str:
     if math.isinf(value):
         return "∞"
-    return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.1f}"
+    whole = value == 0 or abs(value) >= 100 or (counted and value == int(value))
+    return f"{value:.0f}" if whole else f"{value:.1f}"

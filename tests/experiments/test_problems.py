@@ -72,14 +72,14 @@ def judgement(problem: int, given: dict[str, Results]) -> Judgement:
 @pytest.mark.parametrize(
     ("problem", "given", "verdict", "figure", "flip"),
     [
-        (0, stronger(range_end=25.0) | results(OTHER_PROCESSES), "good", 50, "normal at +0 % of"),
-        (0, stronger(range_end=45.0) | results(OTHER_PROCESSES), "normal", 90, "bad at +0 % of"),
-        (0, stronger(range_end=46.0) | results(OTHER_PROCESSES), "bad", 92, "normal at -2 % of"),
+        (0, stronger(range_end=25.0) | results(OTHER_PROCESSES), "good", 50, "normal at +0 %"),
+        (0, stronger(range_end=45.0) | results(OTHER_PROCESSES), "normal", 90, "bad at +0 %"),
+        (0, stronger(range_end=46.0) | results(OTHER_PROCESSES), "bad", 92, "normal at -2 %"),
         (0, stronger(range_end=5.0) | results(OTHER_PROCESSES, largest_end=65.0), "good", 10, "bad at +0 points"),
         (0, stronger(range_end=5.0) | results(OTHER_PROCESSES, largest_end=66.0), "bad", 10, "good at -1 points"),
-        (1, results("jitter", unload_events=1) | results("cpu_spike"), "good", 1, "normal at +0 unload"),
+        (1, results("jitter", unload_events=1) | results("cpu_spike"), "good", 1, "normal at +0 events"),
         (1, results("jitter", unload_events=4) | results("cpu_spike", unload_events=1), "normal", 5, "bad at +0"),
-        (1, results("jitter", unload_events=6) | results("cpu_spike"), "bad", 6, "normal at -1 unload"),
+        (1, results("jitter", unload_events=6) | results("cpu_spike"), "bad", 6, "normal at -1 events"),
         (4, results("hundred_hot_hundred_new", settled_after=9, range_end=14.0), "good", 9, "bad at +1 points"),
         (4, results("hundred_hot_hundred_new", settled_after=9, range_end=7.0), "good", 9, "normal at +1 minutes"),
         (4, results("hundred_hot_hundred_new", settled_after=59, range_end=7.0), "normal", 59, "bad at +1 minutes"),
@@ -131,7 +131,7 @@ def test_who_moved_nothing_placed_and_took_nothing_wrong() -> None:
 
 def test_the_share_over_all_needs_all_scenarios() -> None:
     one = results("by_hand_history_score", bundles_moved=4, overshoots=3)
-    assert judgement(3, one)[:3] == ("bad", 75, "75 % of bundles moved")
+    assert judgement(3, one)[:3] == ("bad", 75, "75 %")
     assert judgement(3, one).overall is None
 
 
