@@ -127,7 +127,7 @@ def test_a_replay_takes_it_and_its_settings_through_a_recording(tmp_path: Path) 
     grid = [{"strategy": PATH, "strategy_settings": [{"times": 1}, {"times": 3}, {"gap": 90}]}]
     compared = expand(grid, Settings()).variants
     recording = recorded(tmp_path, dict.fromkeys(range(4), hot))
-    moved = [each.moved for each in replay(recording, compared, Settings())[1:]]
+    moved = [each.moved for each in replay(recording, compared, Settings())[1:-1]]
     assert moved[1:] == [1, 0]
     assert moved[0] >= 1
 
