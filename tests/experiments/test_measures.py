@@ -122,3 +122,10 @@ def test_a_curve_is_the_mean_range_of_each_step() -> None:
         recorder.minute(np.array([60.0 + minute % 3, 60.0, 60.0, 0.0]), ALIVE, np.ones(4))
     recorder.unloads(7, [(0, 1.0, False)])
     assert recorder.curve() == Curve(3, [1.0] * 80 + [0.0], [7])
+
+
+def test_variants_with_the_same_figures_share_a_row() -> None:
+    (of_jitter,) = results("jitter").values()
+    measures = dict.fromkeys(("Shedder + placement", "Shedder, varied", "OtherShedder"), of_jitter.measures["it"])
+    table = of_scenario(of_jitter._replace(measures=measures))
+    assert [row[0] for row in table.rows] == ["Shedder + placement (also: varied; OtherShedder)"]
