@@ -44,7 +44,7 @@ _LAST_HASH = 0xFFFFFFFF
 
 
 def is_broker_id(text: str) -> bool:
-    """Return whether a text has the form of a brokerId, `host:port`, and can be part of a URL."""
+    """Return whether a string has the form of a brokerId, `host:port`, and can be part of a URL."""
     if len(text) > _LONGEST_BROKER_ID or _BROKER_ID.fullmatch(text) is None:
         return False
     try:

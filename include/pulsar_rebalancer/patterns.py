@@ -62,7 +62,7 @@ def is_as_in_java(pattern: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a namespace or host: visible ASCII only, and not too long."""
+    """Return whether a string can be the name of a namespace or host: visible ASCII only, and not too long."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -19,7 +19,7 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {
 
 
 def one_line(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """Return a text without control, zero-width, direction and surrogate characters, cut to `most` characters.
+    """Return text without control, zero-width, direction and surrogate characters, cut to `most` characters.
 
     Each of these characters is replaced with a space if it has a width, else removed.
     """

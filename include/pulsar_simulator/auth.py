@@ -1,4 +1,4 @@
-"""Authentication: a token of a super-user and, optionally, a token of a user with few rights."""
+"""Authentication: a token for a superuser and, optionally, a token for a user with few rights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Auth:
     """The valid tokens.
 
     Attributes:
-        token: token of the super-user.
+        token: the superuser's token.
         user_token: token of a user with few rights; empty if there is none.
     """
 

@@ -49,7 +49,7 @@ class RealClock:
         return time.time() + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Move the clock ahead by `seconds`, in addition to earlier calls."""
+        """Move the clock ahead by `seconds`. Calls add up."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._ahead += seconds

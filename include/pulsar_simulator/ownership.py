@@ -74,7 +74,7 @@ class Ownership:
 
         Raises:
             Refusal: 409 if the destination is not active, 404 for an unknown namespace, 412 for an unknown range, 500
-                for a text that is not a range.
+                for a string that is not a range.
         """
         if destination:
             planned = self.membership.registered_index(destination.removeprefix("http://").removeprefix("https://"))

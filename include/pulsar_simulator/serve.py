@@ -174,7 +174,7 @@ class Running:
     Attributes:
         cluster: the simulated cluster.
         urls: base URL of every broker, in the cluster's order.
-        token: token of the super-user.
+        token: the superuser's token.
         user_token: token of a user with few rights.
     """
 
@@ -185,7 +185,7 @@ class Running:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the HTTP headers for requests of the super-user."""
+        """Return the HTTP headers for requests as the superuser."""
         return {"Authorization": f"Bearer {self.token}"}
 
 

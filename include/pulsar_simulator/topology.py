@@ -93,13 +93,13 @@ class Topology:
         """Return the index of a bundle, given by its full name. Invalid names cause the same errors as on brokers.
 
         Raises:
-            Refusal: 404 for an unknown namespace, 412 for an unknown range, 500 for a text that is not a range.
+            Refusal: 404 for an unknown namespace, 412 for an unknown range, 500 for a string that is not a range.
         """
         namespace, _, text = bundle.rpartition("/")
         return self.resolve(namespace, text)
 
     def resolve(self, namespace: str, text: str) -> int:
-        """Return the index of the bundle with a range in a namespace; errors as in `index`."""
+        """Return the index of the namespace's bundle that has the given range; errors as in `index`."""
         bounds = self.boundaries(namespace)
         match = _RANGE.fullmatch(text)
         if match is None:
@@ -120,7 +120,7 @@ class Topology:
         """Return the index of the bundle of a topic, given by its full name.
 
         Raises:
-            Refusal: 404 for an unknown namespace, 412 for a text that is not a topic name.
+            Refusal: 404 for an unknown namespace, 412 for a string that is not a topic name.
         """
         domain, separator, path = topic.partition("://")
         tenant, _, rest = path.partition("/")
@@ -150,7 +150,7 @@ class Topology:
         return self._members[namespace]
 
     def topic_count(self, bundle: int) -> int:
-        """Return the number of topics of a bundle. This is faster than `topics`."""
+        """Return the number of topics in a bundle. This is faster than `topics`."""
         topics = self._topics.get(bundle)
         return self.namespace_of(bundle).topics_per_bundle if topics is None else len(topics)
 

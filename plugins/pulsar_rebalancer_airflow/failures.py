@@ -20,7 +20,7 @@ FAILURE = "failure"
 
 
 def sentence(error: RebalancerError) -> str:
-    """Return a text with the error's message, reason code and remedy."""
+    """Return the error's message, reason code and remedy as text."""
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 

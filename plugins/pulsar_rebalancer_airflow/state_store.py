@@ -1,7 +1,7 @@
 """Typed access to a cluster's state: a few documents in Airflow's asset state store.
 
-The asset is an inlet of every task that uses the state, not an outlet. An outlet would create an asset event in every
-run, and Airflow would delete the state soon after the DAG file is removed.
+The asset is an inlet, not an outlet, of every task that uses the state. An outlet has two drawbacks: every run would
+create an asset event, and once the DAG file is removed, Airflow would soon delete the state.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def failure(
 
 
 def first_line(text: str) -> str:
-    """Return the first non-empty line of a text, cut to 200 characters. Control characters are not removed."""
+    """Return the first non-empty line of a string, cut to 200 characters. Control characters are not removed."""
     return next((line for line in map(str.strip, text.splitlines()) if line), "")[:_QUOTED_CHARS]
 
 

@@ -23,7 +23,7 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def is_service_url(text: str) -> bool:
-    """Return whether a text has the form `pulsar://host:port` or `pulsar+ssl://host:port`, with one or more hosts."""
+    """Return whether a string has the form `pulsar://host:port` or `pulsar+ssl://host:port`, with one or more hosts."""
     match = _SERVICE_URL.fullmatch(text)
     return match is not None and all(map(is_broker_id, match[1].split(",")))
 

@@ -32,7 +32,7 @@ class TokenMask:
     def text(self, text: str) -> str:
         """Return storable text with the token masked.
 
-        Mask a text before cutting it: part of a token is not recognised.
+        Mask text before cutting it: part of a token is not recognised.
         """
         for form in self._forms:
             text = text.replace(form, MASK)

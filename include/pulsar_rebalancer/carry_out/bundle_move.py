@@ -194,10 +194,10 @@ class BundleMove:
         return _Result(Reason.ASTRAY, self._owner, again=True)
 
     def _keeps(self, error: AdminError, owner: str | None) -> bool:
-        """Return whether the leader may still store the destination after a failed unload.
+        """Return whether the leader may still remember the destination after a failed unload.
 
         The leader stores the destination after its own checks and before it redirects the unload to the owner
-        (NamespacesBase, unload of a bundle). A destination stored by an earlier attempt remains.
+        (NamespacesBase, unload of a bundle). A destination that an earlier attempt stored is remembered as well.
         """
         if not error.sent:
             return self._kept or error.broker == owner

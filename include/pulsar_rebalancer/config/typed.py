@@ -24,7 +24,7 @@ def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
         where: source of the values, for errors.
 
     Raises:
-        SettingsError: `wrong_setting` if a text cannot be stored; the message names its key.
+        SettingsError: `wrong_setting` if a string cannot be stored; the message names its key.
     """
     cleaned: dict[str, object] = {}
     for key, value in values.items():

@@ -57,7 +57,7 @@ class Report:
         }
 
     def table(self) -> str:
-        """Return the report as a text table for the log."""
+        """Return the report as a plain-text table for the log."""
         lines = [f"{'would' if self.dry_run else 'did':<22}{'what':<14}{'runs':>8}{'files':>10}{'bytes':>18}"]
         lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in self.steps]
         total = self.document()

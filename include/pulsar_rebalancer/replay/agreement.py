@@ -1,4 +1,4 @@
-"""What the recorded cluster itself did, and how far the replayed current settings agree with it."""
+"""What the recorded cluster did, and how closely a replay with the current settings repeats it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RecordedCluster:
 
 
 class Agreement(BaseModel):
-    """How far the replayed current settings agree with the recording.
+    """How closely a replay with the current settings repeats the recording.
 
     Attributes:
         range_recorded, range_replayed: mean over time of the range, points.

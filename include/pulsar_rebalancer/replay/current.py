@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the newest run without its own parameters, and a text that names their source.
+    """Return the effective settings of the newest run without its own parameters, and the name of their source.
 
     They include the live brokers' settings. Runs are searched in their folders and in the compacted tables.
 

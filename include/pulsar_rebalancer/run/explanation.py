@@ -23,7 +23,7 @@ WORST = 3
 """Maximum number of brokers or bundles named per reason."""
 
 QUOTED = 160
-"""Maximum number of characters quoted from a text that came from the network."""
+"""Maximum number of characters quoted from text that came from the network."""
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class ByHand(BaseModel):
 
     @property
     def approval(self) -> str:
-        """Return a text with the person who approved the plan, and the reason; empty if no approval was needed."""
+        """Return who approved the plan, and why; empty if no approval was needed."""
         why = f" ({self.approved_because})" if self.approved_because else ""
         return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 

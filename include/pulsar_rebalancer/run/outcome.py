@@ -63,7 +63,7 @@ class MoveOutcome(BaseModel):
 
     @property
     def read_back(self) -> str:
-        """Return a text about the owner after the move."""
+        """Return a phrase that says who owns the bundle after the move."""
         return f"owner {self.owner or '-'}"
 
 
@@ -195,7 +195,7 @@ def _latest(
 
 
 def describe(outcome: Outcome, run: StoragePath) -> str:
-    """Return a text of a few lines about the run: scores, pairs, hits, verdict, splits and moves."""
+    """Return a summary of the run in a few lines: scores, pairs, hits, verdict, splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)
     in_force = outcome.in_force or (summary.in_force if summary else "")

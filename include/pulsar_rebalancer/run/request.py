@@ -60,7 +60,7 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """Return the effect of the reason on the run. It is also written to files, for people who read them."""
+        """Return the reason's effect on the run, in words. Files of the run hold the same words for human readers."""
         return self.reason.effect
 
     @model_validator(mode="before")

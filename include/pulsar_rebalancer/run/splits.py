@@ -111,7 +111,7 @@ class SplitOutcome(BaseModel):
 
     @property
     def read_back(self) -> str:
-        """Return a text with the bounds after the split."""
+        """Return the bounds, in words, after the split."""
         return f"bounds {self.found}"
 
 

@@ -86,7 +86,7 @@ class DecisionState(StateDocument):
         hits: AvgShedder's hit counts, by broker, without zero counts.
         kept: state of a strategy other than AvgShedder and of its placement, in their own format.
         samples: samples that caused a hit within the last host interval, by broker.
-        restarts: brokers whose hits are reset when the plan is carried out, with the sample that the plan used.
+        restarts: for each broker whose hits are reset once the plan is carried out, the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
     """

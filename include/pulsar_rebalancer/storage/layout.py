@@ -85,7 +85,7 @@ class ClusterStorage:
     def new_run(self, now: datetime) -> StoragePath:
         """Return the path of a new folder for one attempt at a run.
 
-        Its name is the time and random digits, without user input.
+        The name consists of the time and random digits, and contains no user input.
         """
         at = now.astimezone(UTC)
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"

@@ -32,8 +32,8 @@ def checked(given: Settings, where: str) -> Settings:
         where: source of the settings, for errors.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`. Any error from a profile outside the package is converted
-            too, so that it affects only its own cluster.
+        SettingsError: `wrong_setting` or `contradiction`. Any error of a profile from outside the package becomes
+            one of these, so that a faulty profile affects only its own cluster.
     """
     try:
         profile = profile_of(given)

@@ -78,7 +78,7 @@ class PulsarAdminHook(BaseHook):
         return PulsarAdmin(self.get_connection_settings())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Request the load report of every broker, which needs the token of a super-user.
+        """Request the load report of every broker, which needs a superuser's token.
 
         Returns:
             True if all brokers answered, and a sentence with the brokers that did not answer.
@@ -92,7 +92,7 @@ class PulsarAdminHook(BaseHook):
         async with self.get_conn() as admin:
             reports = await admin.load_reports(await admin.brokers(), lambda _broker, _report: True)
             for broker, report in reports.items():
-                # The extensible load manager publishes its figures as metrics, also only for super-users.
+                # The extensible load manager publishes its figures as metrics, and only for superusers too.
                 if isinstance(report, AdminError) and report.reason == Reason.NO_LOAD_REPORT:
                     reports[broker] = await _asked_for_metrics(admin, broker)
         failed = {

@@ -98,7 +98,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     """Return a cluster's page, which shows the current state or the state at the time of one run.
 
     Raises:
-        HTTPException: 404 if the DAG belongs to no cluster, or the run has no files (yet or any more).
+        HTTPException: 404 if the DAG belongs to no cluster, or if the run's files do not exist yet or were deleted.
     """
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)

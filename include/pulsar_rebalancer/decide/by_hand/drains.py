@@ -129,11 +129,11 @@ class DrainedBrokers:
         return traffic
 
     def serve(self, decisions: Sequence[Decision], moves: Iterable[CandidateMove]) -> Served:
-        """Return a run's decision, in which the drained brokers' bundles come first.
+        """Return the run's decision: the drained brokers' bundles first, then the strategy's moves.
 
         Args:
             decisions: the strategy's decisions.
-            moves: the strategy's candidates; the caps may refuse candidates that the strategy accepted.
+            moves: the strategy's candidates, before the caps.
         """
         capped, drains, scenes = self._capped(moves), self._drains, self._leaving.scenes
         of_drain = [move for move in capped if move.pair < 0]

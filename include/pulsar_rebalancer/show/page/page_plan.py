@@ -118,7 +118,7 @@ def _moves(run: Run, summary: Summary, moves: Sequence[Move]) -> list[MoveView]:
 
 
 def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
-    """Return a text that explains why a bundle moves; empty if unknown."""
+    """Return an explanation of why a bundle moves; empty if unknown."""
     drain, pair = summary.drains.get(move.source), pairs.get(move.source)
     if summary.by_hand is not None:
         asked = summary.by_hand.request
@@ -131,7 +131,7 @@ def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
 
 
 def _by(summary: Summary) -> str:
-    """Return a text with the person who ordered the plan, and the reason if it was forced; empty if no person did."""
+    """Return who ordered the plan, and why if it was forced; empty if nobody ordered it."""
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""

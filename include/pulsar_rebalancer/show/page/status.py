@@ -119,7 +119,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    """Return whether a failed run's files explain more than the name and reason of its failed task."""
+    """Return whether a failed run's files say more about the failure than the name and error of its failed task."""
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
 
@@ -246,7 +246,7 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return a text about the hits that a pair still needs, at the threshold that it will reach first.
+    """Return a phrase about the hits that a pair still needs, at the threshold that it will reach first.
 
     Args:
         age: seconds since the sample.

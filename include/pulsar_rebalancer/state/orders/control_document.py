@@ -29,7 +29,7 @@ class Order(BaseModel):
 
     @property
     def because(self) -> str:
-        """Return a text with the person who gave the order, and the reason."""
+        """Return who gave the order, and why, in words."""
         return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
 
 

@@ -70,7 +70,7 @@ class Answer(Order):
 
 
 class Answers(StateDocument):
-    """The `answers` document: people's answers, by plan_id. Only the task *approve* writes it."""
+    """The `answers` document: people's answers, by plan_id. Only the task `approve` writes to it."""
 
     KEY: ClassVar[str] = "answers"
 

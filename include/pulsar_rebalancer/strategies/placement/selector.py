@@ -87,7 +87,7 @@ def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     decision of the same run gives the same plan.
 
     Args:
-        seed: a text that is the same for all decisions of a run.
+        seed: a string that is the same for all decisions of a run.
         bundle: `tenant/namespace/0x…_0x…`.
         eligible: brokerIds, sorted by name.
     """

@@ -62,7 +62,7 @@ def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Lin
 
 
 def within(summary: Summary) -> str:
-    """Return a text about the difference between the brokers' scores."""
+    """Return a phrase that describes the difference between the brokers' scores."""
     return f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
 
 
