@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from experiments.__main__ import CHANGED
 from experiments.assumption import Assumption
 from experiments.problems import PROBLEMS, judge
 from experiments.scenario import ScenarioError
@@ -133,6 +134,15 @@ def test_flips_are_marked_and_steady_verdicts_counted() -> None:
     assert "1 of 3 verdicts are the same" in page
     assert "good<br>**bad**: size of it 2<br>**normal**: size of it 3" in page
     assert "`abc`" in page
+
+
+@pytest.mark.parametrize("commit", ["", f"0123456789ab{CHANGED}"])
+def test_results_of_changed_sources_are_not_committed(
+    commit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("experiments.sweeps.commit_of_sources", lambda: commit)
+    assert main(["--page", "pausing_bundles", "--seeds", "1"]) == 2
+    assert "commit these first" in capsys.readouterr().err
 
 
 def test_an_outcome_is_read_as_it_was_written(tmp_path: Path) -> None:
