@@ -61,10 +61,16 @@ def write(folder: Path, sweep: Sweep) -> None:
         for variant, problems in sweep.outcomes.items()
         for problem, outcomes in problems.items()
     ]
-    head, figures = json.dumps(document)[:-1], json.dumps(sweep.figures)
+    figures = json.dumps(
+        {
+            name: {variant: [figure and float(f"{figure:.4g}") for figure in row] for variant, row in rows.items()}
+            for name, rows in sweep.figures.items()
+        }
+    )
     file = folder / f"{sweep.assumption}.json"
     partial = file.with_suffix(".partial")
     rows = ",\n".join(lines)
+    head = json.dumps(document)[:-1]
     partial.write_text(f'{head}, "figures": {figures}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
     partial.replace(file)
 

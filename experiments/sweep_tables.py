@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.problems import PROBLEMS
+from experiments.problems import DECISIVE, PROBLEMS
 from experiments.tables import MEASURES, Table, alike, also
 
 if TYPE_CHECKING:
@@ -28,14 +28,13 @@ def markdown(sweeps: Mapping[str, Sweep], assumptions: Mapping[str, Assumption])
         return "Not swept yet."
     parts = [of_all(swept).markdown()]
     for assumption, sweep in swept:
-        whole = f"{assumption.about} ({', '.join(f'`{name}`' for name in assumption.scenarios)})"
-        parts += [f"#### {assumption.title}", whole, *of_assumption(sweep)]
+        parts += [f"### {assumption.title}", f"{assumption.about} {_where(assumption)}", *of_assumption(sweep)]
         for name, measure in assumption.figures.items():
             parts += [
                 f"{MEASURES[measure].title.capitalize()} in `{name}`, the median:",
                 _figures(sweep, name).markdown(),
             ]
-    return "\n\n".join([*parts, _origin([sweep for _, sweep in swept])])
+    return "\n\n".join([*parts, _origin([sweep for _, sweep in swept], len(assumptions))])
 
 
 def of_all(swept: list[Swept]) -> Table:
@@ -78,6 +77,13 @@ def _flips(swept: list[Swept], variant: str, problem: str) -> str:
     return "<br>".join(lines)
 
 
+def _where(assumption: Assumption) -> str:
+    names = "the scenarios that decide verdicts"
+    if assumption.scenarios != DECISIVE:
+        names = ", ".join(f"`{name}`" for name in assumption.scenarios)
+    return f"Swept in {names}."
+
+
 def _figures(sweep: Sweep, scenario: str) -> Table:
     rows = [
         [
@@ -89,10 +95,11 @@ def _figures(sweep: Sweep, scenario: str) -> Table:
     return Table(["", *sweep.values], rows)
 
 
-def _origin(sweeps: list[Sweep]) -> str:
+def _origin(sweeps: list[Sweep], assumptions: int) -> str:
     commits = ", ".join(f"`{commit}`" for commit in dict.fromkeys(sweep.commit for sweep in sweeps))
     seeds = ", ".join(dict.fromkeys(str(len(sweep.seeds)) for sweep in sweeps))
-    return f"Drawn from the results in `experiments/results/sweeps`, of {commits}, {seeds} seeds."
+    said = f"Drawn from the results in `experiments/results/sweeps`, of {commits}, {seeds} seeds"
+    return f"{said}: {len(sweeps)} of {assumptions} assumptions."
 
 
 def _bold(text: str, flips: bool) -> str:
