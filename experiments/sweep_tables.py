@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.problems import DECISIVE, PROBLEMS
-from experiments.tables import MEASURES, Table, alike, also
+from experiments.tables import MEASURES, Table, alike, also, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ def of_all(swept: list[Swept]) -> Table:
     """Return for each variant and problem the verdict by default, and the values at which it is another one."""
     variants = dict.fromkeys(variant for _, sweep in swept for variant in sweep.outcomes)
     cells = {variant: tuple(_flips(swept, variant, problem.title) for problem in PROBLEMS) for variant in variants}
-    rows = [[also(same), *cells[same[0]]] for same in alike(cells)]
+    rows = [[also(map(short, same)), *cells[same[0]]] for same in alike(cells)]
     return Table(["", *(problem.title for problem in PROBLEMS)], rows)
 
 
@@ -56,7 +56,7 @@ def of_assumption(sweep: Sweep) -> list[str]:
             if flips:
                 texts = zip(sweep.values, cells[same[0]], strict=True)
                 row = [_bold(f"{outcome.verdict}", value in flips) + f"<br>{outcome.text}" for value, outcome in texts]
-                rows.append([title, also(same), *row])
+                rows.append([title, also(map(short, same)), *row])
             else:
                 steady += len(same)
     head = ["problem", "", *(f"{value} (default)" if value == sweep.default else value for value in sweep.values)]
@@ -87,7 +87,7 @@ def _where(assumption: Assumption) -> str:
 def _figures(sweep: Sweep, scenario: str) -> Table:
     rows = [
         [
-            also(same),
+            also(map(short, same)),
             *("never" if figure is None else f"{figure:.3g}" for figure in sweep.figures[scenario][same[0]]),
         ]
         for same in alike(sweep.figures[scenario])
