@@ -73,32 +73,41 @@ def test_default_mode_moves_nothing():
 
 
 @pytest.mark.parametrize(
-    ("given", "reason", "named"),
+    ("given", "named"),
     [
-        ({"low_treshold": 10}, "wrong_setting", "low_treshold"),
-        ({"low_threshold": "much"}, "wrong_setting", "low_threshold"),
-        ({"low_threshold": -1}, "wrong_setting", "low_threshold"),
-        ({"hit_count_low": 0}, "wrong_setting", "hit_count_low"),
-        ({"loadBalancerAvgShedderHitCountHighThreshold": 0}, "wrong_setting", "HitCountHighThreshold"),
-        ({"max_unload_percentage": 1.5}, "wrong_setting", "max_unload_percentage"),
-        ({"cpu_weight": float("nan")}, "wrong_setting", "cpu_weight"),
-        ({"mode": "sometimes"}, "wrong_setting", "mode"),
-        ({"split_mode": "approve"}, "wrong_setting", "split_mode"),
-        ({"self_approval": {}}, "wrong_setting", "self_approval"),
-        ({"strategy": "RoundRobin"}, "wrong_setting", "strategy"),
-        ({"excluded_namespaces": ["public"]}, "wrong_setting", "excluded_namespaces"),
-        ({"excluded_namespaces": "acme/shop/eu"}, "wrong_setting", "excluded_namespaces"),
-        ({"excluded_brokers": ["pulsar-3"]}, "wrong_setting", "excluded_brokers"),
-        ({"excluded_brokers": ["pulsar-3:99999"]}, "wrong_setting", "excluded_brokers"),
-        ({"excluded_brokers": ["http://pulsar-3:8080"]}, "wrong_setting", "excluded_brokers"),
-        ({"pause": {"until": "2026-01-01T00:00:00", "reason": "x"}}, "wrong_setting", "pause"),
-        ({"pause": {"until": "2026-01-01T00:00:00Z"}}, "wrong_setting", "reason"),
+        ({"low_treshold": 10}, "low_treshold"),
+        ({"low_threshold": "much"}, "low_threshold"),
+        ({"low_threshold": -1}, "low_threshold"),
+        ({"hit_count_low": 0}, "hit_count_low"),
+        ({"loadBalancerAvgShedderHitCountHighThreshold": 0}, "HitCountHighThreshold"),
+        ({"max_unload_percentage": 1.5}, "max_unload_percentage"),
+        ({"cpu_weight": float("nan")}, "cpu_weight"),
+        ({"mode": "sometimes"}, "mode"),
+        ({"split_mode": "approve"}, "split_mode"),
+        ({"self_approval": {}}, "self_approval"),
+        ({"strategy": "RoundRobin"}, "strategy"),
+        ({"excluded_namespaces": ["public"]}, "excluded_namespaces"),
+        ({"excluded_namespaces": "acme/shop/eu"}, "excluded_namespaces"),
+        ({"excluded_brokers": ["pulsar-3"]}, "excluded_brokers"),
+        ({"excluded_brokers": ["pulsar-3:99999"]}, "excluded_brokers"),
+        ({"excluded_brokers": ["http://pulsar-3:8080"]}, "excluded_brokers"),
+        ({"pause": {"until": "2026-01-01T00:00:00", "reason": "x"}}, "pause"),
+        ({"pause": {"until": "2026-01-01T00:00:00Z"}}, "reason"),
+        ({"breaker": {}}, "bad_brokers"),
+        ({"breaker": {"minutes": 30}}, "bad_brokers"),
+        ({"breaker": {"failed_moves": 1, "minutes": 1e12}}, "minutes"),
+        ({"breaker": {"failed_moves": 0}}, "failed_moves"),
+        ({"excluded_bundles": ["a b"]}, "excluded_bundles"),
+        ({"max_bytes_per_run": float("inf")}, "max_bytes_per_run"),
+        ({"max_bundles_per_namespace": 0}, "max_bundles_per_namespace"),
+        ({"maintenance_windows": [{"cron": "0 0 31 2 *", "minutes": 5}]}, "cron"),
+        ({"blackouts": [{"cron": "0 0 * * *", "minutes": 5, "timezone": "Mars/Olympus"}]}, "timezone"),
     ],
 )
-def test_wrong_values_are_refused_with_the_keys_name(given, reason, named):
+def test_wrong_values_are_refused_with_the_keys_name(given, named):
     with pytest.raises(SettingsError, match=named) as refused:
         validate(given, where="clusters.yaml: east")
-    assert refused.value.reason == reason
+    assert refused.value.reason == "wrong_setting"
     assert "clusters.yaml: east" in str(refused.value)
 
 
@@ -156,26 +165,6 @@ def test_a_run_lowers_a_cap_and_never_raises_it(cap):
         resolve(file, {}, parse_params({cap: 11}))
     with pytest.raises(SettingsError, match=cap):
         parse_params({cap: 0})
-
-
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({"breaker": {}}, "bad_brokers"),
-        ({"breaker": {"minutes": 30}}, "bad_brokers"),
-        ({"breaker": {"failed_moves": 1, "minutes": 1e12}}, "minutes"),
-        ({"breaker": {"failed_moves": 0}}, "failed_moves"),
-        ({"self_approval": {}}, "self_approval"),
-        ({"excluded_bundles": ["a b"]}, "excluded_bundles"),
-        ({"max_bytes_per_run": float("inf")}, "max_bytes_per_run"),
-        ({"max_bundles_per_namespace": 0}, "max_bundles_per_namespace"),
-        ({"maintenance_windows": [{"cron": "0 0 31 2 *", "minutes": 5}]}, "cron"),
-        ({"blackouts": [{"cron": "0 0 * * *", "minutes": 5, "timezone": "Mars/Olympus"}]}, "timezone"),
-    ],
-)
-def test_what_could_never_hold_is_refused_by_name(given, named):
-    with pytest.raises(SettingsError, match=named):
-        validate(given, where="here")
 
 
 def test_a_run_adds_to_what_is_left_out():

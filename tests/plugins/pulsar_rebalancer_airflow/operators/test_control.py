@@ -40,11 +40,6 @@ SOONER, TOMORROW, LATER = "2099-01-01T00:00:00Z", "2100-01-01T00:00:00Z", "2101-
 SETTINGS = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"})
 
 
-@pytest.fixture(autouse=True)
-def connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
-
-
 def order(
     storage: ClusterStorage,
     state: MemoryState,
