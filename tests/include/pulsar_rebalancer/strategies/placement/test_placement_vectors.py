@@ -1,4 +1,4 @@
-"""Every placement against Pulsar's own answers, ask by ask."""
+"""Placements against answers of Pulsar itself; those of LeastLongTermMessageRate go through the pipeline."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import pytest
 from tests.vectors import histories, placements
 from tests.vectors.rows import decided, sample
 
-from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.kept import PlacementState
-from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
 from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
 )
 from pulsar_rebalancer.strategies.placement.placements import selector
-from pulsar_rebalancer.strategies.placement.selector import overloaded
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.state.state_documents import HitCount
@@ -45,20 +42,6 @@ def test_avg_shedder():
                     assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
                 checked += 1
     assert checked == 743
-
-
-def test_least_long_term_message_rate():
-    checked = 0
-    for where, _, given, step in steps("LeastLongTermMessageRate"):
-        chooser = LeastLongTermMessageRate(step.rates, overloaded(given))
-        for broker, bundles in step.preallocated.items():
-            for bundle in bundles:
-                rate = step.of_bundle.get(bundle, 0.0)
-                chooser.placed(BundleSample("elsewhere", bundle, long_term_msg_rate=rate), broker)
-        for ask in step.asks:
-            assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
-            checked += 1
-    assert checked == 454
 
 
 def test_least_resource_usage_with_weight():
