@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +24,15 @@ from scripts.drawing import ROOT
 from experiments import page
 from experiments.report import html
 from experiments.results import Results, gathered, read_all, write
-from experiments.run import run
+from experiments.run import StrategyError, run
 from experiments.scenario import FOLDER, Scenario, ScenarioError, load_all
 from experiments.variants import VARIANTS, Variant, from_outside
 from pulsar_rebalancer.errors import RebalancerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from experiments.run import Run
 
 CHANGED = " with changes"
 """After a commit whose sources were changed since."""
@@ -68,17 +72,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_all(
     scenarios: Iterable[Scenario], variants: Sequence[Variant], seeds: Sequence[int], processes: int, commit: str
 ) -> Iterable[Results]:
-    """Run every scenario with every variant and seed, one process per core; yield each scenario when it is done."""
+    """Run every scenario with every variant and seed, one process per core; yield each scenario when it is done.
+
+    A variant whose strategy raises an exception is named and left out of that scenario.
+    """
     started = time.monotonic()
     # The shortest first: a month takes longer than all others together.
     in_order = sorted(scenarios, key=lambda scenario: scenario.minutes * scenario.broker_count)
     with ProcessPoolExecutor(processes) as pool:
         begun = [
-            (scenario, [pool.submit(run, scenario, variant, seed) for variant in variants for seed in seeds])
+            (scenario, variant.name, [pool.submit(run, scenario, variant, seed) for seed in seeds])
             for scenario in in_order
+            for variant in variants
         ]
-        for scenario, futures in begun:
-            runs = [future.result() for future in futures]
+        for scenario, of_variants in groupby(begun, key=itemgetter(0)):
+            runs: list[Run] = []
+            for _, variant, futures in of_variants:
+                try:
+                    runs += [future.result() for future in futures]
+                except StrategyError as error:
+                    print(f"{scenario.name}, {variant}: {error}", file=sys.stderr, flush=True)
             print(f"{time.monotonic() - started:6.0f} s  {scenario.name}: {len(runs)} runs", flush=True)
             yield gathered(scenario.name, commit, runs)
 

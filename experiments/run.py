@@ -12,6 +12,7 @@ from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
+from pulsar_rebalancer.replay.variant_outcome import Failure
 from pulsar_rebalancer.strategies.fitting import validate
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 
@@ -40,8 +41,16 @@ class Run(NamedTuple):
     curve: Curve
 
 
+class StrategyError(Exception):
+    """A strategy raised an exception; the text has the minute, and the exception's type and text."""
+
+
 def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
-    """Let the variant balance the scenario's cluster to its end."""
+    """Let the variant balance the scenario's cluster to its end.
+
+    Raises:
+        StrategyError: the strategy raised an exception.
+    """
     own = variant.settings.model_dump(mode="json", exclude_unset=True)
     given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in scenario.settings.items()}
     settings = validate(own | given, where=scenario.name)
@@ -69,7 +78,11 @@ def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder) ->
         without_broker = float(simulation.down @ spec.workload.bundles.clients)
         carried = minute.brokers.traffic[2] + minute.brokers.traffic[3]
         recorder.minute(scores, simulation.alive, carried, without_broker)
-        moves = balancer.decide(minute)
+        try:
+            moves = balancer.decide(minute)
+        except (Exception, SystemExit) as error:  # a strategy from outside may raise anything
+            failure = Failure.of(report.minute, error)
+            raise StrategyError(f"minute {failure.minute}: {failure.error}") from None
         if moves:
             throughput = minute.bundles[2] + minute.bundles[3]
             moved = [move.bundle for move in moves]

@@ -55,15 +55,25 @@ def every_third(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     return SheddingResult([], moves, Turn(asked=asked), "")
 
 
-def test_from_files_to_a_report(tmp_path: Path) -> None:
+def breaking_down(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """A shedder from outside that ends in its second minute."""
+    if isinstance(kept, Turn):
+        raise SystemExit("worn\nout")
+    return SheddingResult([], [], Turn(asked=1), "")
+
+
+def test_from_files_to_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = SOUND.replace('placed = "even"', 'placed = "load"\nload = [80, 10]').replace("count = 4", "count = 20")
     scenario(tmp_path, text.replace('title = "t"', 'title = "<b>t"'))
     command = ["--seeds", "2", "--processes", "2", "--scenarios", str(tmp_path)]
-    command += ["--strategy", f"{__name__}:every_third"]
+    command += ["--strategy", f"{__name__}:breaking_down", "--strategy", f"{__name__}:every_third"]
     files = [tmp_path / folder / "results" / "mine.json" for folder in ("first", "again")]
     for folder in ("first", "again"):
         assert main([*command, "--output", str(tmp_path / folder)]) == 0
     assert files[0].read_bytes() == files[1].read_bytes()
+    # What raises an exception costs only its own row.
+    failure = f"mine, {__name__}:breaking_down: minute 1: SystemExit: worn out\n"
+    assert capsys.readouterr().err == failure * 2
     measures = read(files[0]).measures
     assert [len(rows) for rows in measures.values()] == [2] * (len(VARIANTS) + 1)
     moved = {variant: rows[0].bundles_moved for variant, rows in measures.items()}
