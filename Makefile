@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar mutants lint audit setup lock wheel benchmark experiments sweeps clean
+.PHONY: help run test test-pulsar mutants lint audit setup lock wheel benchmark experiments families sweeps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide me
 
 experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/experiments.md, DRAW=1 only draws it
 	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page) $(if $(DRAW),--draw)
+
+families: setup ## compare strategies over families of sustained load; NAME="bursts scaling" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/families.md
+	@$(PYTHON_BIN) -m experiments.families $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page)
 
 sweeps: setup ## vary the assumptions of the experiments one at a time; NAME="cost_spread nic_gbit" sweeps only these, SEEDS=1 uses fewer seeds
 	@$(PYTHON_BIN) -m experiments.sweeps $(NAME) $(if $(SEEDS),--seeds $(SEEDS))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from scripts.drawing import ROOT
 
 from experiments import page
+from experiments.families import family_page
 from experiments.report import html
 from experiments.results import Results, gathered, read_all, write
 from experiments.run import StrategyError, run
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     if options.draw:
         page.draw()
+        family_page.draw()
         return 0
     commit = commit_of_sources()
     try:

@@ -52,9 +52,9 @@ def written() -> dict[Path, str]:
     scenarios = load_all()
     results = read_all(COMMITTED, scenarios)
     sweeps = sweep_tables.markdown(sweep_results.read_all(sweep_results.COMMITTED), assumption.load_all())
-    text = _between("results", "\n\n".join(_first_screen(results, scenarios)), DOCUMENT.read_text(encoding="utf-8"))
+    text = between("results", "\n\n".join(_first_screen(results, scenarios)), DOCUMENT.read_text(encoding="utf-8"))
     return {
-        DOCUMENT: _between("sweeps", sweeps, text),
+        DOCUMENT: between("sweeps", sweeps, text),
         REFERENCE: "\n\n".join(_reference(results, scenarios)) + "\n",
         **_pictures(results, scenarios),
     }
@@ -66,7 +66,7 @@ def draw() -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def _between(marks: str, content: str, text: str) -> str:
+def between(marks: str, content: str, text: str) -> str:
     """Return the text with other content between its marks."""
     begin, end = f"<!-- {marks} -->\n", f"<!-- /{marks} -->\n"
     before, _, rest = text.partition(begin)
@@ -90,14 +90,15 @@ def _pictures(results: Mapping[str, Results], scenarios: Mapping[str, Scenario])
 
 def _first_screen(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> list[str]:
     return [
-        *(_picture(name, words) for name, words in _ALTERNATIVES.items()),
+        *(picture(name, words) for name, words in _ALTERNATIVES.items()),
         of_problems(results).markdown(),
         _origin(results, scenarios),
         "\n".join(f"* **{problem.title}**: {problem.rule}" for problem in PROBLEMS),
     ]
 
 
-def _picture(name: str, words: str) -> str:
+def picture(name: str, words: str) -> str:
+    """Return the markup of a picture for light and dark pages."""
     return (
         f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="pictures/{name}-dark.svg">\n'
         f'  <img src="pictures/{name}-light.svg" alt="{words}">\n</picture>'
@@ -123,7 +124,7 @@ def _names(scenarios: list[str]) -> str:
 def _reference(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> list[str]:
     parts = [
         "# Figures of the experiments",
-        "Written by `make experiments DRAW=1` from `experiments/results`; [experiments.md](../experiments.md) "
+        "Written by `python -m experiments --draw` from `experiments/results`; [experiments.md](../experiments.md) "
         "says how they are made. Each figure is the median over the seeds, with the smallest and the largest. A seed "
         "whose bundles never settled counts as the longest; if that is half of the seeds or more, the median is "
         "*never*. Variants with the same figures share a row.",

@@ -42,8 +42,8 @@ def range_over_time(
     """
     left, right, top, bottom, row = 52, 12, 82, 42, 118
     width, height = left + right + 147 * len(variants), top + bottom + row * len(results)
-    with mpl.rc_context(_style(colours)):
-        figure = Figure(figsize=_inches(width, height))
+    with mpl.rc_context(page_style(colours)):
+        figure = Figure(figsize=inches(width, height))
         spaces = {"left": left / width, "right": 1 - right / width, "wspace": 0.08}
         spaces |= {"top": 1 - top / height, "bottom": bottom / height, "hspace": 0.5}
         fields = figure.subplots(
@@ -56,8 +56,8 @@ def range_over_time(
             _name(in_row[0], scenarios[of_scenario.scenario])
         for variant, field in zip(variants, fields[0], strict=True):
             field.annotate(short(variant), (0.5, 1), (0, 24), "axes fraction", "offset points", ha="center")
-        _explain(figure, _explained(colours), "minutes", "range of the scores, points", columns=4)
-        return _svg(figure)
+        explain(figure, _explained(colours), "minutes", "range of the scores, points", columns=4)
+        return svg(figure)
 
 
 def moves_against_range(
@@ -68,8 +68,8 @@ def moves_against_range(
     rows = -(-len(results) // columns)
     left, right, top, bottom, row = 52, 12, 74, 42, 190
     width, height = left + right + 245 * columns, top + bottom + row * rows
-    with mpl.rc_context(_style(colours)):
-        figure = Figure(figsize=_inches(width, height))
+    with mpl.rc_context(page_style(colours)):
+        figure = Figure(figsize=inches(width, height))
         spaces = {"left": left / width, "right": 1 - right / width, "wspace": 0.2}
         spaces |= {"top": 1 - top / height, "bottom": bottom / height, "hspace": 0.32}
         fields = figure.subplots(rows, columns, squeeze=False, gridspec_kw=spaces).ravel().tolist()
@@ -93,15 +93,16 @@ def moves_against_range(
                 [], [], linestyle="none", marker="x", color=colours.dim, label="no shedding, placement of that colour"
             )
         )
-        _explain(figure, marks, "bundles moved", "mean range of the scores, points", columns=3)
-        return _svg(figure)
+        explain(figure, marks, "bundles moved", "mean range of the scores, points", columns=3)
+        return svg(figure)
 
 
 def _name(field: Axes, scenario: Scenario) -> None:
     field.set_title(scenario.title.partition(":")[0], loc="left", fontweight="bold", pad=5)
 
 
-def _explain(figure: Figure, marks: Sequence[Artist], across: str, up: str, columns: int) -> None:
+def explain(figure: Figure, marks: Sequence[Artist], across: str, up: str, columns: int) -> None:
+    """Add a legend above all fields, and name their axes."""
     width, height = figure.get_size_inches() * 96
     figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(44 / width, 1), ncols=columns)
     figure.supxlabel(across, y=6 / height, va="bottom", fontsize="medium")
@@ -157,11 +158,13 @@ def _minutes(band: Band) -> list[int]:
     return [band.step * number for number in range(len(band.median))]
 
 
-def _inches(width: float, height: float) -> tuple[float, float]:
+def inches(width: float, height: float) -> tuple[float, float]:
+    """Return a size in pixels of the page in inches."""
     return width / 96, height / 96
 
 
-def _style(colours: Palette) -> dict[str, Any]:
+def page_style(colours: Palette) -> dict[str, Any]:
+    """Return the settings of matplotlib for a picture on a light or a dark page."""
     return {
         "font.size": 11 * _POINT,
         "axes.titlesize": "medium",
@@ -190,7 +193,8 @@ def _style(colours: Palette) -> dict[str, Any]:
     }
 
 
-def _svg(figure: Figure) -> str:
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG, the same for the same figures."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)

@@ -1,9 +1,11 @@
 """Run families of sustained load with all strategies.
 
-python -m experiments.families [NAME ...]     # training families; all without any
-python -m experiments.families --grid         # AvgShedder's settings, on some of the training families
-python -m experiments.families --seal         # held-out families: shows and writes only the hash of their results
-python -m experiments.families --open         # held-out families again: writes their results if the hash is right
+    python -m experiments.families [NAME ...]     # training families; all without any
+    python -m experiments.families --grid         # AvgShedder's settings, on some of the training families
+    python -m experiments.families --seal         # held-out families: keeps only the hashes of their results
+    python -m experiments.families --open         # held-out families again: writes results whose hash is the sealed one
+
+With --page, the results are those that are committed, and the page is drawn from them.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.__main__ import commit_of_sources
+from scripts.drawing import ROOT
+
+from experiments.__main__ import commit_of_sources, refuse_changes
+from experiments.families import family_page
 from experiments.families.choosing import GRID_FAMILIES, GRID_SEEDS, best
 from experiments.families.contestants import contestants, grid
 from experiments.families.family import FOLDER, Family, load_all
 from experiments.families.family_results import Seal, read_all, write
 from experiments.families.family_run import run_all
+from experiments.families.family_tables import of_family
 from experiments.scenario import ScenarioError
 from experiments.variants import from_outside
 from pulsar_rebalancer.errors import RebalancerError
@@ -29,36 +35,40 @@ if TYPE_CHECKING:
 
     from experiments.families.family_results import FamilyResults
 
-RESULTS = FOLDER.parent / "results" / "families"
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; 2 when something that was named is wrong, 1 when held-out results are not as sealed."""
     options = _options(arguments)
+    commit = commit_of_sources()
     try:
+        if options.page:
+            refuse_changes(commit)
         families = _chosen(load_all(options.families), options)
-        compared = [*grid()] if options.grid else [*contestants(best(read_all(options.results / "grid")))]
+        compared = [*grid()] if options.grid else [*contestants(best(read_all(family_page.RESULTS / "grid")))]
         added = [from_outside(path) for path in options.strategy]
     except (RebalancerError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+    folder, covered = family_page.RESULTS if options.page else options.output, {variant.name for variant in compared}
     seeds = GRID_SEEDS if options.grid else options.seeds
-    results = run_all(
-        families, [*compared, *added], seeds=seeds, processes=options.processes, commit=commit_of_sources()
-    )
-    covered = {variant.name for variant in compared}
-    if options.open:
-        return max([_opened(options.results, family, covered) for family in results])
-    for family in results:
+    failed = 0
+    for family in run_all(families, [*compared, *added], seeds=seeds, processes=options.processes, commit=commit):
         if options.seal:
-            Seal.of(family.only(covered)).write(options.results / "sealed" / f"{family.family}.json")
+            Seal.of(family.only(covered)).write(folder / "sealed" / f"{family.family}.json")
+        elif options.open:
+            failed |= _opened(folder, family, covered)
+        elif options.grid:
+            write(folder / "grid", family)
         else:
-            write(options.results / ("grid" if options.grid else "training"), family)
-    return 0
+            write(folder / "training", family)
+            print(of_family(family).markdown(), flush=True)
+    if options.page:
+        family_page.draw()
+    return failed
 
 
 def _chosen(families: dict[str, Family], options: argparse.Namespace) -> list[Family]:
-    """Return the families that are asked for: without names, all of the right kind.
+    """Return the families that are asked for: without names, all of the right kind, with the sealed seeds if sealed.
 
     Raises:
         ScenarioError: there is no such family of that kind.
@@ -68,22 +78,29 @@ def _chosen(families: dict[str, Family], options: argparse.Namespace) -> list[Fa
     unknown = set(options.names) - set(there)
     if unknown:
         raise ScenarioError(f"no {kind} family {', '.join(sorted(unknown))}; there are {', '.join(there)}")
-    return [there[name] for name in options.names or (GRID_FAMILIES if options.grid else there)]
+    chosen = [there[name] for name in options.names or (GRID_FAMILIES if options.grid else there)]
+    if not options.open:
+        return chosen
+    return [family.model_copy(update={"seeds": _sealed(family.name).seeds}) for family in chosen]
 
 
-def _opened(results: Path, family: FamilyResults, covered: set[str]) -> int:
+def _opened(folder: Path, family: FamilyResults, covered: set[str]) -> int:
     """Write held-out results if their hash is the sealed one; else return 1.
 
     Args:
         covered: contestants that the hash covers; shedders from outside came later.
     """
-    sealed = Seal.read(results / "sealed" / f"{family.family}.json")
+    sealed = _sealed(family.family)
     if Seal.of(family.only(covered)).sha256 != sealed.sha256:
         print(f"{family.family}: not the results that commit {sealed.commit} sealed", file=sys.stderr)
         return 1
-    write(results / "held_out", family)
-    print(f"{family.family}: the results that commit {sealed.commit} sealed")
+    write(folder / "held_out", family)
+    print(f"{family.family}: the results that commit {sealed.commit} sealed", flush=True)
     return 0
+
+
+def _sealed(family: str) -> Seal:
+    return Seal.read(family_page.RESULTS / "sealed" / f"{family}.json")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -93,7 +110,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="one per core")
     parser.add_argument("--strategy", action="append", default=[], help="a shedder from outside, package.module:name")
     parser.add_argument("--families", type=Path, default=FOLDER, help="folder of family files")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for results")
+    parser.add_argument("--output", type=Path, default=ROOT / ".run" / "families", help="folder for results")
+    parser.add_argument("--page", action="store_true", help="renew the committed results, then the page")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--grid", action="store_true", help="try AvgShedder's settings on some training families")
     mode.add_argument("--seal", action="store_true", help="run held-out families and write the hash of their results")

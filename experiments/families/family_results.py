@@ -49,21 +49,25 @@ class Seal(NamedTuple):
 
     Attributes:
         commit: of the sources that made them.
+        seeds: of the results.
         sha256: of the results without the commit.
     """
 
     commit: str
+    seeds: tuple[int, ...]
     sha256: str
 
     @classmethod
     def of(cls, results: FamilyResults) -> Self:
         """Return the seal of some results."""
-        return cls(results.commit, hashlib.sha256(_text(results._replace(commit="")).encode()).hexdigest())
+        text = _text(results._replace(commit=""))
+        return cls(results.commit, results.seeds, hashlib.sha256(text.encode()).hexdigest())
 
     @classmethod
     def read(cls, file: Path) -> Self:
         """Return the seal in a file."""
-        return cls(**json.loads(file.read_text(encoding="utf-8")))
+        document = json.loads(file.read_text(encoding="utf-8"))
+        return cls(document["commit"], tuple(document["seeds"]), document["sha256"])
 
     def write(self, file: Path) -> None:
         """Write the seal."""

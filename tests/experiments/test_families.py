@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from experiments.families import family_page
 from experiments.families.__main__ import main
-from experiments.families.choosing import GRID_FAMILIES, best
+from experiments.families.choosing import GRID_FAMILIES, best, loses, ratio
 from experiments.families.contestants import AVG, DEFAULTS, RANDOM, SHUFFLED, avg, contestants, grid
 from experiments.families.drawing_clusters import draw
 from experiments.families.family import Family, load, load_all
-from experiments.families.family_results import FamilyResults, read_all
+from experiments.families.family_results import FamilyResults, read_all, write
 from experiments.families.family_run import run
 from experiments.families.random_bundles import drawn
 from experiments.families.sustained import DaysRecorder
@@ -37,7 +39,7 @@ title = "t"
 about = "a"
 kind = "KIND"
 seeds = [7]
-minutes = 40
+minutes = 15
 
 [brokers]
 count = [3, 3]
@@ -72,7 +74,7 @@ def test_training_and_held_out_families_have_no_seed_in_common() -> None:
 @pytest.mark.parametrize(
     ("change", "to", "named"),
     [
-        ("minutes = 40", "minuets = 40", "minuets"),
+        ("minutes = 15", "minuets = 15", "minuets"),
         ("count = [3, 3]", "count = [3, 2]", "3 is above 2"),
         ("per_broker = 6", "per_broker = 6\ndaily = {amplitude = [0, 2]}", "topics.0.daily.amplitude"),
         ('kind = "KIND"', 'kind = "exam"', "kind"),
@@ -245,23 +247,66 @@ def test_the_grid_holds_pulsar_s_default_and_its_best_follow_the_rule() -> None:
 
 
 def test_from_files_to_results_and_a_seal_that_other_results_break(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ["--families", str(files(tmp_path)), "--results", str(tmp_path / "results"), "--processes", "1"]
+    monkeypatch.setattr(family_page, "RESULTS", tmp_path / "results")
+    where = ["--families", str(files(tmp_path)), "--output", str(tmp_path / "results"), "--processes", "1"]
     assert main(where) == 0
     (mine,) = read_all(tmp_path / "results" / "training").values()
     assert set(mine.runs) == {variant.name for variant in contestants({})}
     assert (mine.family, mine.seeds) == ("mine", (7,))
+    assert "| AvgShedder |" in capsys.readouterr().out
     assert main([*where, "--seal"]) == 0
     seal = tmp_path / "results" / "sealed" / "theirs.json"
-    assert set(json.loads(seal.read_text())) == {"commit", "sha256"}
+    assert set(json.loads(seal.read_text())) == {"commit", "seeds", "sha256"}
     assert not (tmp_path / "results" / "held_out").exists()
-    assert "range_mean" not in capsys.readouterr().out + seal.read_text()
-    assert main([*where, "--open"]) == 0
-    assert list(read_all(tmp_path / "results" / "held_out")) == ["theirs"]
-    theirs = tmp_path / "theirs.toml"
-    theirs.write_text(theirs.read_text().replace("seeds = [7]", "seeds = [8]"))
+    assert "AvgShedder" not in capsys.readouterr().out
+    # A strategy that is judged later changes no hash.
+    assert main([*where, "--open", "--strategy", "experiments.families.shuffled_means:shed"]) == 0
+    (theirs,) = read_all(tmp_path / "results" / "held_out").values()
+    assert set(theirs.runs) - set(mine.runs) == {"experiments.families.shuffled_means:shed"}
+    file = tmp_path / "theirs.toml"
+    file.write_text(file.read_text().replace("per_broker = 6", "per_broker = 5"))
     assert main([*where, "--open"]) == 1
     assert "theirs: not the results" in capsys.readouterr().err
+    assert len(read_all(tmp_path / "results" / "held_out")["theirs"].runs) == len(theirs.runs)
     assert main([*where, "theirs"]) == 2
     assert "no training family theirs; there are mine" in capsys.readouterr().err
+
+
+WRITTEN = family_page.written()
+
+
+@pytest.mark.parametrize("file", WRITTEN, ids=lambda file: file.name)
+def test_documents_and_pictures_are_drawn_from_the_committed_results(file: Path) -> None:
+    assert file.read_text(encoding="utf-8") == WRITTEN[file], "run make experiments DRAW=1"
+
+
+def test_a_changed_number_changes_pictures_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(family_page.RESULTS, tmp_path / "results")
+    monkeypatch.setattr(family_page, "RESULTS", tmp_path / "results")
+    results = read_all(tmp_path / "results" / "training")["daily"]
+    results.runs[AVG][0]["moves_per_day"] += 1000  # type: ignore[operator]
+    write(tmp_path / "results" / "training", results)
+    after = family_page.written()
+    assert [file.name for file in WRITTEN if WRITTEN[file] == after[file]] == []
+
+
+def test_committed_results_are_of_committed_sources_and_of_all_contestants() -> None:
+    everyone = [variant.name for variant in contestants(best(read_all(family_page.RESULTS / "grid")))]
+    training = read_all(family_page.RESULTS / "training")
+    assert training.keys() == {name for name, family in FAMILIES.items() if family.kind == "training"}
+    for name, results in training.items():
+        assert list(results.runs) == everyone
+        assert set(results.seeds) <= set(FAMILIES[name].seeds)
+        assert "changes" not in results.commit
+    sealed = {file.stem for file in (family_page.RESULTS / "sealed").glob("*.json")}
+    assert sealed == {name for name, family in FAMILIES.items() if family.kind == "held-out"}
+
+
+def test_controls_move_and_disturb_more_in_the_committed_results() -> None:
+    training = read_all(family_page.RESULTS / "training")
+    for control in (RANDOM, SHUFFLED):
+        assert ratio(training, control, "moves_per_day", 1) > 1.2
+        assert ratio(training, control, "disturbed_per_day", 1) > 1.2
+    assert [loses(training, control) for control in (RANDOM, SHUFFLED)] == [False, True]

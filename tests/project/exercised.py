@@ -31,6 +31,8 @@ from airflow.utils.session import create_session
 from benchmarks import page
 from benchmarks.results import PARTS
 from experiments.__main__ import _options
+from experiments.families import family
+from experiments.families.__main__ import _options as family_options
 from experiments.scenario import load_all
 from experiments.sweeps import _options as sweep_options
 from scripts.mutants import SUBJECTS
@@ -146,6 +148,12 @@ def experiment(words: list[str]) -> None:
     """Its scenarios are there, and its arguments are taken."""
     assert words[1:3] == ["-m", "experiments"]
     assert set(_options(words[3:]).names) <= set(load_all())
+
+
+def of_families(words: list[str]) -> None:
+    """Its families are there, and its arguments are taken."""
+    assert words[1:3] == ["-m", "experiments.families"]
+    assert set(family_options(words[3:]).names) <= set(family.load_all())
 
 
 def swept(words: list[str]) -> None:
