@@ -86,7 +86,7 @@ def _families(families: Mapping[str, Family], training: Mapping[str, FamilyResul
 def _reference(results: Mapping[str, FamilyResults], families: Mapping[str, Family]) -> list[str]:
     parts = [
         "# Figures of the families",
-        "Written by `python -m experiments --draw` from `experiments/results/families`; [families.md](../families.md) "
+        "Written by `make experiments DRAW=1` from `experiments/results/families`; [families.md](../families.md) "
         "says how they are made. Each figure is the mean over the seeds, with the smallest and the largest.",
         family_tables.of_measures().markdown(),
         "## Moves per day and mean range by family",
