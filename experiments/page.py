@@ -124,7 +124,7 @@ def _names(scenarios: list[str]) -> str:
 def _reference(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> list[str]:
     parts = [
         "# Figures of the experiments",
-        "Written by `python -m experiments --draw` from `experiments/results`; [experiments.md](../experiments.md) "
+        "Written by `make experiments DRAW=1` from `experiments/results`; [experiments.md](../experiments.md) "
         "says how they are made. Each figure is the median over the seeds, with the smallest and the largest. A seed "
         "whose bundles never settled counts as the longest; if that is half of the seeds or more, the median is "
         "*never*. Variants with the same figures share a row.",
