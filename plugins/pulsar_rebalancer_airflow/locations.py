@@ -75,7 +75,7 @@ def storage_of(cluster: str) -> ClusterStorage:
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return the clusters, by the id of the DAG that balances the cluster.
+    """Return the clusters by the id of the DAG that balances them.
 
     An invalid entry gets a different id if another entry already has its id.
     """
@@ -93,7 +93,7 @@ FOLDER = "folder"
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
     """Return the folder of the current run. The address is checked, because it comes from an XCom.
 
-    The address is also stored as an XCom of the task. It records which folder the task's other XComs refer to
+    The address is also stored as an XCom of the task, to record which folder its other XComs refer to
     (`left_about_run`).
 
     Raises:

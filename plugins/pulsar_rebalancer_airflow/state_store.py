@@ -188,7 +188,7 @@ class StoredState:
 
         Args:
             drains: the result of the method `drains`.
-            started: when the run started that a stop may affect; None if no run is in progress.
+            started: start of the run in progress, which a stop may affect; None if no run is in progress.
         """
         return OrdersInForce(
             control=self.control(storage),

@@ -1,4 +1,4 @@
-"""The moving averages (the means) of all bundles after a run's sample, for this run's strategy and for the next run."""
+"""The moving averages of all bundles after a run's sample, for this run's strategy and for the next run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
-    """Return the run's bundles with their moving averages (the means), which include this sample.
+    """Return the run's bundles with their moving averages, which include this sample.
 
     Returns:
         A table with the columns from which the means are computed, and the columns that `means.update` adds.

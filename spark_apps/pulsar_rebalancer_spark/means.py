@@ -1,4 +1,4 @@
-"""Short-term and long-term moving averages (means) of bundle traffic in Spark, equal to `strategies.means`."""
+"""Short-term and long-term moving averages of bundle traffic in Spark, equal to `strategies.means`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = ["cluster", "bundle"]
 
 
 def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
-    """Return the bundles with their moving averages (the means), which include this sample.
+    """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.
 

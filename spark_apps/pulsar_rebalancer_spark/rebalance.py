@@ -1,4 +1,4 @@
-"""Make the plans of several runs in parallel, from the runs' files. `application.py` starts the Spark session before.
+"""Make the plans of several runs in parallel, from the runs' files. `application.py` starts the Spark session first.
 
 This module uses neither Airflow nor Pulsar. A retry of the same run writes the same plan with the same hash.
 """

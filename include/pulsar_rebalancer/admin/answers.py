@@ -1,4 +1,4 @@
-"""Parse brokers' answers. An answer of unexpected form raises an error with a reason code."""
+"""Parse brokers' answers. An answer with an unexpected form raises an error with a reason code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def failure(
     *,
     sent: bool = True,
 ) -> AdminError:
-    """Return an error. Its message has the request, the broker, the failure and the remedy; the token is masked.
+    """Return an error whose message names the request, the broker, the failure and the remedy; the token is masked.
 
     Args:
         what: method and path of the request.

@@ -32,7 +32,7 @@ def splitting_is_on(runtime: Mapping[str, str]) -> bool:
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
-    """Return the value of a switch on each broker; if it cannot be read, `[<reason code>]` instead.
+    """Return a switch's value on each broker, or `[<reason code>]` where it cannot be read.
 
     Raises:
         AdminError: the list of brokers cannot be read.

@@ -30,8 +30,8 @@ class LookupResult:
     """The owner of a topic's bundle, according to a lookup.
 
     Attributes:
-        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both URLs,
-            the one with TLS if the connection uses TLS, else the one without.
+        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, it is
+            the TLS URL if the connection uses TLS, else the plain one.
         http_url: the owner's web service, `http://…` or `https://…`.
         addresses: `host:port` of every web address in the answer.
     """
@@ -53,7 +53,7 @@ class BundleAdmin:
         self._transport = transport
 
     async def topics_of_bundle(self, bundle: str) -> list[str]:
-        """Return the full names of a bundle's topics in both domains, sorted; each partition counts as a topic.
+        """Return the full names of a bundle's topics, persistent or not, sorted; each partition counts as a topic.
 
         The owner lists its loaded non-persistent topics and all existing persistent topics
         (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only persistent topics are
@@ -95,10 +95,9 @@ class BundleAdmin:
         """Look up a topic as clients do. If the topic's bundle has no owner, the lookup assigns one.
 
         Args:
-            destination: broker that becomes the owner of a bundle without an owner, instead of the broker that the
-                leader chooses. The leader redirects a lookup to the broker it chose and marks the redirect as
-                authoritative, so that broker becomes the owner (NamespaceService.searchForCandidateBroker). A bundle
-                that has an owner is not affected.
+            destination: broker that takes over a bundle without an owner, in place of the leader's choice. The leader
+                redirects a lookup to its choice and marks the redirect as authoritative, which makes that broker the
+                owner (NamespaceService.searchForCandidateBroker). A bundle that has an owner is not affected.
         """
         answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}

@@ -126,7 +126,7 @@ class PulsarAdmin:
         return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
 
     async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
-        """Return the broker's own metrics: objects with `metrics` (from name to figure) and `dimensions`."""
+        """Return the broker's own metrics: a list of objects with `dimensions` and `metrics` (figures by name)."""
         url_path = "/admin/v2/broker-stats/metrics"  # includes every loaded namespace
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
 
@@ -157,7 +157,8 @@ class PulsarAdmin:
         """Return the effective settings of a broker, or of any broker if None. All values are text.
 
         Raises:
-            AdminError: `bad_answer`, also if a setting about shedding is missing: it must not be mistaken for "off".
+            AdminError: `bad_answer`, also if a shedding setting is missing, because that must not be mistaken for
+                "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()

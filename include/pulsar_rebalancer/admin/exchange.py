@@ -269,7 +269,7 @@ class Exchange:
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read an answer's body.
 
-        Only one long body is read at a time. The time spent waiting for that does not count towards the deadline.
+        Only one long body is read at a time. Waiting for an earlier long body does not count towards the deadline.
         """
         chunks: list[bytes] = []
         size = 0

@@ -87,7 +87,7 @@ class Transport:
         return brokers
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Allow redirects to these brokers, and use these brokers if no seed accepts a connection."""
+        """Allow redirects to these brokers, and send requests to them if no seed accepts a connection."""
         known = [broker.lower() for broker in brokers if is_broker_id(broker)]
         self.addresses.know(known)
         bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))

@@ -46,7 +46,7 @@ class _Result:
 
 @dataclass(eq=False)
 class BundleMove:
-    """Moves one bundle, once.
+    """Moves one bundle.
 
     Attributes:
         retries: maximum number of further unloads if the bundle is not placed on its destination.

@@ -1,8 +1,8 @@
 """The history of a plan's splits: all are recorded as planned, then each split's start and end are recorded.
 
 The records in the state store prevent the parts of a split bundle (the bundles it was split into) from being split
-again. They also contain the share of the bundle's moving averages (the means) that each part inherits in the next run.
-The run's splits file records each split before its request, and its outcome afterwards.
+again. They also contain the share of the bundle's moving averages that each part inherits in the next run. The run's
+splits file records each split before its request, and its outcome afterwards.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def tidied(
 ) -> dict[str, BundleSplit]:
     """Return the split records to keep after a run (see `attempts.remembered`).
 
-    A record older than the grace period is dropped if a sample was counted after the split. The bundles that the bundle
-    was split into have then inherited its moving averages (the means).
+    A record older than the grace period is dropped if a sample was counted after the split, because the bundle's parts
+    have then inherited its moving averages.
 
     Args:
         counted_at: time of the last counted sample; None if there are no moving averages to inherit.

@@ -32,7 +32,7 @@ class LargeBundle(NamedTuple):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of the bundle's owner.
-        excess: the largest ratio of any figure of the bundle to the figure's bound.
+        excess: the largest ratio between a figure of the bundle and its bound.
     """
 
     bundle: str
@@ -66,7 +66,7 @@ class _Bounds(NamedTuple):
         return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
-        """Return the largest ratio of any figure in a row to the figure's bound."""
+        """Return the largest ratio between a figure in a row and its bound."""
         return max(
             _times(row["topics"], self.topics),
             _times(_sum(row, "producers", "consumers"), self.sessions),
@@ -75,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return the largest ratio of a long-term average to its bound, by bundle, where the ratio is above 1."""
+        """Return, by bundle, the largest ratio above 1 between a long-term average and its bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """Modes, which limit what the rebalancer may do, from the most to the least restricted."""
+    """What the rebalancer may do, from the most to the least restricted mode."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -15,7 +15,7 @@ class Mode(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the position in this order. A manual run may lower the mode's rank, but never raise it."""
+        """Return the mode's position in this order. A manual run may lower the mode, but never raise it."""
         return list(Mode).index(self)
 
     @property

@@ -18,7 +18,7 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
-    """Return the values, in which all texts are cleaned by `texts.typed`.
+    """Return the values with every string cleaned by `texts.typed`.
 
     Args:
         where: source of the values, for errors.

@@ -35,8 +35,8 @@ class RunDecision(NamedTuple):
         moves: the candidates after placement and caps, with destinations and waves.
         kept: state of the strategy and its placement for the next run.
         sentence: the shedder's result, and the bundles that move after policies and caps.
-        samples: figure that caused a hit for the whole cluster, or caused bundles to move, by broker. For AvgShedder,
-            the figures are in the decisions instead (`sample.used_samples`).
+        samples: by broker, the figure that caused a hit for the whole cluster or caused bundles to move. For
+            AvgShedder, the figures are in the decisions instead (`sample.used_samples`).
     """
 
     decisions: list[Decision]
@@ -48,7 +48,7 @@ class RunDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class RunContext:
-    """The input of a run over one cluster, except for the tables.
+    """The input of a run of one cluster, except for the tables.
 
     Attributes:
         settings: effective settings.
@@ -117,9 +117,9 @@ def _placed(
 ) -> RunDecision:
     """Return the decision of a shedder for which the pipeline handles samples and policies.
 
-    If a sample follows the last one too soon, its moving averages are still those of the last sample. The shedder's
-    result is then reported, but nothing is shed. If the shedder counts hits, the same applies to a sample without a new
-    figure. Only samples that count change the state for the next run.
+    A sample that follows the last one too soon still has the last sample's moving averages. The shedder's result is
+    then reported, but nothing is shed. If the shedder counts hits, the same applies to a sample without a new figure.
+    Only samples that count change the state for the next run.
     """
     counting = context.counting
     samples = _samples(sample, shed)

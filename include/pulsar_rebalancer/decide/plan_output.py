@@ -165,8 +165,8 @@ def write_files(
     Args:
         run: the run's folder.
         request: the run's request.
-        state: the state that the task *record* will commit. Its sequence number is one higher than that of the state
-            from which the plan was made.
+        state: the state that the task *record* will commit. Its sequence number is one higher than in the state from
+            which the plan was made.
         decisions: decisions that `explain.complete` completed.
         taken: rows of the moves table for accepted moves, as read back from the file.
         reasons: number of candidates by pair and reason.

@@ -31,14 +31,14 @@ _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
 class _Reported(NamedTuple):
-    """Bundles of the announced brokers, and the names of all bundles in those namespaces that `served` counts."""
+    """Bundles of the announced brokers, and the names of all bundles in the namespaces that `served` counts."""
 
     bundles: pa.Table
     counted: pa.Table
 
 
 class RunBundles(Bundles):
-    """The bundles that a run's brokers report, with their moving averages (the means).
+    """The bundles that a run's brokers report, with their moving averages.
 
     To save time, the bundles are read and sorted while the means are computed.
 
@@ -60,7 +60,7 @@ class RunBundles(Bundles):
         """Return the number of reported bundles for each namespace and broker.
 
         Args:
-            namespaces: the namespaces to count: those in anti-affinity groups, or the system namespaces. None for all.
+            namespaces: namespaces to count, such as those in anti-affinity groups; None for all.
 
         Raises:
             SnapshotError: the bundles table cannot be read.

@@ -59,7 +59,7 @@ class RunInput(Snapshot):
 
     @property
     def state_folder(self) -> StoragePath:
-        """Return the folder with the cluster's moving averages (the means)."""
+        """Return the folder with the cluster's moving averages."""
         return ClusterStorage(self.root, self.cluster).state
 
     @cached_property
@@ -161,9 +161,9 @@ class RunInput(Snapshot):
 
     @property
     def new_means(self) -> StoragePath:
-        """Return the file for the moving averages (the means) after this sample, named after a hash of their input.
+        """Return the file for the moving averages after this sample, named after a hash of their input.
 
-        If the file exists, it therefore already has this content. A file that a recorded state refers to is never
+        A file with this name therefore already has the right content. A file that a recorded state refers to is never
         rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())

@@ -37,7 +37,7 @@ class Policies(VersionedDocument):
     problem: str = ""
 
     def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
-        """Return a kind for each namespace: `unknown`, else `isolation`, else `anti_affinity`, else None."""
+        """Return a kind of policy by namespace: the first that applies of `unknown`, `isolation`, `anti_affinity`."""
         ruling = rulings(self.isolation, namespaces)
 
         def kind(namespace: str) -> str | None:

@@ -19,10 +19,10 @@ RECORDING = "recording"
 
 
 class RecordedCluster:
-    """The cluster as it was recorded: a bundle on another broker than before was unloaded, by anyone.
+    """The recorded cluster. A bundle that changes its broker between samples counts as unloaded, whatever the cause.
 
-    A bundle whose broker is gone, has restarted or does not report was lost, as far as the samples show. A new bundle,
-    such as a part of a split one, was neither lost nor unloaded.
+    It counts as lost instead if its previous broker is gone, has restarted or does not report. A new bundle, such as a
+    part of a split bundle, counts as neither.
 
     Args:
         bundles: number of bundles.
@@ -58,8 +58,8 @@ class Agreement(BaseModel):
     """How closely a replay with the current settings repeats the recording.
 
     Attributes:
-        range_recorded, range_replayed: mean over time of the range, points.
-        range_apart: mean absolute difference of the two ranges in the same sample, points.
+        range_recorded, range_replayed: mean score range over time, points.
+        range_apart: mean absolute difference between the two ranges of a sample, points.
         range_correlation: correlation of the two ranges over time, -1 to 1; None if one of them never changes.
         unloads_recorded, unloads_replayed: bundles moved per day.
         bundles_recorded, bundles_replayed: number of bundles that moved at least once.

@@ -1,7 +1,7 @@
 """Balance a cluster minute by minute with a shedder and a placement, as the rebalancer's runs would.
 
-This module keeps what the DAG keeps between runs: hits, the moving averages of brokers and bundles, and which bundles
-moved within the grace period. It does not depend on the source of a minute, which may be simulated or recorded.
+Like the DAG, it keeps state between runs: hits, the moving averages of brokers and bundles, and recently moved bundles.
+The minutes may be simulated or recorded.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _UNLOADED_AFTER = 1.0
 
 
 class IndexedMove(NamedTuple):
-    """A move of a bundle to a destination, both by position.
+    """The position of a bundle to move, and the position of its destination.
 
     Attributes:
-        swapped: whether the bundle goes from the destination of a pair to its source, in return for another one.
+        swapped: True if the bundle moves from a pair's destination to its source, in exchange for another bundle.
     """
 
     bundle: int
@@ -117,7 +117,7 @@ class Balancer:
     def place(self, bundle: int, registered: Collection[int]) -> int | None:
         """Return the broker that placement chooses for a bundle without an owner; None if no broker may own it.
 
-        Placement judges brokers by their last reports. Bundles and brokers are positions.
+        Placement uses the brokers' last reports. Bundles and brokers are given by position.
 
         Args:
             registered: brokers that the cluster lists now.
@@ -154,7 +154,7 @@ class Balancer:
 
     @staticmethod
     def _since(minute: Minute, at: int) -> float:
-        """Return the seconds since the bundles of an earlier minute had moved."""
+        """Return the seconds since the moves of an earlier minute."""
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
     def _seed_of(self, minute: Minute) -> str:

@@ -1,12 +1,12 @@
-"""Replay recorded load through variants in a closed loop: a bundle carries its load to where the variant moves it.
+"""Replay recorded load through variants in a closed loop: a bundle that a variant moves takes its load along.
 
-Data in a sample that does not depend on where bundles are is computed once for all variants: moving averages (the
-means), and the load that each bundle carries. A variant starts from the brokers' recorded figures. These change only
-by bundles that are on another broker than in the recording.
+Data that does not depend on the bundles' brokers is computed once for all variants: moving averages, and the load that
+each bundle carries. A variant uses the brokers' recorded figures, adjusted for the bundles that are on a different
+broker than in the recording.
 
 Simplifications: bundles share a broker's CPU in proportion to their messages, on any machine; memory does not move; a
-moved bundle carries its load from the next sample on, without a dip; brokers' own moving averages follow the variant's
-changes by one step per sample.
+moved bundle has its full load again in the next sample; brokers' own moving averages follow the variant's changes by
+one step per sample.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ def replay(
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
-    """Return the outcome of each variant, and last that of the recording if one variant has the current settings.
+    """Return each variant's outcome, followed by the recording's if one variant has the current settings.
 
-    A variant whose strategy raises an exception ends there, as failed.
+    A variant ends as failed when its strategy raises an exception.
 
     Args:
         variants: the variants to replay, in a single pass through the samples.
-        judged_by: settings whose resource weights make the scores by which variants are compared.
+        judged_by: settings with the resource weights for the scores by which variants are compared.
         first: minute of the first sample, since 1970; None for the recording's first.
         last: minute of the last sample; None for the recording's last.
-        report: function that is called from time to time with the share done, 0 to 1.
+        report: function that is called regularly with the completed share, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
@@ -105,7 +105,7 @@ class _Replica:
         self._last: int | None = None
 
     def step(self, sample: RecordedSample) -> None:
-        """Let the variant judge one sample; its moves take effect with the next one. An error makes it fail."""
+        """Let the variant decide on one sample; its moves take effect in the next. An error ends the variant."""
         if self.outcome.failed is not None:
             return
         try:
@@ -191,7 +191,7 @@ class _Averages:
         self._offset: Floats | float = 0.0
 
     def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
-        """Return the changed figures with the averages that match them."""
+        """Return the changed figures with matching averages."""
         recorded = sample.brokers
         if recorded.averages is None:
             return changed
@@ -218,7 +218,7 @@ def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return how bundles on other brokers than recorded change the load: a row per flow, a column per broker."""
+    """Return how bundles on a different broker than recorded change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

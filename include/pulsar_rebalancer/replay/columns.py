@@ -57,7 +57,7 @@ class Roster:
 
 
 class MeanColumns:
-    """Short-term and long-term moving averages (means) for all bundles, as `strategies.means.update` keeps them.
+    """Short-term and long-term moving averages for all bundles, as `strategies.means.update` keeps them.
 
     Attributes:
         short: msg/s and bytes/s, in and out: a row for each figure in `run.tables.TRAFFIC`.
@@ -77,9 +77,9 @@ class MeanColumns:
         Args:
             present: True for each bundle that is in the sample.
             sample: a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
-            left_out: positions of bundles whose figures do not count: their means stay.
-            repeated: positions of bundles whose figures repeat the previous sample: their means stay, and start over
-                with the next figures.
+            left_out: positions of bundles whose figures do not count; their means do not change.
+            repeated: positions of bundles whose figures repeat the previous sample. Their means do not change, and
+                start again with the next figures.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present.copy()
@@ -104,7 +104,7 @@ class ColumnBundles(Bundles):
 
     Args:
         owner: position of the broker that reports each bundle; `NOBODY` if no broker does.
-        present: the bundles' present load, a row for each of `FIGURES`.
+        present: the bundles' current load, a row for each of `FIGURES`.
         reasons: why a bundle must stay, by position.
         kind: function that returns the kind of policy for a namespace; None without a policy.
     """

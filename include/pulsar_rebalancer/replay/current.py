@@ -1,4 +1,4 @@
-"""A cluster's current settings, as its runs found them."""
+"""A cluster's current settings, from its runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the newest run without its own parameters, and the name of their source.
+    """Return the effective settings of the newest run that had no parameters, and the name of their source.
 
     They include the live brokers' settings. Runs are searched in their folders and in the compacted tables.
 

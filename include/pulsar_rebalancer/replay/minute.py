@@ -65,7 +65,7 @@ class Minute:
         bundles: a row for each of `columns.FIGURES`, a column per bundle.
         resources: names of the rows of `brokers.usage`.
         reserved: the isolation policy that reserves a broker, by broker position.
-        counting: how the sample counts, not considering repeated figures.
+        counting: rules for counting this sample, apart from repeated figures.
         stays: why a bundle must stay in this minute, by bundle position.
     """
 

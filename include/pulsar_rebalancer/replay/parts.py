@@ -1,4 +1,4 @@
-"""Split a replay into parts that run independently: some of the variants over one period."""
+"""Split a replay into independent parts, each with some of the variants over one period."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
 
 
 def replayed(part: Part) -> list[VariantOutcome] | str:
-    """Return the outcomes of a part's variants; after an error, its text, so that other replays can continue."""
+    """Return the outcomes of a part's variants, or the text of an error, so that other replays can continue."""
     folder, request = StoragePath(part.work), part.request
     try:
         return replay(

@@ -92,7 +92,7 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
 
 
 def _forget(folder: StoragePath) -> None:
-    """Delete the results of an earlier request in this folder, so that they are not taken for new ones."""
+    """Delete the results of an earlier request in this folder, so that they are not mistaken for new ones."""
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).delete()
 

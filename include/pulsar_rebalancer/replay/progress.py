@@ -1,4 +1,4 @@
-"""A replay's progress: each part writes its share to a file; a thread reads the files and prints the total."""
+"""A replay's progress: each part writes its completed share to a file; a thread prints the total of these shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def say(line: str) -> None:
 
 
 def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
-    """Return a function that stores which share of a part is done, 0 to 1."""
+    """Return a function that stores the completed share of a part, 0 to 1."""
     return partial(_write, work / _FOLDER / str(part))
 
 
@@ -33,7 +33,7 @@ def _write(file: StoragePath, share: float) -> None:
 
 
 class Progress:
-    """Prints from time to time how much of the replays is done; a context manager.
+    """Prints the progress of the replays at intervals; a context manager.
 
     Args:
         works: work folders of the current replays.

@@ -1,4 +1,4 @@
-"""The files of a recording: each sample's load of brokers and bundles, and which part of a period the samples cover."""
+"""The files of a recording: the load of brokers and bundles in each sample, and the period that the samples cover."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class KeptSample(NamedTuple):
         owner: the broker of each bundle.
         carried: the bundles' load, a row for each of `FIGURES`.
         left_out: bundles that validation left out.
-        policies: a single number, that of the sample's policies in `Index`.
+        policies: the number of the sample's policies in `Index`, as an array of one item.
     """
 
     brokers: Ints
@@ -80,7 +80,7 @@ class KeptSample(NamedTuple):
 
 
 class Coverage(BaseModel):
-    """Which part of the requested period a recording covers.
+    """The part of the requested period that a recording covers.
 
     Attributes:
         start, end: bounds of the requested period.
@@ -91,7 +91,8 @@ class Coverage(BaseModel):
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
-        repeated: number of further samples in a minute that already had one; for a trace, of the broker with most.
+        repeated: number of samples in a minute that already had one; for a trace, the largest such number of any
+            broker.
         interpolated: share of a trace's load reports that are interpolated between two of its figures, 0 to 1.
         faint: brokers of a trace that never used more than one percent of CPU.
         unreadable: the first files that could not be read, and why.

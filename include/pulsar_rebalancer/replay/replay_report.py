@@ -64,7 +64,7 @@ def html(
 
     Args:
         compared: the figures of all variants that did not fail.
-        outcomes: by name of the variant, with that of the recording.
+        outcomes: outcomes by variant name, including the recording's.
     """
     ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
@@ -140,7 +140,7 @@ def _cells(row: Figures) -> list[str]:
 
 
 def _agreement(answer: ReplayResult, recorded: Figures, current: VariantOutcome) -> str:
-    """Return what the recorded cluster did next to the replayed current settings, as a table and a sentence."""
+    """Compare the recording with the replay of the current settings, in a table and a sentence."""
     rows = {"as recorded": recorded}
     if answer.agreement is not None:
         rows["current settings, replayed"] = figures(current, answer.coverage.minutes)
@@ -187,7 +187,7 @@ def _scatter(ordered: Sequence[Figures], answer: ReplayResult, recorded: Figures
 
 
 def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
-    """Return the ranges and the unloads so far; the first outcome is that of the recording."""
+    """Return a chart of score ranges and cumulative unloads; the first outcome must be the recording's."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     figure, (ranges, unloads) = _field(2, height_ratios=(3, 1))
@@ -225,7 +225,7 @@ def _times(minutes: Ints) -> Times:
 
 
 def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
-    """Return a figure and its fields, one below the other with the same time."""
+    """Return a figure with `rows` charts, one below the other, that share the time axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3 + 1.5 * rows), layout="constrained")
@@ -236,7 +236,7 @@ def svg(figure: Figure, salt: str) -> str:
     """Return a figure as an SVG element without the preamble, metadata and namespaces that HTML does not need.
 
     Args:
-        salt: makes the ids unique on a page and the same each time.
+        salt: makes the ids unique on a page and reproducible.
     """
     import matplotlib as mpl
 

@@ -34,9 +34,9 @@ class ReplayRequest(VersionedDocument):
         cluster: name in the clusters file.
         airflow_run_id: the DAG run that requested the replay; empty for a command.
         requested_by: the person who requested it.
-        settings: the current settings; their resource weights also make the scores.
+        settings: the current settings; their resource weights also determine the scores.
         settings_from: where the settings come from.
-        seed: of placement's random draws.
+        seed: seed for placement's random draws.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -124,7 +124,7 @@ class ReplayResult(VersionedDocument):
     """`answer.json`: the result of a replay. The figures for each variant are in `results.parquet`.
 
     Attributes:
-        coverage: which part of the requested period was replayed.
+        coverage: the part of the requested period that was replayed.
         picked: the variant that the preference picks.
         front: variants that no other variant beats in both unloads and range.
         variants: number of variants, including those that failed.

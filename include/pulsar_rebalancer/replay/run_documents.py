@@ -1,4 +1,4 @@
-"""What a recording needs from a run's documents: whether the run counts, who was left out, and the policies."""
+"""What a recording needs from a run's documents: whether the run counts, what was left out, and the policies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunDocuments:
 
 
 def policies_of(text: str | None) -> Policies:
-    """Return the parsed policies. A replay needs them just as a run does.
+    """Return the parsed policies.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `file_version`.

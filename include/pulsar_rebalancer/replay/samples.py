@@ -38,7 +38,7 @@ class RecordedSample:
         restarted: brokers whose process restarted since their previous report.
         owner: the broker of each bundle; `NOBODY` if the bundle is not reported.
         carried: the bundles' load, a row for each of `FIGURES`; 0 for a bundle that is not reported.
-        born: bundles that no earlier sample has.
+        born: bundles that are in no earlier sample.
         parents: for each of `born`, the bundle that it was split from; `NOBODY` if there is none.
         repeated: bundles of brokers without a report, with their previous load.
         left_out: bundles that validation left out.
@@ -66,8 +66,8 @@ class RecordedSample:
     def flows(self) -> Floats:
         """Return the load that each bundle carries: a row for each of `CARRIED`, then a row for each of `FIGURES`.
 
-        A broker's bundles share its CPU by their messages and its bandwidth by their bytes. Without messages or bytes,
-        nothing is shared.
+        A broker's bundles share its CPU in proportion to their messages, and its bandwidth in proportion to their
+        bytes. Without messages or bytes, nothing is shared.
         """
         owned = np.flatnonzero(self.present)
         brokers = self.owner[owned]
@@ -108,7 +108,7 @@ class Recording:
 
     @property
     def coverage(self) -> Coverage:
-        """Return which part of the requested period the recording covers."""
+        """Return the part of the requested period that the recording covers."""
         return self.index.coverage
 
     @cached_property

@@ -117,7 +117,7 @@ class _Reader:
         return self._documents[name].blocked
 
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
-        """Write these runs of a day in the given order, each as the sample for its minute."""
+        """Write these runs of a day in the given order, each as the sample of its minute."""
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
             with self._noting(f"the tables of {day}"):

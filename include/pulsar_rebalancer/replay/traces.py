@@ -58,7 +58,7 @@ class MadeBundles(BaseModel):
         bundles: number of bundles per broker.
         spread: standard deviation of the logarithm of the bundles' sizes.
         seed: seed for the bundles' sizes.
-        messages: msg/s in, and as many out, per percent of CPU.
+        messages: msg/s in, and the same rate out, per percent of CPU.
         message_bytes: size of a message, bytes.
     """
 
@@ -106,7 +106,7 @@ class _Series(NamedTuple):
         return bool(0 < self.percents.max() <= 1)
 
     def at(self, minutes: Floats) -> tuple[Flags, Flags, Floats, Flags]:
-        """Return for each minute if the broker is registered and reports, its CPU in percent, and if it is measured."""
+        """Return four arrays by minute: registered, reporting, CPU in percent, and whether the CPU was measured."""
         there = (minutes >= self.minutes[0]) & (minutes <= self.minutes[-1])
         step = float(np.median(np.diff(self.minutes))) if len(self.minutes) > 1 else 1.0
         after = np.clip(np.searchsorted(self.minutes, minutes), 1, max(1, len(self.minutes) - 1))

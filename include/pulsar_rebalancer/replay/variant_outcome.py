@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, minute: int, error: BaseException) -> Self:
-        """Return the failure for an exception, whose text may be anything."""
+        """Return the failure for an exception, with the exception's text cleaned."""
         lines = "".join(traceback.format_exception_only(error)).split("\n")
         return cls(minute, one_line(" ".join(filter(None, lines)), _LONGEST_ERROR))
 
@@ -94,7 +94,7 @@ class VariantOutcome:
         self.disturbed += float(throughput.sum())
 
     def keep(self, minute: int, bundles: Sequence[int]) -> None:
-        """Keep which bundles moved after the sample of a minute."""
+        """Store which bundles moved after the sample of a minute."""
         self.bundles.extend(bundles)
         self.moved_at.extend([minute] * len(bundles))
 
@@ -138,7 +138,7 @@ class Figures(NamedTuple):
 
 
 def figures(outcome: VariantOutcome, minutes: float) -> Figures:
-    """Return the figures that an outcome yields.
+    """Return the figures of an outcome.
 
     Args:
         minutes: time that the outcome's samples cover, minutes.

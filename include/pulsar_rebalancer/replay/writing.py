@@ -112,7 +112,7 @@ def coverage_of(
     unreadable: list[str],
     **more: Any,
 ) -> Coverage:
-    """Return which part of a requested period the samples cover.
+    """Return the part of a requested period that the samples cover.
 
     Args:
         more: further fields of the coverage.

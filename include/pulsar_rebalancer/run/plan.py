@@ -118,14 +118,14 @@ class Summary(VersionedDocument):
 
     @property
     def waves_begin_until(self) -> datetime:
-        """Return the time after which no further wave may start. It is limited because loads change meanwhile."""
+        """Return the time after which no further wave may start. Loads change, so a plan must not wait for long."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
 
     @property
     def waves_resume_until(self) -> datetime:
         """Return the time after which an interrupted wave may not resume.
 
-        It is later, because unloaded bundles need an owner.
+        It is later than for new waves, because unloaded bundles need an owner.
         """
         return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
 

@@ -60,7 +60,7 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """Return the reason's effect on the run, in words. Files of the run hold the same words for human readers."""
+        """Return the reason's effect on the run in words, as in the run's files."""
         return self.reason.effect
 
     @model_validator(mode="before")

@@ -145,7 +145,7 @@ class Snapshot:
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 
     def means_in(self, state_folder: StoragePath) -> StoragePath | None:
-        """Return the file with the moving averages (the means) from the last counted sample; None if there is none.
+        """Return the file with the moving averages from the last counted sample; None if there is none.
 
         If the file is missing, None is returned too: the means then start with this sample, as after a change of
         Pulsar's leader.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 KEPT = 2
-"""Number of copies kept, each with the file of moving averages (the means) that it refers to."""
+"""Number of copies kept, each with the file of moving averages that it refers to."""
 
 NAME = re.compile(r"decision-([0-9]{1,18})\.json")
 """File names of copies; they contain the sequence number."""
@@ -37,9 +37,9 @@ def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
 
-    Repeated calls have no further effect. The bundles' moving averages (the means) are kept if a remaining copy needs
-    them. If a copy cannot be read, for example because another release wrote it, all means are kept; a reset resolves
-    this. Copies with a higher sequence number are deleted, because the store was rolled back after they were written.
+    Repeated calls have no further effect. The bundles' moving averages are kept if a remaining copy needs them. If a
+    copy cannot be read, for example because another release wrote it, all means are kept; a reset resolves this. Copies
+    with a higher sequence number are deleted, because the store was rolled back after they were written.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)

@@ -109,7 +109,7 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to store, which caused a hit in this run or have a figure that may be repeated.
+    """Return the samples to store: those that caused a hit in this run, and those whose figure may be repeated.
 
     Args:
         state: the decision state as the task *collect* read it.
@@ -122,7 +122,7 @@ def samples_after(
 
 
 def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    """Return a sample for each figure, with this time, by broker."""
+    """Convert each broker's figure to a sample taken at this time."""
     return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
 
 
@@ -131,8 +131,7 @@ def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | 
 
     Args:
         stored: the current document in the store.
-        plan_state: the state that the task *decide* made; its `seq` is one higher than that of the state it was made
-            from.
+        plan_state: the state that the task *decide* made; its `seq` is one higher than in the state it was made from.
 
     Raises:
         StateError: `stale_plan` if the state has changed since the plan was made.

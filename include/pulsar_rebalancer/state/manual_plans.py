@@ -128,7 +128,7 @@ class Drains(StateDocument):
     def without(self, broker: str, now: datetime) -> Self:
         """Return a copy in which the broker is released.
 
-        Old release times are dropped, because plans from that time can no longer be carried out.
+        Release times are dropped once all plans made before them are too old to be carried out.
         """
         brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
         young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}

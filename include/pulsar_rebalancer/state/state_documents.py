@@ -80,7 +80,7 @@ class DecisionState(StateDocument):
     Attributes:
         seq: sequence number, which increases by one with every recorded plan.
         plan_id: the last recorded plan. The gate opens only for this plan.
-        plan_hash: the plan's hash when it was recorded, by which later changes to the plan's files are detected.
+        plan_hash: the plan's hash when it was recorded, to detect later changes to the plan's files.
         counted_at: time of the last sample that counted.
         strategy: the strategy whose hits are counted.
         hits: AvgShedder's hit counts, by broker, without zero counts.
@@ -123,7 +123,7 @@ class Unload(BaseModel):
     """The last planned or completed unload of a bundle.
 
     Attributes:
-        at: when the move was planned or, after it has ended, when it ended.
+        at: when the move ended; until then, when it was planned.
         outcome: reason code of the result. It is empty while the move is planned; the bundle then counts as recently
             unloaded.
         owner: the owner according to the brokers afterwards; empty if unknown.
@@ -162,7 +162,7 @@ class BundleSplit(BaseModel):
     """A split of a bundle, planned or completed.
 
     Attributes:
-        at: when the split was planned or, after it has ended, when it ended.
+        at: when the split ended; until then, when it was planned.
         positions: hashes at which the bundle is cut.
         shares: share of the bundle's traffic in each bundle that it is split into, 0 to 1.
         outcome: reason code of the result; empty while the split is planned.

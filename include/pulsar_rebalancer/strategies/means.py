@@ -1,4 +1,4 @@
-"""Short-term and long-term moving averages (means) of bundle traffic (Pulsar's TimeAverageMessageData)."""
+"""Short-term and long-term moving averages of bundle traffic (Pulsar's TimeAverageMessageData)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG_TERM_SAMPLES = 1000
 
 
 def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Add a sample to the moving averages (the means), and return the result (TimeAverageMessageData.update).
+    """Add a sample to the moving averages, and return the result (TimeAverageMessageData.update).
 
     The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers may report it;
     the larger figure is used, because the old owner reports only part of the traffic. Bundles that are not in the

@@ -113,7 +113,7 @@ def score(broker: BrokerSample, settings: Settings) -> float:
 
 
 def smooth(before: float | None, sample: float, settings: Settings) -> float:
-    """Return a moving average after adding a sample. If there is no average yet, it is the sample.
+    """Return a moving average after adding a sample. The first sample becomes the average.
 
     (ThresholdShedder, BrokerLoadData.)
     """

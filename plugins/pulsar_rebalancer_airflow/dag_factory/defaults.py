@@ -27,7 +27,7 @@ def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = N
     Args:
         kind: kind of DAG, a word in the prefix of the DAG's id.
         entry: the cluster's entry in the clusters file.
-        tag: the DAG's own tag, in addition to `pulsar` and the cluster's name; empty for the kind.
+        tag: the DAG's own tag, in addition to `pulsar` and the cluster's name; if empty, the kind is used.
         own: arguments of this DAG, which override the common arguments.
     """
     # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.

@@ -71,7 +71,7 @@ class GateOperator(RunOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        """Open the question about a plan. A previous question about other moves is ended."""
+        """Open the question about a plan, and end the previous question if it is about other moves."""
         store = self._store(context)
         # Only the gate writes this document, so it may replace an unreadable document.
         present, now = store.readable(Question), datetime.now(UTC)

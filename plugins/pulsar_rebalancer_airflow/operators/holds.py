@@ -89,7 +89,7 @@ class Holds:
         )
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a move or split must not be made, because of a drain or exclusion after the plan; None if it may.
+        """Return why a drain or exclusion ordered after planning forbids a move or split; None if none does.
 
         Call `reason` first, because it reads the current orders and settings.
         """

@@ -88,7 +88,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
 
 
 def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:
-    """Return the drained brokers, and an error message if some cannot be read; empty otherwise."""
+    """Return the drained brokers, and an empty string; if they cannot be read, no brokers and the error message."""
     try:
         return stored.drains(storage).brokers, ""
     except RebalancerError as error:
@@ -121,7 +121,7 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
 
 
 def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
-    """Return a task's XCom if it refers to the run's current folder, as `locations.left_about_run` does in tasks."""
+    """Return a task's XCom; None if it refers to an earlier folder of the run (see `locations.left_about_run`)."""
     about = left_by(session, dag_id, run_id, key=FOLDER, task=task)
     present = left_by(session, dag_id, run_id, key="return_value", task="collect")
     return left_by(session, dag_id, run_id, key=key, task=task) if about in (None, present) else None

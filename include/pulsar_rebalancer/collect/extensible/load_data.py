@@ -125,7 +125,7 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether statistics are from another broker: several bundles, none of which this broker owns.
+    """Return whether statistics are another broker's: they cover several bundles, and this broker owns none of them.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference is not proof by itself: one bundle
     may have moved since then, or all bundles of a drained broker. Heartbeat bundles are named after their broker and
@@ -156,7 +156,7 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
 
 
 def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return those figures of BrokerLoadData that are stored for the next run."""
+    """Return the BrokerLoadData figures to store for the next run."""
     figures = {name: figure(published.get(name)) for name in _PUBLISHED}
     pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
     usage: dict[str, JsonValue] = {
@@ -170,7 +170,7 @@ def is_current(
 ) -> bool:
     """Return whether published load data may still be the latest.
 
-    It is outdated if rates have changed enough to publish again.
+    It is outdated if rates have since changed so much that the broker would publish again.
 
     Brokers publish when message rate or throughput has changed by more than
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).

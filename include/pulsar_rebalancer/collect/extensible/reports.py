@@ -53,7 +53,7 @@ async def load_reports(
 
     Raises:
         AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
-        SettingsError: `contradiction`, if the connection uses https and the brokers' service URL is without TLS.
+        SettingsError: `contradiction`, if the connection uses https and the brokers' service URL does not use TLS.
     """
     read = partial(read_report, collected_at=now, host_interval_s=settings.host_usage_interval_minutes * 60)
     extensible = {
@@ -99,7 +99,7 @@ class _ExtensibleBrokers:
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
     async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
-        """Return, by broker, its load report, None if it provides none, or the error."""
+        """Return each broker's load report, None if it provides none, or the error."""
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))

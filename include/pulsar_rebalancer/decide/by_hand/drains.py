@@ -53,7 +53,7 @@ class Leaving(NamedTuple):
 
     Attributes:
         moves: candidates with their destinations. Their pair numbers are negative, so that the caps accept them first.
-        scenes: the scene for each drained broker, in which rules that a person lifted for this broker are switched off.
+        scenes: each drained broker's scene, without the rules that a person lifted for that broker.
         overruled: rules that a person lifted, by drained broker.
     """
 
@@ -63,7 +63,7 @@ class Leaving(NamedTuple):
 
     @property
     def scene(self) -> Scene:
-        """Return one of the scenes, to read properties that are the same in all scenes."""
+        """Return any one scene, for properties that all scenes share."""
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
@@ -81,7 +81,7 @@ def leaving(
 
     Args:
         snapshot: a run's snapshot.
-        state_folder: the folder with the moving averages (the means) of the run's cluster.
+        state_folder: the folder with the moving averages of the run's cluster.
         overruled: rules that a person lifted, by drained broker. At least one broker is required.
         wishes: function that returns the bundles to move from a drained broker.
 
@@ -107,7 +107,7 @@ class DrainedBrokers:
 
     Args:
         snapshot: the snapshot of a run with drained brokers.
-        state_folder: the folder with the moving averages (the means) of the run's cluster.
+        state_folder: the folder with the moving averages of the run's cluster.
 
     Raises:
         SnapshotError: a file of the run cannot be read.

@@ -159,7 +159,7 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 def fill(scene: Scene, broker: str) -> list[Wish]:
     """Choose bundles of the hottest brokers to fill a broker until its score is the mean, largest bundles first.
 
-    A bundle is suitable if the move raises the broker neither above the mean score nor above the score of the source.
+    A bundle is suitable if moving it leaves the broker's score at or below both the mean and the source's score.
 
     Raises:
         PlanError: `unknown_destination`, or the reason why the broker is excluded.
@@ -198,7 +198,7 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
 
 
 def share_of_score(scene: Scene, bundle: BundleSample) -> float:
-    """Return the decrease of the source's score when a bundle is moved, in points.
+    """Return how much the source's score drops when a bundle is moved, in points.
 
     This assumes that scores are proportional to traffic.
     """

@@ -22,7 +22,7 @@ LISTED = 20
 
 
 def has_effect(summary: Summary) -> bool:
-    """Return whether the plan has an effect when it is carried out. A drain of a broker without bundles has one."""
+    """Return whether carrying out the plan has an effect. A drain always has one, even of a broker without bundles."""
     return bool(summary.bundles_taken or summary.bundles_split) or (
         summary.by_hand is not None and summary.by_hand.request.action is Action.DRAIN
     )

@@ -1,4 +1,4 @@
-"""The input for manual plans and drains: a run's snapshot, in which rules that a person lifted are switched off."""
+"""The input for manual plans and drains: a run's snapshot without the rules that a person lifted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scene:
 
     Attributes:
         snapshot: the run's snapshot.
-        sample: brokers, bundles and settings. Rules that a person lifted are switched off.
+        sample: brokers, bundles and settings, without the rules that a person lifted.
         policies: isolation policies and anti-affinity groups. They are empty if a person lifted their rules.
     """
 
@@ -58,8 +58,8 @@ class Scene:
 
         Args:
             snapshot: a run's snapshot.
-            state_folder: the folder with the moving averages (the means) of the run's cluster.
-            overruled: rules that a person lifted, which are switched off.
+            state_folder: the folder with the moving averages of the run's cluster.
+            overruled: rules that a person lifted, and that therefore do not apply.
             draining: a broker to drain in addition to those already drained.
 
         Raises:
@@ -78,7 +78,7 @@ class Scene:
 
     @property
     def settings(self) -> Settings:
-        """Return the effective settings, in which rules that a person lifted are switched off."""
+        """Return the effective settings without the rules that a person lifted."""
         return self.sample.settings
 
     @cached_property
@@ -155,7 +155,7 @@ def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[st
 
 
 def _bundles(table: pa.Table) -> Bundles:
-    """Return the bundles. A bundle without moving averages (means) has its currently reported figures instead."""
+    """Return the bundles. A bundle without moving averages has its currently reported figures instead."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)

@@ -23,7 +23,7 @@ class SpareCapacity:
     there is no such broker, the bundle is not moved.
 
     Args:
-        scenes: the scene for each drained broker, in which rules that a person lifted for this broker are switched off.
+        scenes: each drained broker's scene, without the rules that a person lifted for that broker.
         overruled: rules that a person lifted, by drained broker.
         fixed: True if a bundle may go only to its planned destination, because a person approved that move.
     """
@@ -73,11 +73,11 @@ class SpareCapacity:
         return self._score(broker, scene or self._scene) + gain <= self._scene.settings.overloaded_threshold
 
     def _score(self, broker: str, scene: Scene) -> float:
-        """Return a broker's predicted score after the moves accepted up to now, in percent."""
+        """Return a broker's predicted score after the moves accepted so far, in percent."""
         return scene.scores[broker] + self._gained.get(broker, 0.0)
 
     def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
-        """Return the increase of each destination's score from a unit of moves, in points."""
+        """Return how much a unit of moves raises each destination's score, in points."""
         gains: dict[str, float] = {}
         for move in unit:
             scene = self._scenes.get(move.source, self._scene)

@@ -2,7 +2,7 @@
 
 Positions are hashes, 0 to 2**32 - 1. A range includes its lower bound but not its upper bound. Only the last range of a
 namespace, which ends at 0xffffffff, includes its upper bound. All divisions are integer divisions that round down. If
-there is no position, the bundle is not split: brokers then answer 204 and change nothing.
+an algorithm finds no position, the bundle is not split: brokers answer 204 and change nothing.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Map
 
 
 class _Walk:
-    """The splits planned up to now, for bundles that meet a condition."""
+    """The splits planned so far, for bundles that meet a condition."""
 
     def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The part of the page's document about a plan and its outcome."""
+"""The data of a plan and its outcome, as part of the page's JSON document."""
 
 from __future__ import annotations
 

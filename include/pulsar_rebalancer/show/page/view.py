@@ -1,4 +1,4 @@
-"""The base class of all parts of the page's document, and the state of a cluster in one word."""
+"""The base class for parts of the page's JSON document, and the state of a cluster in one word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = 1
 
 
 class View(BaseModel):
-    """A part of the document."""
+    """Part of the page's JSON document."""
 
     model_config = ConfigDict(frozen=True)
 

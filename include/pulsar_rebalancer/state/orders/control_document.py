@@ -1,4 +1,4 @@
-"""The `control` document, which has the orders from people. Only `pulsar_control__<cluster>` writes it.
+"""The `control` document, which contains people's orders. Only `pulsar_control__<cluster>` writes it.
 
 A reset or restore of the state does not change the document. There is a copy below the storage root; the stricter of
 the two applies.
@@ -47,8 +47,8 @@ class Control(StateDocument):
 
     Attributes:
         pause: order to move nothing until a given time.
-        skip: order that the next recorded run moves nothing. The run's sample must be later than the order.
-        stop: order that runs in progress at that time start no further moves. It does not affect later runs.
+        skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
+        stop: order to start no further moves in runs that were in progress at that time. Later runs are not affected.
         breaker_closed: order to close the circuit breaker, if it was open at that time.
         breaker: the circuit breaker, which has its own document. It is not stored in this one.
         unreadable: why the document cannot be read, in which case nothing is moved; empty if it can. It is not stored.

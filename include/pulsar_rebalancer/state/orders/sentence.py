@@ -59,7 +59,7 @@ class OrdersInForce:
     Attributes:
         control: people's orders.
         drains: drained brokers.
-        started: when the run started that a stop may affect; None if no run is in progress.
+        started: start of the run in progress, which a stop may affect; None if no run is in progress.
         origins: source of each setting, by name; settings without an entry come from the clusters file.
     """
 
@@ -85,7 +85,7 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
 
 
 def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
-    """Return the parts of the sentence except the mode; empty if there are none."""
+    """Return all parts of the sentence except the mode; empty if there are none."""
     return [
         *(
             f"{_WORDS.get(closing.reason, closing.reason)} {closing.detail}"

@@ -106,7 +106,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
 
 
 def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return one figure per candidate. `known` provides the figures of the whole list from which the candidates are."""
+    """Return one figure per candidate, selected from the figures of the whole list of brokers."""
     if isinstance(candidates, Others):
         return np.delete(known.of(candidates.brokers), candidates.positions)
     return known.of(candidates)

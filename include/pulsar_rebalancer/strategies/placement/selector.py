@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Selector(Protocol):
-    """A placement for one run over one cluster (ModularLoadManagerStrategy)."""
+    """A placement for one run of one cluster (ModularLoadManagerStrategy)."""
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates from which the destination is drawn, sorted by name; empty if there is no destination.

@@ -1,4 +1,4 @@
-"""AvgShedder (PIP-364) for one run over one cluster.
+"""AvgShedder (PIP-364) for one run of one cluster.
 
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair fires if its gap
 reaches a threshold in enough consecutive runs. Bundles then move from the hotter to the colder broker, up to

@@ -1,4 +1,4 @@
-"""OverloadShedder for one run over one cluster: every broker above a fixed bound sheds the load above that bound.
+"""OverloadShedder for one run of one cluster: every broker above a fixed bound sheds the load above that bound.
 
 It uses no averages and ignores the other brokers. If all brokers of a cluster are above the bound, bundles therefore
 move again and again. The algorithm is that of `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles with

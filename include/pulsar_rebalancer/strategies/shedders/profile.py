@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Shedder(Protocol):
-    """A function that makes a strategy's decisions in one run over one cluster."""
+    """A function that makes a strategy's decisions in one run of one cluster."""
 
     def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         """Make the decisions of one run.
@@ -52,7 +52,7 @@ class Line(BaseModel):
 
 
 def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
-    """Return a range of scores around the mean for each threshold. Two brokers in this range have a gap below it."""
+    """Return a range around the mean for each threshold. Brokers within the range have a gap below the threshold."""
     if mean is None:
         return ()
     return tuple(
@@ -85,8 +85,8 @@ class Profile:
         judges_pairs: True if the shedder itself handles repeated samples and policies, for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
         cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
-        figure: function that returns a broker's figure, by which a repeated sample is recognised. If the figure has not
-            changed, the sample causes no further hit.
+        figure: function that returns a broker's figure. A sample with an unchanged figure is a repeated one and causes
+            no further hit.
         resources: names of the resources that the shedder considers (`run.tables.RESOURCES`).
         placement: default placement, for shedders that do not choose destinations.
         own_settings: model for `Settings.strategy_settings`.

@@ -1,4 +1,4 @@
-"""ThresholdShedder for one run over one cluster: brokers with a load far above the average shed bundles.
+"""ThresholdShedder for one run of one cluster: brokers with a load far above the average shed bundles.
 
 A broker's load is a moving average, which reacts slowly to changes. A broker sheds bundles if its load is at least
 `average_threshold` points above the mean of all brokers. If no bundle moves and the lower boundary is switched on, the

@@ -1,4 +1,4 @@
-"""TransferShedder for one run over one cluster: the most and the least loaded brokers exchange bundles.
+"""TransferShedder for one run of one cluster: the most and the least loaded brokers exchange bundles.
 
 Loads are moving averages. When loads have been out of balance in enough consecutive runs (`LoadStats.imbalance`),
 brokers are paired from the outside in. Half of the difference is moved from the more to the less loaded broker. If the

@@ -1,4 +1,4 @@
-"""UniformLoadShedder for one run over one cluster: the busiest broker sheds bundles if its traffic is too high.
+"""UniformLoadShedder for one run of one cluster: the busiest broker sheds bundles if its traffic is too high.
 
 The traffic of the busiest and the idlest broker is compared: message rates first, and throughputs if the rates are
 close enough. The algorithm is that of `UniformLoadShedder.findBundlesForUnloading` in Pulsar 4.2.4, including its
