@@ -1,4 +1,4 @@
-"""The extra of an Airflow connection: a JSON object with known keys."""
+"""The `extra` field of an Airflow connection: a JSON object with known keys."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Reader(Protocol):
 class Accessor(Reader, Protocol):
     """Read and write access to one asset's state.
 
-    Only the methods of Airflow's accessor that are used here are declared.
+    It declares only those methods of Airflow's accessor that are used here.
     """
 
     def set(self, key: str, value: Any) -> None:

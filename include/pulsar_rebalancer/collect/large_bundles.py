@@ -75,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return, by bundle, the largest ratio above 1 between a long-term average and its bound."""
+        """Return, for each bundle above a bound, the largest ratio of a long-term average to its bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")

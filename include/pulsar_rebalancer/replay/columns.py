@@ -57,7 +57,7 @@ class Roster:
 
 
 class MeanColumns:
-    """Short-term and long-term moving averages for all bundles, as `strategies.means.update` keeps them.
+    """Short-term and long-term moving averages for all bundles, computed as in `strategies.means.update`.
 
     Attributes:
         short: msg/s and bytes/s, in and out: a row for each figure in `run.tables.TRAFFIC`.

@@ -87,7 +87,7 @@ class ReplayRequest(VersionedDocument):
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Return a validated request from what a person typed.
+        """Validate and return the request that a person typed.
 
         Raises:
             SettingsError: `wrong_setting` or `contradiction`, in a field or in the grid; the message names it.

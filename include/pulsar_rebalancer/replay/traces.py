@@ -72,7 +72,7 @@ class MadeBundles(BaseModel):
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Return the values that a person typed, validated.
+        """Validate and return the values that a person typed.
 
         Raises:
             SettingsError: `wrong_setting`; the message names the field.

@@ -1,7 +1,7 @@
 """The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
 
-Gauges describe the cluster and the plan; counters add up events. A gauge keeps its last value until it is sent again.
-Therefore objects that may disappear have no gauges, except brokers, which have gauges for their scores.
+Gauges describe the cluster and the plan; counters count events. A gauge keeps its last value until it is sent again.
+Things that may disappear therefore have no gauges; the only exception is a broker's score.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class ClusterSample:
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
-        forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may.
+        forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
+            moved.
     """
 
     brokers: Sequence[BrokerSample]

@@ -30,7 +30,7 @@ _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-process
 
 
 class DagRun(TypedDict):
-    """The fields of a DAG run in the API's answer that are used here.
+    """A DAG run in the API's answer: only the fields used here.
 
     Times are ISO 8601 strings, None before the run ends.
     """
@@ -42,7 +42,7 @@ class DagRun(TypedDict):
 
 
 class TaskInstance(TypedDict):
-    """The fields of a task instance in the API's answer that are used here. The state is None before scheduling."""
+    """A task instance in the API's answer: only the fields used here. The state is None before scheduling."""
 
     task_id: str
     state: str | None

@@ -71,7 +71,7 @@ class Holds:
         self._drained: frozenset[str] = frozenset()
 
     def reason(self) -> Reason | None:
-        """Return why no further move or split may start; None if one may."""
+        """Return why no further move or split may start; None if nothing prevents it."""
         self._look()
         if self._reason is None and self._breaks():
             self._reason = Reason.BREAKER_OPEN

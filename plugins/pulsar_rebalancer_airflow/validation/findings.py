@@ -20,7 +20,7 @@ _DETAIL_CHARS = 300
 
 
 class Arguments(TypedDict, total=False):
-    """The arguments of an expectation that are used here: column and allowed range."""
+    """The arguments of an expectation: only those used here, the column and the allowed range."""
 
     column: str
     min_value: float | None
@@ -53,7 +53,7 @@ class Seen(TypedDict, total=False):
 
 
 class Result(TypedDict):
-    """The fields of Great Expectations' result for one expectation that are used here, and its text for the page."""
+    """Great Expectations' result for one expectation: the fields used here, and the text for the page."""
 
     success: bool
     expectation_config: Expectation

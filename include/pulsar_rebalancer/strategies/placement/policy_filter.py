@@ -224,7 +224,7 @@ class PolicyFilter:
         return None
 
     def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
-        """Return why a bundle must not be moved to a planned destination; None if it may.
+        """Return why a bundle must not be moved to a planned destination; None if it may be moved.
 
         Pulsar does not check manually chosen destinations. Here, a destination must comply with isolation policies and
         the topic ceiling, and an anti-affinity group must not become less evenly distributed.
