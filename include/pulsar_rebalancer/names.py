@@ -70,7 +70,7 @@ def is_heartbeat(bundle: str) -> bool:
 
 
 def is_of_brokers(bundle: str) -> bool:
-    """Return whether a bundle has the brokers' own topics; such bundles are never moved or split."""
+    """Return whether a bundle contains the brokers' own topics; such bundles are never moved or split."""
     return is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE
 
 

@@ -20,7 +20,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
         known: allowed keys. Other keys are refused, because a misspelt key could leave a protection switched off.
 
     Raises:
-        SettingsError: `wrong_setting`; the message does not have the connection's id.
+        SettingsError: `wrong_setting`; the message does not name the connection.
     """
     try:
         given: object = connection.extra_dejson

@@ -107,7 +107,7 @@ def make_archive(path: Path) -> None:
     """Run decisions with two strategies on a small simulated cluster, and write the loaded classes to an archive.
 
     Raises:
-        ArchiveError: the application failed; the message has the last lines of its output.
+        ArchiveError: the application failed; the message contains the last lines of its output.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # A folder next to the archive, so that an older archive is replaced atomically; its own, for parallel runs.

@@ -153,7 +153,7 @@ class ConnectedApplication:
         """Log the application's output line by line until it ends.
 
         Raises:
-            AirflowException: the application failed. The message has the last lines of its output.
+            AirflowException: the application failed. The message contains the last lines of its output.
         """
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:

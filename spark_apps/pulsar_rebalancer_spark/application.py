@@ -1,6 +1,6 @@
 """The application that makes plans: `spark-submit application.py --root ROOT --run RUN [--run RUN ...]`.
 
-In a source tree, PYTHONPATH must have the folders include/ and spark_apps/. If the wheel is installed, it is not
+In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/. If the wheel is installed, it is not
 needed.
 """
 

@@ -32,7 +32,7 @@ class KnownAddresses:
                 self._bases.setdefault(address, set()).add(base)
 
     def knows_host(self, address: str) -> bool:
-        """Return whether an address has the host of a broker of the cluster or its proxy; the port is ignored."""
+        """Return whether an address's host belongs to a broker or proxy of the cluster; the port is ignored."""
         known = (*self._brokers, *self._bases, *self._connection.address_map)
         return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
 

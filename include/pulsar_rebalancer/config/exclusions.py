@@ -35,7 +35,7 @@ def since(planned: Settings, present: Settings, bundle: str, brokers: Collection
     Exclusions that already applied at the time of planning are ignored, because the plan overruled them.
 
     Args:
-        planned: the settings with which the plan was made.
+        planned: the plan's settings.
         present: the current settings from the clusters file.
         bundle: the bundle to move or split.
         brokers: the bundle's current broker, and its destination if there is one.

@@ -36,7 +36,7 @@ class RecordedCluster:
         """Add a sample.
 
         Args:
-            scores: scores of the judged brokers, percent; empty if there are none.
+            scores: scores of the compared brokers, percent; empty if there are none.
         """
         if len(scores):
             self.outcome.scores(scores)
@@ -101,7 +101,7 @@ class Agreement(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return the agreement in words."""
+        """Return the agreement as a sentence."""
         correlation = "" if self.range_correlation is None else f" (correlation {self.range_correlation:.2f})"
         return (
             f"The replayed range differs from the recorded one by {self.range_apart:.1f} points on average{correlation}"

@@ -121,7 +121,7 @@ class Coverage(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return the coverage in words."""
+        """Return the coverage as text."""
         share = self.samples / self.expected if self.expected else 1.0
         words = [f"{self.samples:,} of {self.expected:,} samples ({share:.1%})"]
         words += [f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"]

@@ -84,7 +84,7 @@ class MadeBundles(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return the settings in words."""
+        """Return the settings as text."""
         return (
             f"bundles are generated, not recorded: {self.bundles} per broker, log-normal sizes of standard deviation "
             f"{self.spread:g}, seed {self.seed}; one percent of CPU means {self.messages:g} messages a second of "

@@ -119,7 +119,7 @@ class Figures(NamedTuple):
         range_p95: 95th percentile of the range, points.
         range_largest: maximum of the range, points.
         deviation_mean: mean over time of the scores' standard deviation, points.
-        hot_share: share of the time in which a broker was above 80 percent, ratio.
+        hot_share: share of the time during which a broker was above 80 percent, 0 to 1.
         lost: number of bundles placed because their broker was gone.
     """
 

@@ -27,7 +27,7 @@ _BYTES = 16 << 20
 
 
 class Names:
-    """Assigns numbers to names, in the order in which the names first appear."""
+    """Assigns numbers to names, in order of first appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

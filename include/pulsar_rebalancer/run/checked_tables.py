@@ -37,7 +37,7 @@ def read_checked(
         runs: names of the runs to read from a day's table; None for the table of one run.
 
     Raises:
-        SnapshotError: `file_missing`, `file_version` or `file_damaged`; the message has the file, column and row.
+        SnapshotError: `file_missing`, `file_version` or `file_damaged`; the message names the file, column and row.
     """
     further = [] if runs is None else ["run"]
     wanted = [*further, *columns, *({may_be_missing} & set(footer_of(file)[0].names))]
@@ -95,7 +95,7 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return a description of the first row in which the text of a column is not a number. Rows are counted from 1."""
+    """Describe the first value in a text column that is not a number, with its row, counted from 1."""
     before = 0
     for table in batches(file, [column]):
         texts: list[Any] = table[column].to_pylist()

@@ -111,7 +111,7 @@ class SplitOutcome(BaseModel):
 
     @property
     def read_back(self) -> str:
-        """Return the bounds, in words, after the split."""
+        """Return a phrase with the bounds after the split."""
         return f"bounds {self.found}"
 
 
@@ -143,7 +143,7 @@ def taken_rows(run: StoragePath) -> list[dict[str, Any]]:
 
 
 def splits_of(rows: Iterable[dict[str, Any]]) -> list[Split]:
-    """Convert rows of the table to splits, in the order in which they are carried out."""
+    """Convert rows of the table to splits, in order of execution."""
     ordered = sorted(rows, key=lambda row: row["rank"])
     return [
         Split.model_validate({name: row[name] for name in Split.model_fields if row[name] is not None})
@@ -152,7 +152,7 @@ def splits_of(rows: Iterable[dict[str, Any]]) -> list[Split]:
 
 
 def read_splits(run: StoragePath) -> list[Split]:
-    """Return a plan's splits, in the order in which they are carried out.
+    """Return a plan's splits, in order of execution.
 
     Raises:
         SnapshotError: `file_damaged` or `storage_failed`.

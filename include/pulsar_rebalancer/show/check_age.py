@@ -1,7 +1,7 @@
 """Report the age of the rebalancer's files. Run this outside Airflow, because a dead scheduler sends no alerts.
 
-`python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and has the
-exit codes of a Nagios plugin: 0 OK; 1 WARNING, runs end without committing a decision; 2 CRITICAL, no run ends with an
+`python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and exits
+with a Nagios plugin's code: 0 OK; 1 WARNING, runs end without committing a decision; 2 CRITICAL, no run ends with an
 outcome.
 """
 

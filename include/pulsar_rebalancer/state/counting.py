@@ -54,7 +54,7 @@ class Counting:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:
-        """Return whether the figures are the same as those of recent hits. Brokers without a recent hit are ignored."""
+        """Return whether the figures equal those of recent hits. Brokers without a recent hit are ignored."""
         known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
         return bool(known) and all(known)
 

@@ -103,7 +103,7 @@ class CandidateMove(NamedTuple):
 
     Attributes:
         pair: number of the decision.
-        rank: position in the order in which the source's bundles were considered.
+        rank: position among the source's bundles, in the order considered.
         traffic: the bundle's figure that was compared, in the unit of `measure`.
         reason: `taken` if the bundle is to move, else why it is passed over.
         destination: the planned broker; None if placement will choose the broker.

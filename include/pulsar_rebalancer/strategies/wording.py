@@ -25,7 +25,7 @@ def number_of(count: int, noun: str) -> str:
 
 
 def moving(moves: Sequence[CandidateMove]) -> str:
-    """Return how many bundles move, and their traffic, in words."""
+    """Return a phrase with the number of bundles that move, and their traffic."""
     if not moves:
         return "no bundle"
     traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))

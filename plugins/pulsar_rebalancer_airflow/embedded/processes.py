@@ -58,7 +58,7 @@ class Processes:
         """Run a process, and wait until it ends.
 
         Raises:
-            EmbeddedError: the process failed; the message has the last lines of its log.
+            EmbeddedError: the process failed; the message contains the last lines of its log.
         """
         self.start(name, command, environment, log)
         process, _ = self._started[name]
@@ -79,7 +79,7 @@ class Processes:
         """Check that all started processes are still running.
 
         Raises:
-            EmbeddedError: a process has ended; the message has the last lines of its log.
+            EmbeddedError: a process has ended; the message contains the last lines of its log.
         """
         for name, (process, log) in self._started.items():
             if process.poll() is not None:

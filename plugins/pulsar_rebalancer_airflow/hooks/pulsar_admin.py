@@ -52,7 +52,7 @@ class PulsarAdminHook(BaseHook):
             pulsar_cluster: the cluster's name in Pulsar; empty to query the brokers for it.
 
         Raises:
-            SettingsError: `wrong_setting` or `contradiction`; the message has the connection's id and the field's name.
+            SettingsError: `wrong_setting` or `contradiction`; the message names the connection and the field.
             AirflowNotFoundException: the connection does not exist.
         """
         connection = self.get_connection(self.pulsar_admin_conn_id)

@@ -45,7 +45,7 @@ class DecideOperator(SparkApplicationOperator):
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan was not
                 handed over to this run, or is no longer valid (`by_hand.recheck.carry_out_shown`).
-            AirflowException: the application failed. The message has the last lines of its output, and the XCom
+            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
                 `failure` is its reason code. This is retried.
         """
         with final_unless_passing(context):

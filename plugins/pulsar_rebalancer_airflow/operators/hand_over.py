@@ -49,7 +49,7 @@ class HandOverOperator(TriggerDagRunOperator):
         """Refuse to hand over a plan while the gate would be closed for it.
 
         Raises:
-            PlanError: the gate would be closed; the error has the reason.
+            PlanError: the gate would be closed; the error gives the reason.
         """
         control = store.control(self.storage)
         closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))

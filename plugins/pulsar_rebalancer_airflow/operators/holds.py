@@ -38,7 +38,7 @@ class Holds:
 
     Args:
         cluster: name in the clusters file.
-        planned: the settings with which the plan was made.
+        planned: the plan's settings.
         given: the cluster's settings when the task started.
         each_time: True to check on every call; otherwise check at most once a second.
         failed: function that returns the number of the run's failed moves that the circuit breaker has not counted yet.

@@ -55,7 +55,7 @@ class ReplayOperator(SparkApplicationOperator):
 
         Raises:
             AirflowFailException: `wrong_setting` or `contradiction` in the parameters or the connection.
-            AirflowException: the application failed. The message has the last lines of its output, and the XCom
+            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
                 `failure` is its reason code.
         """
         storage = ClusterStorage(self.root, self.entry.name)

@@ -132,7 +132,7 @@ def checked_connection(conn_id: str) -> Connection:
 
 
 class SparkApplicationOperator(SparkSubmitOperator):
-    """Submit an application of this package. If it fails, the error has the last lines of its output.
+    """Submit an application of this package. If it fails, the error contains the last lines of its output.
 
     Args:
         application: module name of the application.
@@ -165,7 +165,7 @@ class SparkApplicationOperator(SparkSubmitOperator):
         """Submit the application with a checked connection, and wait for its end.
 
         Raises:
-            AirflowException: the application failed. The message has the last lines of its output, and the XCom
+            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
                 `failure` is its reason code.
             SettingsError: `spark_unreachable`.
         """

@@ -59,8 +59,8 @@ class ValidateOperator(BaseOperator):
             Number of findings by effect and reason code.
 
         Raises:
-            AirflowFailException: a finding blocks the run; the message has the finding, the location of the result, and
-                the remedy.
+            AirflowFailException: a finding blocks the run; the message gives the finding, the location of the result,
+                and the remedy.
         """
         # Great Expectations takes seconds to load, so it is imported only here.
         from pulsar_rebalancer_airflow.validation.suites import validate

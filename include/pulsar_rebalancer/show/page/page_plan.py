@@ -60,7 +60,7 @@ def predicted(run: Run) -> dict[str, float]:
 
 
 def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:
-    """Return a run's plan for the page, as far as its files can be read; None if the run has no plan."""
+    """Return what can be read of a run's plan, for the page; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
     summary = run.summary

@@ -105,7 +105,7 @@ class Run:
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return a run, as far as its files can be read; None if its request cannot be read."""
+    """Return what can be read of a run; None if its request cannot be read."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None

@@ -29,7 +29,7 @@ class Order(BaseModel):
 
     @property
     def because(self) -> str:
-        """Return who gave the order, and why, in words."""
+        """Return a phrase that says who gave the order, and why."""
         return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
 
 
@@ -50,8 +50,8 @@ class Control(StateDocument):
         skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
         stop: order to start no further moves in runs that were in progress at that time. Later runs are not affected.
         breaker_closed: order to close the circuit breaker, if it was open at that time.
-        breaker: the circuit breaker, which has its own document. It is not stored in this one.
-        unreadable: why the document cannot be read, in which case nothing is moved; empty if it can. It is not stored.
+        breaker: the circuit breaker; it is stored in a document of its own, not in this one.
+        unreadable: why the document cannot be read, so that nothing is moved; empty if it can be read. Not stored.
     """
 
     KEY: ClassVar[str] = "control"

@@ -26,7 +26,7 @@ class Closed(NamedTuple):
 
 
 class JudgedRun(NamedTuple):
-    """The run for which the reasons are determined.
+    """The run that the reasons apply to.
 
     Attributes:
         at: time of the run's sample.

@@ -94,7 +94,7 @@ class Answers(StateDocument):
         No question is asked about the same actions again.
 
         Args:
-            minutes: duration for which a rejection is valid (`max_awaiting_minutes`).
+            minutes: how long a rejection is valid (`max_awaiting_minutes`).
         """
         kept = timedelta(minutes=minutes)
         young = (answer for answer in self.plans.values() if now - answer.at < kept and not answer.carried_out_by)

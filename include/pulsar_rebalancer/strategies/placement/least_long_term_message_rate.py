@@ -53,7 +53,7 @@ class LeastLongTermMessageRate:
 
 
 class _Queue:
-    """A list of candidates, ordered by rate, from which the broker with the smallest rate is found quickly.
+    """Candidates ordered by rate, to find the broker with the smallest rate quickly.
 
     Args:
         candidates: brokerIds.

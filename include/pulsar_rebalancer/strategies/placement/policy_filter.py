@@ -1,8 +1,8 @@
 """Filter brokers for a bundle: those that policies permit, and those from which Pulsar would choose.
 
 The rules are functions of plain values. `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
-The rules are those of the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's
-filter by load manager class is not needed, because clusters with two load managers are not balanced.
+The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's filter
+by load manager class is not needed, because clusters with two load managers are not balanced.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class PolicyFilter:
     def candidates(self, bundle: str) -> Sequence[str]:
         """Return the brokers from which placement chooses, sorted by name.
 
-        The filters are those of selectBroker. The bundle's owner may be among the brokers.
+        The filters follow selectBroker. The bundle's owner may be among the brokers.
         """
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed

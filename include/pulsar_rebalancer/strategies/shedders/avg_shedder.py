@@ -2,11 +2,10 @@
 
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair fires if its gap
 reaches a threshold in enough consecutive runs. Bundles then move from the hotter to the colder broker, up to
-`max_unload_percentage` of the difference in their traffic. The algorithm is that of
-`AvgShedder.findBundlesForUnloading` in Pulsar 4.2.4 and 5.0.1, with two deviations. In Pulsar, the order of a hash map
-decides ties; here, names do (brokers by score and name ascending, bundles by traffic descending and name ascending).
-Brokers that an isolation policy reserves are paired only with each other, because their bundles must not move to other
-brokers.
+`max_unload_percentage` of the difference in their traffic. The algorithm follows `AvgShedder.findBundlesForUnloading`
+in Pulsar 4.2.4 and 5.0.1, with two deviations. In Pulsar, the order of a hash map decides ties; here, names do (brokers
+by score and name ascending, bundles by traffic descending and name ascending). Brokers that an isolation policy
+reserves are paired only with each other, because their bundles must not move to other brokers.
 """
 
 from __future__ import annotations
@@ -153,9 +152,9 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
     """Choose all bundles of the source that fit into the remaining amount, the busiest first.
 
-    Bundles that must not be moved, for a reason of their own or because of policies, are passed over and do not reduce
-    the amount. Bundles below the share `min_bundle_share` of the wanted amount are also passed over, because every
-    unload disturbs clients. This setting does not exist in Pulsar.
+    Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the amount.
+    Bundles below the share `min_bundle_share` of the wanted amount are also passed over, because every unload disturbs
+    clients. This setting does not exist in Pulsar.
 
     Args:
         sample: the cluster.

@@ -47,8 +47,8 @@ class Imbalance(NamedTuple):
 class LoadStats:
     """Brokers sorted from the least to the most loaded. Brokers from `least` to `most` have not been paired yet.
 
-    The algorithm is that of `TransferShedder.LoadStats`. A broker with an outdated report is not included in the mean
-    and the standard deviation, but may still exchange bundles.
+    The algorithm follows `TransferShedder.LoadStats`. A broker with an outdated report is not included in the mean and
+    the standard deviation, but may still exchange bundles.
 
     Attributes:
         mean: mean of the loads.

@@ -92,8 +92,8 @@ class Profile:
         own_settings: model for `Settings.strategy_settings`.
         check: function that raises ValueError if settings contradict each other.
         run_params: optional parameters of a manual run that this shedder accepts (`config.resolution.RunParams`).
-        lines: function that returns the lines on the page across the brokers, from the settings and the mean score
-            (None if no brokers were compared).
+        lines: function that returns the lines that the page draws across the brokers, from the settings and the mean
+            score (None if no brokers were compared).
         sentence: function that returns the page's sentence if nothing has to be moved.
         grid: values of settings that a replay compares by default, by setting.
     """

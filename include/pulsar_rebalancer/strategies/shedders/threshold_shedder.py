@@ -2,7 +2,7 @@
 
 A broker's load is a moving average, which reacts slowly to changes. A broker sheds bundles if its load is at least
 `average_threshold` points above the mean of all brokers. If no bundle moves and the lower boundary is switched on, the
-busiest broker sheds bundles if another broker is equally far below the mean (PIP-220). The algorithm is that of
+busiest broker sheds bundles if another broker is equally far below the mean (PIP-220). The algorithm follows
 `ThresholdShedder.findBundlesForUnloading` in Pulsar 4.2.4. The placement strategy chooses the destinations.
 
 Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. The averages of brokers that have left the

@@ -1,10 +1,10 @@
 """UniformLoadShedder for one run of one cluster: the busiest broker sheds bundles if its traffic is too high.
 
 The traffic of the busiest and the idlest broker is compared: message rates first, and throughputs if the rates are
-close enough. The algorithm is that of `UniformLoadShedder.findBundlesForUnloading` in Pulsar 4.2.4, including its
-32-bit integers: amounts are rounded down and capped at 2,147,483,647, and the least traffic is capped at the same
-value. (Up to 4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are decided by name; in
-Pulsar, by the order of a hash map. The placement strategy chooses the destinations.
+close enough. The algorithm follows `UniformLoadShedder.findBundlesForUnloading` in Pulsar 4.2.4, including its 32-bit
+integers: amounts are rounded down and capped at 2,147,483,647, and the least traffic is capped at the same value. (Up
+to 4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are decided by name; in Pulsar, by the
+order of a hash map. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TrafficDifference:
         least: the idlest broker's traffic.
         value: the difference in percent of `least` for message rates; the ratio of `most` to `least` for throughputs.
         bound: the limit that the value must exceed. If the limit is 0 or less, the measure is ignored.
-        minimum: smallest amount of traffic for which bundles are moved.
+        minimum: amount of traffic below which nothing is moved.
     """
 
     measure: Measure
