@@ -25,7 +25,7 @@ _HEADERS = {
 
 
 def cluster_of(dag_id: str, *prefixes: str) -> str | None:
-    """Return a DAG's cluster; None if the id is not one of the prefixes followed by a valid cluster name."""
+    """Return a DAG's cluster; None if its id is not a known prefix followed by a valid cluster name."""
     cluster = next((dag_id.removeprefix(prefix) for prefix in prefixes if dag_id.startswith(prefix)), "")
     return cluster if CLUSTER_NAME.fullmatch(cluster) else None
 

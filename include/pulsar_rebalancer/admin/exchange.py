@@ -109,14 +109,14 @@ class _BrokenError(Exception):
 
 
 def _url(text: str) -> httpcore.URL:
-    """Parse a URL, and percent-encode it where necessary: the URL in a redirect may not be encoded."""
+    """Parse a URL, and percent-encode it where necessary, because redirects may contain unencoded URLs."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
-    """Return whether the connection can be reused.
+    """Return whether the connection can be used for another request.
 
-    Bytes after the end of the last answer would be read as the next one.
+    It cannot if bytes follow the last answer, because they would be read as the next answer.
     """
     if not connection.is_idle() or connection.has_expired():
         return False

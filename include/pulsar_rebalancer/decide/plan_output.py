@@ -167,7 +167,7 @@ def write_files(
         request: the run's request.
         state: the state that the task *record* will commit. Its sequence number is one higher than in the state from
             which the plan was made.
-        decisions: decisions that `explain.complete` completed.
+        decisions: decisions, completed by `explain.complete`.
         taken: rows of the moves table for accepted moves, as read back from the file.
         reasons: number of candidates by pair and reason.
         splits: rows of the splits table.

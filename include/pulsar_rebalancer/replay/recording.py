@@ -91,7 +91,7 @@ class Coverage(BaseModel):
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
-        repeated: number of samples in a minute that already had one; for a trace, the largest such number of any
+        repeated: number of samples beyond the first of their minute; for a trace, the largest such number of any
             broker.
         interpolated: share of a trace's load reports that are interpolated between two of its figures, 0 to 1.
         faint: brokers of a trace that never used more than one percent of CPU.
@@ -130,7 +130,7 @@ class Coverage(BaseModel):
         if self.blocked:
             words.append(f"{self.blocked} were blocked by validation and do not count")
         if self.repeated:
-            words.append(f"{self.repeated} further samples of a minute that had one")
+            words.append(f"{self.repeated} samples beyond the first of their minute")
         if self.unreadable_count:
             words.append(f"{self.unreadable_count} could not be read")
         if self.minutes < MINUTES_OF_A_DAY:

@@ -50,7 +50,7 @@ class Held:
 
     @classmethod
     def joined(cls, pieces: list[Held]) -> Held:
-        """Return the pieces that belong to one run, joined."""
+        """Join the pieces of one run."""
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),

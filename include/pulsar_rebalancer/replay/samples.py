@@ -113,7 +113,7 @@ class Recording:
 
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
-        """Return, for each of `Index.policies`, the isolation policy that reserves a broker, by broker position."""
+        """Return, for each entry of `Index.policies`, the policies that reserve brokers, by broker position."""
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
             for policies in self.index.policies

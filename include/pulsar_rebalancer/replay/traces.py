@@ -93,7 +93,7 @@ class MadeBundles(BaseModel):
 
 
 class _Series(NamedTuple):
-    """The figures of one broker; `further` is the number of figures in a minute that already had one."""
+    """The figures of one broker; `further` is the number of figures beyond the first of their minute."""
 
     broker: str
     minutes: Floats

@@ -82,7 +82,7 @@ def with_run(schema: pa.Schema) -> pa.Schema:
 
 
 class Draft:
-    """A table that is being written. It is published only when complete. A context manager.
+    """A context manager for a table that is being written; the table is published only when complete.
 
     It needs the memory of one row group, regardless of the size of the table.
 

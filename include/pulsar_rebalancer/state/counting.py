@@ -4,8 +4,8 @@ A sample of a broker adds at most one hit, regardless of the parameters of the r
 
 * a run adds hits if at least half an interval has passed since the last run that added hits;
 * a pair gets a hit if a host interval has passed since its last hit, or if the figure of one of its brokers has changed
-  since then. Brokers measure their host once per host interval and repeat the figure until the next measurement. So the
-  same figure of a broker does not cause a second hit when its partner changes;
+  since then. Brokers measure their host once per host interval and repeat the figure until the next measurement. So a
+  broker's unchanged figure causes no second hit when its partner changes;
 * hits older than `state_max_gap` intervals no longer count as consecutive;
 * forced runs and runs with their own thresholds add no hits. When the gate opens for such a run's plan, the hits of
   pairs whose bundles move are reset (`DecisionState.restarts`). In mode `approve`, the run that carries out the plan

@@ -28,7 +28,7 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 
 
 class CapacityCheck(Protocol):
-    """A check, in addition to the caps, that may refuse a unit. Its result depends on the units accepted before."""
+    """A check, in addition to the caps, that may refuse a unit. Its result depends on the units accepted so far."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return a unit with the same or other destinations, or with the reason why it must not be moved."""
@@ -51,8 +51,8 @@ def apply(
     The caps are applied in this order: one bundle per anti-affinity group; bundles that leave or enter a broker;
     bundles of a namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
     its destination is right only if the group's other bundles are on the expected brokers, and their moves may fail or
-    be refused by a cap. If a hash range must not move twice at the same time, its n-th move is in wave n. Otherwise all
-    waves have the same number of bundles, because the gate decides before every wave. Caps do not affect hit counters.
+    be refused by a cap. If a hash range must not move twice at the same time, its n-th move is in wave n. Otherwise
+    waves have a fixed size, because the gate decides again before each wave. Caps do not affect hit counters.
 
     Args:
         moves: the result of selection and placement, in any order.

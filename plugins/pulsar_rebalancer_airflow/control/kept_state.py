@@ -99,7 +99,7 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
 def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], now: datetime) -> None:
     """Replace unreadable documents, so that no plan is carried out twice and every readable drain continues.
 
-    The circuit breaker counts as opened now.
+    The circuit breaker is treated as having just opened.
     """
     for model in DOCUMENTS:
         if model.KEY in lost and model not in (DecisionState, MovesState, Drains, Breaker):

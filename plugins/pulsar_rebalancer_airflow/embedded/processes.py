@@ -123,7 +123,7 @@ def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Proces
 
 
 def _family(leaders: set[int]) -> list[psutil.Process]:
-    """Return the leaders, their descendants, and all other processes in the leaders' sessions."""
+    """Return the session leaders, their descendants, and all other processes in their sessions."""
     family: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:

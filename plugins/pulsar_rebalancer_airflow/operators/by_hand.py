@@ -183,7 +183,7 @@ class CarryOutOperator(HandOverOperator):
         self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
 
     def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
-        """Return the shown plan with the form's hash, and its request; raise an error if it may not be carried out."""
+        """Return the plan that the form's hash names, and its request; raise an error if it may not be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
@@ -229,7 +229,7 @@ class CarryOutOperator(HandOverOperator):
         before: HandedOver | None,
         others: HandedOverPlans,
     ) -> HandedOver:
-        """Add the id of the run that carries out the plan to its record, and return the record.
+        """Add to a plan's record the id of the run that carries it out, and return the record.
 
         If an earlier run was already started for the plan, a new run is started only if orders or settings prevented
         part of the plan.

@@ -1,4 +1,4 @@
-"""The places of the page in Airflow's UI: in the navigation, and as tabs of DAGs and runs."""
+"""Where the page appears in Airflow's UI: in the navigation, and as a tab of DAGs and runs."""
 
 from __future__ import annotations
 

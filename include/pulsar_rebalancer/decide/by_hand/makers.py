@@ -157,7 +157,7 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 
 
 def fill(scene: Scene, broker: str) -> list[Wish]:
-    """Choose bundles of the hottest brokers to fill a broker until its score is the mean, largest bundles first.
+    """Choose bundles of the hottest brokers to fill a broker until its score reaches the mean, largest bundles first.
 
     A bundle is suitable if moving it leaves the broker's score at or below both the mean and the source's score.
 

@@ -200,7 +200,7 @@ class _Walk:
         )
 
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
-        """Count a bundle's hits; return why it is not split. None if this also depends on its topics."""
+        """Count a bundle's hits; return why it is not split, or None if its topics must be examined too."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.ONE_TOPIC
         if bundle.stays is not None:

@@ -70,7 +70,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return the first reason that forbids moves at a time, and the end of this reason. Other reasons may follow."""
+    """Return the first reason that forbids moves at a time, and when it ends. Another reason may then apply."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:

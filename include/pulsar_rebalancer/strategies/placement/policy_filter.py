@@ -230,7 +230,7 @@ class PolicyFilter:
         the topic ceiling, and an anti-affinity group must not become less evenly distributed.
 
         Returns:
-            A reason that `holds` returns, `no_destination` or `too_many_topics`.
+            A reason from `holds`, `no_destination` or `too_many_topics`; None if the move is allowed.
         """
         held = self.holds(bundle, source)
         if held is not None:

@@ -84,12 +84,12 @@ class Hits(NamedTuple):
 
     @property
     def high(self) -> int:
-        """Return the number of hits at the high threshold, the larger of both brokers' numbers."""
+        """Return the larger of the two brokers' hit counts at the high threshold."""
         return max(self.source.high, self.destination.high)
 
     @property
     def low(self) -> int:
-        """Return the number of hits at the low threshold, the larger of both brokers' numbers."""
+        """Return the larger of the two brokers' hit counts at the low threshold."""
         return max(self.source.low, self.destination.low)
 
 

@@ -61,8 +61,8 @@ def offload(
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
-    Pulsar's method is `filterAndSelectBundle` in both classes. The only bundle of a broker is not moved, because it
-    would make another broker equally hot.
+    This follows `filterAndSelectBundle` in both classes. A broker's only bundle is not moved, because it would make
+    another broker equally hot.
 
     Args:
         target: throughput, bytes/s.

@@ -9,9 +9,9 @@ throughput that moves back is counted only in debug mode (`credit_swaps`).
 Brokers under the extensible load manager report their moving averages. For other brokers, moving averages are computed
 here as in BrokerLoadData. If a broker leaves the cluster and returns, its average starts again.
 
-Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. A broker without a report is excluded and
-its averages are kept, and the other brokers are balanced; Pulsar sheds nothing while any broker has no report. Bundles
-that may never move are not used in a swap. A source with load 0 sheds nothing; Pulsar divides by this load.
+Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. A broker without a report is excluded, and
+its averages are kept; Pulsar sheds nothing while any broker has no report. Bundles that may never move are not used in
+a swap. A source with load 0 sheds nothing; Pulsar divides by this load.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
     assert recording.coverage.repeated == 2
     (note,) = recording.coverage.notes
     assert "a variant gets at most one hit a minute" in note
-    assert "2 further samples of a minute that had one" in recording.coverage.sentence
+    assert "2 samples beyond the first of their minute" in recording.coverage.sentence
 
 
 def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
