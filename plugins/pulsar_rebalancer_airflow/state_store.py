@@ -287,7 +287,7 @@ class StateStore(StoredState):
     def change_breaker(
         self, rules: BreakerRules, seen: Round, now: datetime, run: str, closed_at: datetime | None
     ) -> None:
-        """Update the `breaker` document after a run. If it cannot be read, it is treated as having just opened.
+        """Update the `breaker` document after a run. If it cannot be read, the breaker is treated as just opened.
 
         Args:
             seen: the run's results.

@@ -66,7 +66,7 @@ class Reason(StrEnum):
         "The Spark Connect server of spark_connection did not accept a connection.",
         "Start the server, or correct the connection's host and port.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
-        "Two settings exclude each other.",
+        "Two settings contradict each other.",
         "Change one of the keys that the message names.")
     MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
         "The cluster's mode is off.",
@@ -97,7 +97,7 @@ class Reason(StrEnum):
         "The bundle's range no longer exists: the bundle was split (412).",
         "Nothing: the next run sees the new bundles.")
     SERVER_ERROR = ("server_error", VERDICT, Trait.PASSING,
-        "The broker failed on the request (5xx).",
+        "The broker failed to process the request (5xx).",
         "Check the broker's log.")
     NO_LOAD_REPORT = ("no_load_report", BLOCK, Trait.NONE,
         "The load manager provides no load report.",
@@ -106,7 +106,7 @@ class Reason(StrEnum):
         "listen_seconds asks for data that brokers publish, but Pulsar's client is not installed.",
         "Install pulsar-rebalancer[extensible] on the workers, or set listen_seconds to 0.")
     REDIRECT_LOOP = ("redirect_loop", VERDICT, Trait.PASSING,
-        "Brokers redirected the request in a circle.",
+        "Brokers redirected the request in a loop.",
         "Check the brokers' advertised addresses and the leader's health.")
     FOREIGN_SERVICE_URL = ("foreign_service_url", VERDICT, Trait.NONE,
         "The brokers name no binary address, or one on an unknown host; no credentials were sent there.",
@@ -131,7 +131,7 @@ class Reason(StrEnum):
         "The state was written by another version.",
         "Upgrade, or reset the state.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
-        "The state moved on after this plan was made.",
+        "The state has changed since this plan was made.",
         "Nothing: the plan is void, and the next run makes a new one.")
     # validation
     TOO_FEW_BROKERS = ("too_few_brokers", BLOCK, Trait.NONE,
@@ -340,7 +340,7 @@ class Reason(StrEnum):
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
         "The bundle's anti-affinity group is spread evenly, would be spread worse, or already has a bundle that moves.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
-        "The planned broker has more than max_broker_topics topics, other brokers do not.")
+        "The planned broker has more than max_broker_topics topics, and other brokers do not.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
         "No broker in the run may take the bundle.",
         "See why brokers were left out.")

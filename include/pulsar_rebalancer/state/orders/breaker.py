@@ -133,7 +133,7 @@ def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
 
 
 def readable_breaker(document: Any, now: datetime) -> Breaker:
-    """Return the `breaker` document. If it cannot be read, it is treated as having just opened."""
+    """Return the `breaker` document. If it cannot be read, the breaker is treated as having just opened."""
     try:
         return Breaker.parse(document)
     except StateError as error:
