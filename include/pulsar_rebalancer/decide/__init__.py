@@ -1,1 +1,1 @@
-"""Act 2, decide: make a run's plan, which has the bundles to move or split, and why others are not moved."""
+"""Act 2, decide: plan which bundles to move or split, and say why the others stay."""
