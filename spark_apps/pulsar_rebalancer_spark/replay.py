@@ -1,6 +1,6 @@
 """The application that replays: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
 
-A replay's folder has a file `request.json`. The samples from the cluster's runs are read once, and stored in this
+A replay's folder contains a file `request.json`. The samples from the cluster's runs are read once, and stored in this
 folder as one file per sample. The executors then replay separate periods of the samples in parallel, each with several
 variants. Several clusters can be replayed at the same time. With `--trace FILE`, the recording is a CSV trace, and the
 answer is written to FOLDER. The package must be installed on the executors.

@@ -36,7 +36,7 @@ def approves_itself(criteria: SelfApproval | None, summary: Summary, now: dateti
 
 
 def _gain(summary: Summary) -> float:
-    """Return the predicted decrease of the score range (hottest minus coldest broker), in points."""
+    """Return the predicted decrease in the score range (hottest minus coldest broker), in points."""
     return 0.0 if summary.predicted_range is None else summary.score_range - summary.predicted_range
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """What the rebalancer may do, from the most to the least restricted mode."""
+    """Modes of the rebalancer, from the most to the least restricted. A mode limits what the rebalancer may do."""
 
     OFF = "off"
     OBSERVE = "observe"

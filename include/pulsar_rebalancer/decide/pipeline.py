@@ -48,7 +48,7 @@ class RunDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class RunContext:
-    """The input of a run of one cluster, except for the tables.
+    """The input of one cluster's run, except for the tables.
 
     Attributes:
         settings: effective settings.

@@ -1,8 +1,8 @@
 """The history of a cluster: one table per day and kind, compacted from the day's runs.
 
 The files are `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are the tables of a run, and `runs`.
-The table `runs` has one row per run, with the run's documents as JSON texts and its number of rows in each table. Every
-table has the column `run`.
+The table `runs` has one row per run, with the run's documents as JSON and its number of rows in each table. Every table
+has the column `run`.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
 
 
 def below(name: str, content: Iterable[Entry]) -> list[Entry]:
-    """Return the entries of a folder and its content. Paths are relative to the folder's parent."""
+    """Return the entries for a folder and everything below it. Paths are relative to the folder's parent."""
     return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 

@@ -54,7 +54,7 @@ class StoragePath:
 
     @property
     def for_spark(self) -> str:
-        """The path in the form for Spark. Hadoop's S3 client uses the scheme `s3a`."""
+        """The path as Spark expects it. Hadoop's S3 client uses the scheme `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
     def open(self) -> tuple[pafs.FileSystem, str]:

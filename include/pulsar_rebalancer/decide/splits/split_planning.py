@@ -100,7 +100,7 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return advice to split a bundle: one sentence for each broker that fired but has only bundles too large to move.
+    """Return advice about splits: one sentence for each broker that fired but has only bundles too large to move.
 
     Args:
         run: the run.

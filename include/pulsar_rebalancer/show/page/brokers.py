@@ -50,7 +50,7 @@ def broker_views(
     """Return a run's brokers, the hottest first; brokers without a load report come last.
 
     Args:
-        after: predicted scores in percent, by broker, of brokers that are sources or destinations in the plan.
+        after: predicted scores of the plan's sources and destinations, in percent, by broker.
         pairs: all pairs in the run's decisions.
     """
     try:

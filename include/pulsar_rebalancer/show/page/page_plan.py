@@ -41,7 +41,7 @@ _LATE = timedelta(minutes=5)
 
 
 def predicted(run: Run) -> dict[str, float]:
-    """Return predicted scores after the moves, in percent, of the brokers that are sources or destinations in the plan.
+    """Return the predicted scores of a plan's sources and destinations after the moves, in percent.
 
     As in the plan's own prediction, a broker's score is assumed to be proportional to its traffic.
     """
