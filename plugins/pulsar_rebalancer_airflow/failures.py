@@ -1,4 +1,4 @@
-"""Convert the rebalancer's errors to task failures with the reason and the remedy. Useless retries are avoided."""
+"""Convert the rebalancer's errors to task failures that give the reason and the remedy, without pointless retries."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class KeptSample(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """Return the sample from bytes that `packed` made."""
+        """Return the sample that `packed` converted to these bytes."""
         source = io.BytesIO(data)
         return cls(*(np.load(source, allow_pickle=False) for _ in cls._fields))
 

@@ -36,7 +36,7 @@ _STARTED = "started_at"
 
 @dataclass
 class Held:
-    """Some or all of a run's bundles: numbers of bundles and owners, and load with a row for each of `FIGURES`."""
+    """Some or all of a run's bundles: the numbers of bundles and owners, and a row of load for each of `FIGURES`."""
 
     bundles: Ints
     owner: Ints

@@ -91,7 +91,7 @@ class SplitOutcome(BaseModel):
         found: the namespace's bounds within the bundle's range after the split, according to the brokers.
         attempts: number of requests that a broker accepted.
         seconds: time from the first read to the outcome.
-        error: the message of a broker or the connection, if it decided the outcome; never contains a secret.
+        error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

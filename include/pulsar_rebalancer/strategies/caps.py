@@ -97,7 +97,7 @@ def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
 
 
 class _Caps:
-    """The use of each cap by the accepted units of a plan."""
+    """How much of each cap the accepted units of a plan have used."""
 
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings

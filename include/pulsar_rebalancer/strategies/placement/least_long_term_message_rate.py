@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LeastLongTermMessageRate:
-    """Choose the smallest long-term message rate, and overloaded brokers last (LeastLongTermMessageRate.selectBroker).
+    """Choose the broker with the smallest rate, and overloaded brokers last (LeastLongTermMessageRate.selectBroker).
 
     Args:
         rates: long-term message rate of each broker, msg/s: the sum over its bundles, inbound plus outbound
