@@ -28,12 +28,12 @@ class PulsarSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     low_threshold: Percent = Field(
-        15, alias="loadBalancerAvgShedderLowThreshold", description="gap of a pair that counts a hit, points of score"
+        15, alias="loadBalancerAvgShedderLowThreshold", description="gap that gives a pair a hit, points of score"
     )
     high_threshold: Percent = Field(
         40,
         alias="loadBalancerAvgShedderHighThreshold",
-        description="gap of a pair that also counts a high hit, points of score",
+        description="gap that also gives a pair a high hit, points of score",
     )
     hit_count_low: int = Field(
         8,
@@ -102,12 +102,12 @@ class PulsarSettings(BaseModel):
     rate_difference: float = Field(
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
-        description="UniformLoadShedder: message rate of the busiest broker over the idlest, percent; 0: ignored",
+        description="UniformLoadShedder: busiest broker's message rate above the idlest's, percent; 0: ignored",
     )
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: throughput of the busiest broker relative to the idlest, ratio; 0: ignored",
+        description="UniformLoadShedder: ratio of the busiest broker's throughput to the idlest's; 0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,
@@ -218,7 +218,7 @@ class PulsarSettings(BaseModel):
     unload_split_bundles: bool = Field(
         True,
         alias="loadBalancerAutoUnloadSplitBundlesEnabled",
-        description="unload the parts of a split bundle, unless its namespace is under a policy",
+        description="unload the parts of a split bundle, unless a policy applies to its namespace",
     )
     split_algorithm: SplitAlgorithm = Field(
         SplitAlgorithm.RANGE,
@@ -246,7 +246,7 @@ class PulsarSettings(BaseModel):
     max_namespace_bundles: int = Field(
         128,
         alias="loadBalancerNamespaceMaximumBundles",
-        description="bundles of a namespace at which none of them is split any more",
+        description="number of bundles at which a namespace's bundles are no longer split",
     )
     flow_difference: float = Field(
         10,

@@ -121,17 +121,17 @@ class Settings(PulsarSettings):
     )
     pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty to query the brokers for it")
     excluded_brokers: Brokers = Field((), description="brokers (host:port) that neither give nor take bundles")
-    max_bundles_per_run: int | None = Field(None, ge=1, description="cap of bundles moved in one run")
+    max_bundles_per_run: int | None = Field(None, ge=1, description="maximum bundles moved per run")
     max_bundles_per_broker: int | None = Field(
-        None, ge=1, description="cap of bundles moved off or onto one broker in one run"
+        None, ge=1, description="maximum bundles moved off or onto one broker per run"
     )
-    max_bundles_off_broker: int | None = Field(None, ge=1, description="cap of bundles moved off a broker in one run")
-    max_bundles_onto_broker: int | None = Field(None, ge=1, description="cap of bundles moved onto a broker in one run")
+    max_bundles_off_broker: int | None = Field(None, ge=1, description="maximum bundles moved off a broker per run")
+    max_bundles_onto_broker: int | None = Field(None, ge=1, description="maximum bundles moved onto a broker per run")
     max_bundles_per_namespace: int | None = Field(
-        None, ge=1, description="cap of bundles of one namespace moved in one run"
+        None, ge=1, description="maximum bundles of one namespace moved per run"
     )
     max_bytes_per_run: float | None = Field(
-        None, gt=0, description="cap of the throughput of the bundles moved in one run, bytes/s in and out"
+        None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s in plus out"
     )
     excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
     max_quarantined_brokers: int = Field(2, ge=0, description="maximum brokers left out before the run is blocked")
@@ -150,12 +150,12 @@ class Settings(PulsarSettings):
         6,
         ge=0,
         le=120,
-        description="maximum seconds of reading the extensible load manager's system topics; 0: never, and averages of "
+        description="maximum seconds to read the extensible load manager's system topics; 0: never, and averages of "
         "throughput and top bundles are computed here",
     )
     max_plan_age_seconds: float = Field(180, gt=0, description="maximum age of a plan when it is carried out, seconds")
     max_wave_delay_seconds: float = Field(
-        300, ge=0, description="seconds after max_plan_age_seconds until which waves may still begin"
+        300, ge=0, description="how long after max_plan_age_seconds waves may still begin, seconds"
     )
     max_awaiting_minutes: float = Field(
         60, gt=0, le=1440, description="mode approve: maximum age of a plan when it is approved, minutes"
@@ -172,18 +172,18 @@ class Settings(PulsarSettings):
     split_mode: Mode = Field(
         Mode.OFF, description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto)"
     )
-    max_splits_per_run: int = Field(1, ge=1, description="cap of bundles split in one run")
-    max_splits_per_namespace: int = Field(1, ge=1, description="cap of bundles of one namespace split in one run")
+    max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
+    max_splits_per_namespace: int = Field(1, ge=1, description="maximum bundles of one namespace split per run")
     min_split_width: int = Field(65536, ge=1, description="minimum width of each part of a split, hashes")
     split_grace_minutes: float = Field(60, ge=0, description="minutes before a part of a split bundle is split again")
     compact_after_days: int = Field(
         1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
     )
     retention_days: int = Field(
-        14, ge=0, le=3650, description="maximum days that run folders and exports of the state are kept; 0: for ever"
+        14, ge=0, le=3650, description="maximum days that run folders and exports of the state are kept; 0: forever"
     )
     history_days: int = Field(
-        90, ge=0, le=3650, description="days that the tables of compacted runs are kept; 0: for ever"
+        90, ge=0, le=3650, description="days that the tables of compacted runs are kept; 0: forever"
     )
     alert_connection: str = Field("", description="Airflow connection of type apprise; empty: no alerts")
     alert_after_intervals: int = Field(

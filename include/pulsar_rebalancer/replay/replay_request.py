@@ -48,8 +48,8 @@ class ReplayRequest(VersionedDocument):
     requested_by: str = ""
     settings: Settings
     settings_from: str = "as given"
-    start: AwareDatetime = Field(description="of the stretch; empty: a day before its end")
-    end: AwareDatetime = Field(description="of the stretch; empty: now")
+    start: AwareDatetime = Field(description="start of the period; empty: a day before its end")
+    end: AwareDatetime = Field(description="end of the period; empty: now")
     grid: list[dict[str, object]] = Field(
         default_factory=lambda: DEFAULT_GRID,
         description="parts of settings with lists of values; all combinations of each part are compared",
@@ -57,7 +57,7 @@ class ReplayRequest(VersionedDocument):
     worth: float = Field(10, ge=0, le=1e6, description="unloads a day that one point of range is worth")
     days_apart: bool = Field(
         False,
-        description="every day (UTC) begins with bundles where they were recorded; days are replayed side by side",
+        description="every day (UTC) begins with bundles where they were recorded; days are replayed in parallel",
     )
     seed: int = 1
 
