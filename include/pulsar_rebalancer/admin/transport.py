@@ -153,7 +153,7 @@ class Transport:
                 break
             seen.add(place.url(request))
         raise self._exchange.failure(
-            request, place.broker, Reason.REDIRECT_LOOP, f"redirected in a circle or over {MAX_HOPS} times"
+            request, place.broker, Reason.REDIRECT_LOOP, f"redirected in a loop or over {MAX_HOPS} times"
         )
 
     def _checked(self, request: Request, answer: BrokerAnswer) -> BrokerAnswer:

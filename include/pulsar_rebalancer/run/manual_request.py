@@ -104,7 +104,7 @@ class HandRequest(BaseModel):
         known = {*needed, *_ALLOWED.get(self.action, ()), *_ALWAYS}
         foreign = [name for name in type(self).model_fields if getattr(self, name) and name not in known]
         if foreign:
-            raise ValueError(f"{', '.join(foreign)}: {self.action} does not know them")
+            raise ValueError(f"{', '.join(foreign)}: {self.action} does not use them")
         held = _NEVER_OVERRULED.get(self.action, set()).intersection(self.overrule)
         if held:
             raise ValueError(f"overrule: {', '.join(sorted(held))}: {self.action} cannot lift them")

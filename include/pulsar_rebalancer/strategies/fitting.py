@@ -78,7 +78,7 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
     foreign = [name for name in unknown if getattr(params, name, None) is not None]
     if foreign:
         raise SettingsError(
-            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {resolved.settings.strategy} does not know them"
+            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {resolved.settings.strategy} does not use them"
         )
     return resolved
 

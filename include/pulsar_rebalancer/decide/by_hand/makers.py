@@ -250,7 +250,7 @@ def check_broker(scene: Scene, broker: str) -> None:
         PlanError: `unknown_destination` if the cluster does not list the broker; else the reason why it is excluded.
     """
     if broker not in scene.listed:
-        raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is none of the {len(scene.listed)} active brokers")
+        raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is not one of the {len(scene.listed)} active brokers")
     if broker in scene.left_out:
         reason = scene.left_out[broker]
         raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

@@ -71,7 +71,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
     if not facts.scheduled:
         said = of_run(known, "", age)
         state = State.CLOSED if said.state in _LOOKS_WELL else said.state
-        return Said(state, f"Airflow's scheduler does not run, so no run starts. {said.sentence}")
+        return Said(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.held_by(entry.settings, now)
     firing = WOULD_FIRE if held else FIRES
     said = of_run(known, firing, age)
@@ -96,7 +96,7 @@ def _without_data(facts: AirflowFacts) -> Said:
     if facts.paused:
         hint = "The DAG is paused in Airflow: unpause it."
     elif not facts.scheduled:
-        hint = "Airflow's scheduler does not run, so no run starts."
+        hint = "Airflow's scheduler is not running, so no run starts."
     return Said(State.NO_DATA, f"No run has looked at the cluster yet. {hint}")
 
 
@@ -112,7 +112,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
         return Said(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
     failure = "" if facts.failed is None or _explains_more(known, facts.failed) else _failed(facts.failed)
     if age > _longest_age(entry):
-        cause = "" if facts.scheduled else "Airflow's scheduler does not run."
+        cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
         return Said(State.STALE, f"No run has looked at the cluster for {in_words(age)}. {why}".strip())
     return Said(State.FAILED, failure) if failure else None

@@ -68,7 +68,7 @@ class ControlRequest(BaseModel):
         if (self.until is not None) != (self.action is ControlAction.PAUSE):
             raise ValueError("until: a pause needs its end, and nothing else has one")
         if self.file and self.action is not ControlAction.RESTORE:
-            raise ValueError(f"file: {self.action} does not know it")
+            raise ValueError(f"file: {self.action} does not use it")
         return self
 
 

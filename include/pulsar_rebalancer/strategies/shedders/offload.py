@@ -68,7 +68,7 @@ def offload(
         target: throughput, bytes/s.
         why: why the broker sheds bundles; it is the first part of the decision's explanation.
     """
-    wanted = f"{why}: {amount(MEASURE, target)} are to leave"
+    wanted = f"{why}: {amount(MEASURE, target)} must leave"
     if broker.bundles <= 1:
         held = "its single bundle stays" if broker.bundles else "it has no bundle"
         words = f"{wanted}, but {held}"

@@ -44,7 +44,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         decisions.append(decision)
         moves += walked
     over = sum(load >= bound for load in usage.values())
-    sentence = f"{over} of {len(usage)} brokers are loaded to {bound:.0%} or more"
+    sentence = f"{over} of {len(usage)} brokers have a load of {bound:.0%} or more"
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 

@@ -77,7 +77,7 @@ def _mean(averages: Mapping[str, float]) -> float:
 
 def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: float) -> str:
     if not averages:
-        return "no broker can be judged"
+        return "no broker can be compared"
     bound = mean + _threshold(sample)
     over = sum(load >= bound for load in averages.values()) if mean > 0 else 0
     points = f"{sample.settings.average_threshold:g} points or more above the mean load of {mean:.1%}"
@@ -128,7 +128,7 @@ def _offload(
     compared = Comparison(average * 100, bound * 100)
     minimum = sample.settings.min_unload_bundle_throughput * MIB
     if target < minimum:
-        little = f"{amount(MEASURE, target)} are to leave, less than the minimum of {amount(MEASURE, minimum)}"
+        little = f"{amount(MEASURE, target)} must leave, less than the minimum of {amount(MEASURE, minimum)}"
         words = f"{why}: {little}"
         return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []
     return offload(sample, broker, number=number, target=target, why=why, compared=compared)

@@ -70,7 +70,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     if stopped_by is None:
         decisions, moves, stopped_by = _pairs(sample, stats)
         hits = 0 if any(move.taken for move in moves) else hits
-        sentence = f"{number_of(len(decisions), 'pair')} of brokers looked at, then {stopped_by.sentence}"
+        sentence = f"{number_of(len(decisions), 'pair')} of brokers considered, then {stopped_by.sentence}"
     else:
         sentence = stopped_by.sentence
     decisions += _others(sample, loads, decisions, stopped_by)
@@ -160,7 +160,7 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
         if transfer.left > 0:
             stats.move(source, destination, (transfer.left - transfer.gained) * source.load / source.throughput)
             shed_brokers += 1
-    return decisions, moves, NoShedding(Reason.MIDDLE, None, None, "no further pair is left")
+    return decisions, moves, NoShedding(Reason.MIDDLE, None, None, "no pair is left")
 
 
 def _pair(
@@ -183,7 +183,7 @@ def _pair(
         value=imbalance.value,
         bound=imbalance.bound,
         fired=True,
-        explanation=f"{wanted}; {amount(MEASURE, target)} are to leave {source.broker}",
+        explanation=f"{wanted}; {amount(MEASURE, target)} must leave {source.broker}",
         measure=MEASURE,
         target=target,
     )

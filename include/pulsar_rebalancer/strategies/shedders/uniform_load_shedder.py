@@ -64,7 +64,7 @@ class TrafficDifference:
         by_rate = self.measure is Measure.RATE
         name, unit, of = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
         if self.bound <= 0:
-            return f"{name} is not looked at"
+            return f"{name} is ignored"
         compared = f"more than {self.bound:g}{unit}" if self.exceeded else f"not more than {self.bound:g}{unit}"
         most, least = amount(self.measure, self.most), amount(self.measure, self.least)
         return f"{name} {most} is {self.value:,.1f}{unit} {of} the least of {least}, {compared}"
@@ -91,7 +91,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     if firing:
         sentence = f"{firing.busiest}: {firing.sentence}"
     else:
-        sentence = f"{rates.sentence}; {throughputs.sentence}" if sample.taking_part else "no broker can be judged"
+        sentence = f"{rates.sentence}; {throughputs.sentence}" if sample.taking_part else "no broker can be compared"
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 
@@ -133,7 +133,7 @@ def _unload(
     """Return the decision about the busiest broker, and its moves."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
     required = min(int((difference.most - difference.least) * sample.settings.max_unload_percentage), MAX_INT)
-    wanted = f"{difference.sentence}: {amount(measure, required)} are to leave"
+    wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
         words = f"{wanted}, but {'its single bundle stays' if broker.bundles else 'it has no bundle'}"
         return broker_decision(sample, broker, number, compared, Reason.SINGLE_BUNDLE, words), []

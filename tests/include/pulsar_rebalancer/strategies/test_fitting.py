@@ -24,7 +24,7 @@ def test_thresholds_of_pairs_mean_nothing_to_other_shedders():
 def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
     params = parse_params({"force": "now", "force_threshold": 10})
     assert resolve({}, {}, params).settings.strategy == "AvgShedder"
-    with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not know"):
+    with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not use"):
         resolve({"strategy": "ThresholdShedder"}, {}, params)
     with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector has nothing to place"):
         validate({"placement": "RoundRobinBrokerSelector"}, where="here")

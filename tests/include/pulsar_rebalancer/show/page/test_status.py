@@ -113,7 +113,7 @@ def test_moves_that_went_wrong_are_told(tmp_path: Path) -> None:
 
 WAITS = "broker-2 and broker-3 are 29 apart, hit 5 of 8"
 WOULD_FIRE = f"{WAITS}, would fire in about 2 minutes."
-NO_SCHEDULER, NOT_LOOKED = "Airflow's scheduler does not run", "No run has looked at the cluster for"
+NO_SCHEDULER, NOT_LOOKED = "Airflow's scheduler is not running", "No run has looked at the cluster for"
 RULES = {"breaker": {"failed_moves": 1, "minutes": 60}}
 PAUSE = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
 BLACKOUT = {"start": "2026-11-22T11:00:00", "end": "2026-11-22T13:00:00", "timezone": "UTC", "reason": "a report"}

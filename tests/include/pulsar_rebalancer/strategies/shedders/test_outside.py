@@ -76,7 +76,7 @@ def test_without_a_model_it_has_no_settings(without: Any) -> None:
 def test_parameters_that_it_knows_are_its_own(without: Any) -> None:
     forced = parse_params({"force": "new brokers", "force_threshold": 5})
     assert resolve({"strategy": PATH}, {}, forced).settings.strategy == PATH
-    with pytest.raises(SettingsError, match=f"low_threshold: strategy {PATH} does not know them"):
+    with pytest.raises(SettingsError, match=f"low_threshold: strategy {PATH} does not use them"):
         resolve({"strategy": PATH}, {}, parse_params({"low_threshold": 5}))
     without("thresholds")
     with pytest.raises(SettingsError, match="force_threshold: strategy"):

@@ -48,12 +48,12 @@ def test_every_broker_is_told_why_it_sheds_or_not():
         "b4": "broker_excluded",
     }
     assert [row.explanation for row in completed(result)[:3]] == [
-        "load 99.9% reaches 85.0%: 21.89 MiB/s are to leave. Taken: 2 bundles with 38.00 MiB/s. "
+        "load 99.9% reaches 85.0%: 21.89 MiB/s must leave. Taken: 2 bundles with 38.00 MiB/s. "
         "Passed over: target_reached 8.",
-        "load 88.0% reaches 85.0%: 0.00 MiB/s are to leave, but it has no bundle",
+        "load 88.0% reaches 85.0%: 0.00 MiB/s must leave, but it has no bundle",
         "load 0.0%, below 85.0%",
     ]
-    assert result.sentence == "2 of 3 brokers are loaded to 85% or more"
+    assert result.sentence == "2 of 3 brokers have a load of 85% or more"
 
 
 def test_weights_decide_what_counts_as_load():

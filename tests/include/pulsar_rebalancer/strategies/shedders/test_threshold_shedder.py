@@ -101,7 +101,7 @@ def test_idle_brokers_are_no_reason_to_shed():
 
 def test_without_a_broker_there_is_no_boundary():
     result = shed(sample([broker("b1", 90, left_out="broker_quarantined")], [], LOWER), ShedderState(loads={"b1": 0.5}))
-    assert (result.sentence, result.kept) == ("no broker can be judged", ShedderState(loads={"b1": 0.5}))
+    assert (result.sentence, result.kept) == ("no broker can be compared", ShedderState(loads={"b1": 0.5}))
 
 
 def test_a_broker_left_out_keeps_its_average_and_one_that_is_gone_does_not():
@@ -129,11 +129,11 @@ def test_every_broker_is_told_why_it_sheds_or_not():
         "below_threshold",
     ]
     assert [row.explanation for row in completed(result)[:4]] == [
-        "average load 100.0% reaches the mean of 52.5% plus 10 points: 42.50 MiB/s are to leave. Taken: no bundle. "
+        "average load 100.0% reaches the mean of 52.5% plus 10 points: 42.50 MiB/s must leave. Taken: no bundle. "
         "Passed over: recently_unloaded 2.",
-        "average load 95.0% reaches the mean of 52.5% plus 10 points: 37.50 MiB/s are to leave, but its single bundle "
+        "average load 95.0% reaches the mean of 52.5% plus 10 points: 37.50 MiB/s must leave, but its single bundle "
         "stays",
-        "average load 90.0% reaches the mean of 52.5% plus 10 points: 0.00 MiB/s are to leave, less than the minimum "
+        "average load 90.0% reaches the mean of 52.5% plus 10 points: 0.00 MiB/s must leave, less than the minimum "
         "of 10.00 MiB/s",
         "average load 10.0%, below the mean of 52.5% plus 10 points",
     ]

@@ -312,7 +312,7 @@ def test_every_broker_is_told_why_it_sheds_or_not():
     first = result.decisions[0]
     assert (first.destination_score, first.gap) == pytest.approx((2, 88))
     assert [row.explanation for row in completed(result)[:2]] == [
-        "overloaded: standard deviation of the loads 0.398, above 0.25; 20.51 MiB/s are to leave b5. "
+        "overloaded: standard deviation of the loads 0.398, above 0.25; 20.51 MiB/s must leave b5. "
         "Taken: 2 bundles with 3.81 MiB/s. Passed over: last_bundle 1.",
         "load 80.0%; no more than 1 broker may shed in one run",
     ]
@@ -321,7 +321,7 @@ def test_every_broker_is_told_why_it_sheds_or_not():
         ("t/b5/2", "taken"),
         ("t/b5/3", "last_bundle"),
     ]
-    assert result.sentence == "1 pair of brokers looked at, then no more than 1 broker may shed in one run"
+    assert result.sentence == "1 pair of brokers considered, then no more than 1 broker may shed in one run"
 
 
 def test_names_break_ties_whatever_the_order_of_the_rows():

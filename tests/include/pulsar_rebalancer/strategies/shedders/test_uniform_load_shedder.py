@@ -62,21 +62,21 @@ class TestUpstreamCases:
             5,
             "fired",
             "message rate 9,000 msg/s is 800.0 % above the least of 1,000 msg/s, more than 50 %: "
-            "4,000 msg/s are to leave. Taken: 2 bundles with 3,600 msg/s. Passed over: over_remaining 3.",
+            "4,000 msg/s must leave. Taken: 2 bundles with 3,600 msg/s. Passed over: over_remaining 3.",
         ),
         (
             9000,
             1,
             "single_bundle",
             "message rate 9,000 msg/s is 800.0 % above the least of 1,000 msg/s, more than 50 %: "
-            "4,000 msg/s are to leave, but its single bundle stays",
+            "4,000 msg/s must leave, but its single bundle stays",
         ),
         (
             2000,
             5,
             "below_minimum",
             "message rate 2,000 msg/s is 100.0 % above the least of 1,000 msg/s, more than 50 %: "
-            "500 msg/s are to leave, less than the minimum of 1,000 msg/s",
+            "500 msg/s must leave, less than the minimum of 1,000 msg/s",
         ),
         (
             1200,
