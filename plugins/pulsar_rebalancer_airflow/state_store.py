@@ -69,7 +69,7 @@ def state_asset(cluster: str) -> Asset:
 
 
 def moves_asset(cluster: str) -> Asset:
-    """Return the asset for which an event is created when a run has moved bundles.
+    """Return the asset that gets an event when a run has moved bundles.
 
     Other DAGs can be scheduled on it.
     """

@@ -115,10 +115,10 @@ class Figures(NamedTuple):
         unloads_per_day: bundles moved per day.
         events_per_day: events per day.
         disturbed_per_day: total throughput of the moved bundles when they moved, bytes/s per day.
-        range_mean: mean over time of the range, which is the largest minus the smallest score, points.
+        range_mean: mean over time of the range (largest minus smallest score), points.
         range_p95: 95th percentile of the range, points.
         range_largest: maximum of the range, points.
-        deviation_mean: mean over time of the scores' standard deviation, points.
+        deviation_mean: mean standard deviation of the scores over time, points.
         hot_share: share of the time during which a broker was above 80 percent, 0 to 1.
         lost: number of bundles placed because their broker was gone.
     """

@@ -44,7 +44,7 @@ class PlacementState:
 
     Attributes:
         count: number of choices that RoundRobinBrokerSelector has made.
-        brokers: the brokers from which RoundRobinBrokerSelector chooses in turn, in this order.
+        brokers: the brokers that RoundRobinBrokerSelector chooses in turn, in this order.
         averages: moving average of each broker's usage, for LeastResourceUsageWithWeight; 1 is 100 percent.
     """
 

@@ -1,4 +1,4 @@
-"""Compute a broker's load, the weighted maximum of its resources: current, as a moving average, and after moves."""
+"""Compute a broker's load (its highest weighted resource usage): now, as a moving average, and after moves."""
 
 from __future__ import annotations
 

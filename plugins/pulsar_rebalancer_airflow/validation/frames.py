@@ -31,8 +31,8 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
 
     * `<resource>_percent`: usage as a percentage of the limit; null without a limit;
     * `deciding_resource` and `deciding_percent`: result of `_deciding`;
-    * `unaccounted_percent`: difference between the broker's own figure and the sum over its bundles, the largest of the
-      four traffic figures. It is 0 if the difference is at most one unit, and null if a figure is invalid, which is
+    * `unaccounted_percent`: the largest difference, over the four traffic figures, between the broker's own figure and
+      the sum over its bundles. It is 0 if the difference is at most one unit, and null if a figure is invalid, which is
       reported as a separate finding.
     """
     read = {name: Snapshot(run).table(name) for name in INPUT}

@@ -38,7 +38,7 @@ class Served(NamedTuple):
     Attributes:
         decisions: one for each drained broker that has bundles, followed by the strategy's decisions.
         moves: all candidates after the caps; the drained brokers' candidates come first.
-        traffic: current traffic in bytes/s, by broker, of the drained brokers whose bundles move.
+        traffic: current traffic of the drained brokers whose bundles move, in bytes/s, by broker.
         progress: progress of each drain, by drained broker.
     """
 

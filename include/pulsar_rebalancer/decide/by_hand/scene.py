@@ -98,7 +98,7 @@ class Scene:
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """Return scores in percent, by broker, of brokers that can be a source or a destination."""
+        """Return the scores of brokers that can be a source or a destination, in percent, by broker."""
         judged = {None, *_MAY_GIVE}
         return {b.broker: score(b, self.settings) for b in self.sample.brokers if b.left_out in judged}
 

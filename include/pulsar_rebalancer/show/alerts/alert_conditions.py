@@ -137,9 +137,9 @@ class EndedRun:
 
     @property
     def mode_lowered(self) -> bool:
-        """Return whether a parameter of the run set a mode in which nothing is moved.
+        """Return whether the run's parameters set a mode that moves nothing.
 
-        No conclusions about other runs can be drawn from such a run.
+        Such a run says nothing about other runs.
         """
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
