@@ -1,4 +1,4 @@
-"""Properties of reason codes that other modules use, apart from the texts."""
+"""Properties of reason codes, other than their texts, that other modules use."""
 
 from __future__ import annotations
 

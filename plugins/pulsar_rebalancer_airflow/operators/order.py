@@ -106,9 +106,9 @@ def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, 
 
 
 def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
-    """Remove an order to skip a run after a run was skipped.
+    """Remove an order to skip a run once a run has been skipped.
 
-    Otherwise another run would be skipped after a reset or restore.
+    Otherwise, after a reset or restore, the order would apply to another run.
     """
     control, last = store.control(storage), time_of(kept_state.last_plan(store, storage))
     used = control.skip is not None and last is not None and last > control.skip.at

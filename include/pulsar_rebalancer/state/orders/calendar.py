@@ -1,9 +1,9 @@
 """The calendar of maintenance windows and blackouts in the clusters file, which allows or forbids moves.
 
-Windows start and end by the local clock, so the change to or from summer time can change their length. If an hour
-occurs twice, a blackout uses the earlier possible start and the later possible end. A maintenance window uses the later
-start and the earlier end, so a window inside that hour is dropped. A start or end in an hour that the clock skips is
-moved to the clock change, so that a blackout becomes longer rather than shorter.
+Windows start and end by the local clock, so a clock change can alter their length. If an hour occurs twice, a blackout
+uses the earlier possible start and the later possible end. A maintenance window uses the later start and the earlier
+end, so a window inside that hour is dropped. A start or end in an hour that the clock skips is moved to the clock
+change, so that a blackout becomes longer rather than shorter.
 """
 
 from __future__ import annotations
