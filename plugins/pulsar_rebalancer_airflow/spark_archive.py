@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
 def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
     """Return the path of the archive in the folder `cache`; create the archive if it is missing.
 
-    An archive is valid for one release of Spark, one of Java, and the same options of Java.
+    An archive is valid only for the same releases of Spark and Java, and the same Java options.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.

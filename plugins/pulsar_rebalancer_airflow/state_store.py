@@ -169,7 +169,7 @@ class StoredState:
         return drains, unreadable
 
     def control(self, storage: ClusterStorage) -> Control:
-        """Return the orders from people, from the `control` document and its copy. The stricter orders apply.
+        """Return people's orders, from the `control` document and its copy. The stricter orders apply.
 
         If the document or the copy is unreadable, the gate is closed (`Control.unreadable`), and readable orders still
         apply.

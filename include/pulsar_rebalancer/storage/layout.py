@@ -66,7 +66,7 @@ class ClusterStorage:
 
     @property
     def control(self) -> StoragePath:
-        """The copy of the orders from people."""
+        """The copy of people's orders."""
         return self.state / CONTROL
 
     @property

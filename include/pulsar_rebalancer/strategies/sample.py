@@ -177,7 +177,7 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
 
 
 def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str, float]:
-    """Return, by broker, the scores that caused a hit or, in a run that counts no hits, a move.
+    """Return the scores that caused hits, by broker; in a run that counts no hits, those that caused moves.
 
     Args:
         decisions: one cluster's decisions, with the bundles that move after policies and caps.

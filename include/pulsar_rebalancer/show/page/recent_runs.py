@@ -70,7 +70,7 @@ class Run:
     def brokers(self) -> list[BrokerSample]:
         """Return the brokers, each with the reason if it is excluded. Unreadable documents are ignored.
 
-        If there are several reasons, exclusion in the settings has precedence, then quarantine by validation.
+        If there are several reasons, exclusion in the settings takes precedence, then quarantine by validation.
 
         Raises:
             SnapshotError: the table of brokers cannot be read.
