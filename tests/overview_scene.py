@@ -19,6 +19,7 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import (
     BROKERS,
@@ -80,6 +81,7 @@ class Scene:
         self.findings: tuple[Finding, ...] = ()
         self.drains = Drains()
         self.policies = Policies()
+        self.splits: tuple[dict[str, Any], ...] = ()
         self.runs = 0
         self._random = random.Random(1)
         self._width = (1 << 32) // (each * len(loads))
@@ -127,14 +129,16 @@ class Scene:
             return folder
         taken = self._plan(folder, request, brokers, bundles)
         verdict = verdict or (Reason.OBSERVE if self.settings.mode != "auto" else Reason.OPEN)
-        verdict = verdict if taken else Reason.NOTHING_TO_DO
+        verdict = verdict if taken or self.splits else Reason.NOTHING_TO_DO
         moves = [self._moved(move, astray=number < astray) for number, move in enumerate(taken)]
         if not seconds:
             ended_moves = [move.model_dump(mode="json") for move in moves[:begun]]
             if begun:
                 (folder / "unload" / "wave-00.json").write_json(ended_moves)
             return folder
-        Outcome(**ended, verdict=verdict, moves=tuple(moves) if verdict is Reason.OPEN else ()).write(folder)
+        if verdict is Reason.OPEN:
+            ended |= {"moves": tuple(moves), "splits": tuple(_split(row) for row in self.splits if row["taken"])}
+        Outcome(**ended, verdict=verdict).write(folder)
         if verdict is Reason.OPEN:
             self._carry_out(moves)
         return folder
@@ -165,6 +169,14 @@ class Scene:
             ]
         return table(listed, BROKERS), table(held, BUNDLES)
 
+    def to_split(self, number: int, **more: Any) -> dict[str, Any]:
+        """The row of a bundle that the next plan cuts in two; `more` replaces its fields."""
+        bundle, owner = self._name(number), next(name for name, held in self.owned.items() if number in held)
+        found = {"cluster": self.storage.cluster, "broker": owner, "bundle": bundle, "rank": 0, "unload": True}
+        found |= {"condition": "msg_rate", "value": 30_123.4, "bound": 30_000.0, "algorithm": "range_equally_divide"}
+        found |= {"positions": [number * self._width + 16], "shares": [0.61, 0.39], "taken": True}
+        return found | {"reason": Reason.TO_BE_SPLIT, "explanation": f"{bundle} has 30,123 msg/s"} | more
+
     def _name(self, number: int) -> str:
         return f"{self.namespace}/0x{number * self._width:08x}_0x{(number + 1) * self._width:08x}"
 
@@ -189,7 +201,7 @@ class Scene:
         before = {each.broker: score(each, self.settings) for each in sample.taking_part}
         gaps = [decision.gap for decision in decided if decision.gap is not None]
         Summary(
-            **plan_output.write_files(folder, request, state, decided, going, by_pair, []),
+            **plan_output.write_files(folder, request, state, decided, going, by_pair, self.splits),
             **plan_output.scores_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
@@ -197,6 +209,7 @@ class Scene:
             pairs_fired=sum(decision.fired for decision in decided),
             hits=(0, 0),
             sentence=result.sentence,
+            splits_told=tuple(row["explanation"] for row in self.splits),
         ).write(folder)
         return taken
 
@@ -220,6 +233,11 @@ class Scene:
             if move.ok:
                 number = numbers[move.bundle]
                 self.owned[move.destination][number] = self.owned[move.source].pop(number)
+
+
+def _split(row: Mapping[str, Any]) -> SplitOutcome:
+    positions = tuple(row["positions"])
+    return SplitOutcome(bundle=row["bundle"], positions=positions, found=positions, reason=Reason.SPLIT, attempts=1)
 
 
 def _with_means(bundles: pa.Table) -> pa.Table:

@@ -140,8 +140,11 @@ def test_a_plan_that_was_stopped_goes_on_by_its_hash(hand: World, ends: tuple[st
 
 
 def test_a_bundle_is_split(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
-    shown = hand.run("by_hand", action="split", bundles=["acme/orders/LARGEST"])
-    hand.run("by_hand", plan=shown.xcom("plan")["plan"])
+    shown = hand.run("by_hand", action="split", bundles=["acme/orders/LARGEST"], unload=True)
+    plan = shown.xcom("plan")
+    assert "is split for ever at 0x" in plan["splits"][0]
+    assert plan["disturbed"]["topics"] > 0
+    hand.run("by_hand", plan=plan["plan"])
     (waiting,) = hand.queued()
     run = hand.begin(waiting)
 

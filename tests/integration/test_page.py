@@ -18,6 +18,7 @@ from tests.integration.airflow_world import world
 from tests.integration.page_scene import HOSTILE, ordered, prepare, press, show, told
 from tests.overview_scene import Scene, broker
 
+from pulsar_rebalancer.run.splits import read_splits
 from pulsar_rebalancer.state.orders.breaker import Breaker
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def paged(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterat
         "overloaded_threshold": 100,
     }
     given |= {"max_bundles_per_run": 2, "breaker": {"failed_moves": 5}}
+    # Every bundle is too large, but one split at a time; runs that are forced split nothing.
+    given |= {"split_mode": "auto", "loadBalancerNamespaceBundleMaxMsgRate": 1}
     with world("paged", tmp_path_factory.mktemp("paged"), **given) as made:
         prepare(made)
         yield made
@@ -92,7 +95,7 @@ def draw(chromium: Browser, name: str) -> None:
         ("stuck", "unbalanced", "Why "),
         ("quiet", "would move", "mode observe moves nothing"),
         ("held", "held back", "was not carried out"),
-        ("going", "moving", "2 of 4 done, 1 not where planned"),
+        ("going", "moving", "2 of 4 done, 1 not as planned"),
         ("threshold", "balanced", "points or more above the mean load"),
         ("transfer", "waiting", "Whole cluster out of balance"),
         ("idle", "off", "mode is off. No broker is contacted."),
@@ -354,4 +357,18 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     assert paged.begin(question, "apply").states["carry_out"] == "skipped"
     told(chromium, "Nothing is carried out: the plan was rejected.")
     chromium.until("document.querySelector('.force').textContent.includes('rejected by ada: wrong hour')")
+
+    waits = paged.run()
+    assert waits.xcom("gate", "reason") == "awaiting_approval"
+    (split,) = read_splits(waits.folder)
+    paged.begin(paged.queued("apply")[-1], "apply", last="approve")
+    chromium.until("document.querySelector('[data-key=\"act Approve…\"]')")
+    chromium.until("document.querySelector('section.plan')?.textContent.includes('A split is for ever')")
+    chromium.run("document.querySelector('[data-key=\"act Approve…\"]').click()")
+    dialog = chromium.until("document.querySelector('dialog[open]')?.innerText")
+    assert "Total: 1 bundle split for ever; " in dialog
+    assert "A split is for ever: Pulsar cannot merge bundles." in dialog
+    assert f"Split {split.bundle} on {split.broker} ({split.excess}) at 0x{split.positions[0]:08x} into " in dialog
+    assert split.unload == ("reconnect." in dialog)
+    chromium.press("Escape", 27)
     assert chromium.problems == []

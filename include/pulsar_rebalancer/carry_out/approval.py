@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import SelfApproval
     from pulsar_rebalancer.run.plan import Actions, Summary
+    from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
@@ -58,7 +59,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
         SnapshotError: a file of the run cannot be read.
     """
     moves, splits = actions
-    topics, producers, consumers = _disturbed(run, [move.bundle for move in moves])
+    topics, producers, consumers = _disturbed(run, actions.unloaded)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:
         scores += f", afterwards {summary.predicted_min:.1f} to {summary.predicted_max:.1f} % (predicted)"
@@ -68,7 +69,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
         f"* plan `{summary.hash[:16]}` of `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
         f"* scores {scores}",
         f"* disturbs {topics} topics, {producers} producers, {consumers} consumers",
-        *(f"* splits {code(split.bundle)} at {', '.join(map(hex, split.positions))}" for split in splits[:LISTED]),
+        *(f"* splits {code(split.bundle)} for ever {split.cut}{_because(split)}" for split in splits[:LISTED]),
         "",
         *(f"* {code(move.bundle)}: {code(move.source)} to {code(move.destination)}" for move in moves[:LISTED]),
     ]
@@ -81,6 +82,10 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
         lines.append(f"* and {' and '.join(more)}: {code(run.uri)}")
     what = f"{len(moves)} bundles" + (f" and split {len(splits)}" if splits else "")
     return Texts(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
+
+
+def _because(split: Split) -> str:
+    return f" (it has {split.excess})" if split.excess else ""
 
 
 def code(text: str) -> str:

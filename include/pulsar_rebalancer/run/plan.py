@@ -239,6 +239,11 @@ class Actions(NamedTuple):
     splits: Sequence[Split]
 
     @property
+    def unloaded(self) -> list[str]:
+        """Return the names of the bundles whose clients must reconnect."""
+        return [move.bundle for move in self.moves] + [split.bundle for split in self.splits if split.unload]
+
+    @property
     def identity(self) -> str:
         """Return the SHA-256 hash of the actions. Unlike the plan's hash, it does not depend on scores and samples."""
         moves = [[move.bundle, move.source, move.destination] for move in self.moves]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.enums import SplitAlgorithm
+from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import HashRange, namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
+_UNITS = {"topics": "topics", "sessions": "producers and consumers", "msg_rate": "msg/s", "bandwidth": "MiB/s"}
+
+
 class Split(BaseModel):
     """One bundle that a plan splits.
 
@@ -35,6 +39,7 @@ class Split(BaseModel):
             `positions`.
         unload: True if the new bundles are unloaded afterwards, so that placement may put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
+        value, bound: the figure that met the condition and its bound, in the unit of the condition's setting.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -46,11 +51,41 @@ class Split(BaseModel):
     shares: tuple[float, ...]
     unload: bool = False
     condition: str = ""
+    value: float = 0.0
+    bound: float = 0.0
+
+    @property
+    def cut(self) -> str:
+        """Return where the bundle is cut, and each part's share of its traffic, as text."""
+        return in_parts(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
+
+    @property
+    def excess(self) -> str:
+        """Return how far the bundle exceeds the bound of its condition, as text; empty for a manual split."""
+        return excess(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
     def parts(self) -> dict[str, float]:
         """Return the names of the bundles that this bundle is split into, each with its share of traffic (0 to 1)."""
         return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
+
+
+def excess(condition: str, value: float, bound: float) -> str:
+    """Return text such as "300 msg/s, more than 200" for a figure and its bound, in the unit of the setting."""
+    scale, digits = (MIB, 1) if condition == "bandwidth" else (1, 0)
+    figure, most = (f"{amount / scale:,.{digits}f}" for amount in (value, bound))
+    return f"{figure} {_UNITS[condition]}, more than {most}"
+
+
+def at_positions(positions: Iterable[int]) -> str:
+    """Return positions as text for people."""
+    return ", ".join(f"0x{position:08x}" for position in positions)
+
+
+def in_parts(positions: Iterable[int], shares: Iterable[float]) -> str:
+    """Return where a bundle is cut, and each part's share of its traffic (0 to 1), as text."""
+    each = ", ".join(f"{100 * share:.0f} %" for share in shares)
+    return f"at {at_positions(positions)} into parts with {each} of its traffic"
 
 
 def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:

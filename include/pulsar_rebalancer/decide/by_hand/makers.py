@@ -14,6 +14,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.splits import in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -134,7 +135,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
         "unload": request.unload,
         "taken": True,
         "reason": Reason.TO_BE_SPLIT,
-        "explanation": f"{bundle.bundle} is cut at {cut.at}",
+        "explanation": f"{bundle.bundle} is split for ever {in_parts(cut.positions, cut.shares)}",
     }
 
 

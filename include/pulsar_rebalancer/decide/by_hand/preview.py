@@ -119,7 +119,7 @@ def write(
     summary = Summary(
         **fields,
         **plan_output.scores_fields(scene.scores, after, scene.left_out),
-        by_hand=_with_effect(scene, moves, record, after),
+        by_hand=_with_effect(scene, moves, splits, record, after),
         counting=Reason.BY_HAND,
         pairs=0,
         pairs_over=0,
@@ -213,11 +213,19 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
     ]
 
 
-def _with_effect(scene: Scene, moves: Sequence[CandidateMove], record: ByHand, after: Mapping[str, float]) -> ByHand:
-    """Return the record with the moves' effect on brokers and clients."""
+def _with_effect(
+    scene: Scene,
+    moves: Sequence[CandidateMove],
+    splits: Sequence[Mapping[str, Any]],
+    record: ByHand,
+    after: Mapping[str, float],
+) -> ByHand:
+    """Return the record with the effect of moves and splits on brokers and clients."""
     taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
-    bundles = [scene.sample.bundles.find(move.source, move.bundle) for move in taken]
+    unloaded = [(move.source, move.bundle) for move in taken]
+    unloaded += [(split["broker"], split["bundle"]) for split in splits if split["unload"]]
+    bundles = [scene.sample.bundles.find(*each) for each in unloaded]
     return record.model_copy(
         update={
             "scores": {name: (scene.scores[name], after[name]) for name in sorted(ends)},

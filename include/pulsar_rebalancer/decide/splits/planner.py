@@ -8,12 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode, SplitAlgorithm
-from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.decide.splits.algorithms import most_even, positions_of, shares_of
 from pulsar_rebalancer.decide.splits.conditions import condition_of
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.splits import recently_split
+from pulsar_rebalancer.run.splits import at_positions, excess, recently_split
 from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.splits.conditions import LoadedBundle, SplitCondition
     from pulsar_rebalancer.run.topic_loads import Candidate
     from pulsar_rebalancer.state.state_documents import BundleSplit
-
-_UNITS = {"topics": "topics", "sessions": "producers and consumers", "msg_rate": "msg/s", "bandwidth": "MiB/s"}
 
 
 class SplitPlan(NamedTuple):
@@ -64,7 +61,7 @@ class Cut(NamedTuple):
     @property
     def at(self) -> str:
         """Return the positions as text for people."""
-        return ", ".join(f"0x{position:08x}" for position in self.positions)
+        return at_positions(self.positions)
 
 
 @dataclass(frozen=True)
@@ -242,9 +239,8 @@ class _Walk:
 
 
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
-    scale, digits = (MIB, 1) if condition.name == "bandwidth" else (1, 0)
-    value, bound = (f"{figure / scale:,.{digits}f}" for figure in (condition.value, condition.bound))
-    finding = f"{bundle.bundle} on {bundle.broker} has {value} {_UNITS[condition.name]}, more than {bound}"
+    over = excess(condition.name, condition.value, condition.bound)
+    finding = f"{bundle.bundle} on {bundle.broker} has {over}"
     if cut is None:
         return f"{finding}. {reason.meaning}"
     shares = ", ".join(f"{100 * share:.0f} %" for share in cut.shares)

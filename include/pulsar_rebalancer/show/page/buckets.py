@@ -26,7 +26,7 @@ class Bucket(View):
 
     Attributes:
         lowest, highest: smallest and largest score range of the runs, in points; None if no run compared brokers.
-        moved, failed: number of bundles that were moved, and that could not be moved.
+        moved, split, failed: number of bundles that were moved, that were split, and for which this failed.
         blocked: number of runs that validation stopped.
         broken: number of runs that failed.
         paused: number of runs that could not move bundles for a reason other than the mode.
@@ -37,6 +37,7 @@ class Bucket(View):
     lowest: float | None = None
     highest: float | None = None
     moved: int = 0
+    split: int = 0
     failed: int = 0
     runs: int = 0
     blocked: int = 0
@@ -77,7 +78,7 @@ def added_up(buckets: Sequence[Bucket], at: datetime) -> Bucket:
     judged = [bucket for bucket in buckets if bucket.low_threshold is not None]
     counts = {
         name: sum(getattr(bucket, name) for bucket in buckets)
-        for name in ("moved", "failed", "runs", "blocked", "broken", "paused")
+        for name in ("moved", "split", "failed", "runs", "blocked", "broken", "paused")
     }
     return Bucket(
         at=at,
@@ -118,12 +119,14 @@ def of_run(
     if figures.score_min is not None and figures.score_max is not None:
         spread = round(figures.score_max - figures.score_min, 2)
     failed = sum(reason is None or not reason.has(_SEEN_TO) for reason in moves)
+    unsplit = sum(reason is None or not reason.has(Trait.SPLIT_AS_PLANNED) for reason in splits)
     return Bucket(
         at=at,
         lowest=spread,
         highest=spread,
         moved=sum(reason is not None and reason.has(Trait.NEW_OWNER) for reason in moves),
-        failed=failed + sum(reason is None or not reason.has(Trait.SPLIT_AS_PLANNED) for reason in splits),
+        split=len(splits) - unsplit,
+        failed=failed + unsplit,
         runs=1,
         blocked=ended.verdict == Reason.BLOCKED,
         broken=ended.verdict == Reason.UNFINISHED,

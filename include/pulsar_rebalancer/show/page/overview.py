@@ -144,7 +144,8 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
 
 
 def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
-    considered = run.summary is not None and (run.summary.bundles_taken or run.summary.bundles_passed_over)
+    summary = run.summary
+    considered = summary and (summary.bundles_taken or summary.bundles_passed_over or summary.splits_told)
     return plan_view(storage, run, now) if considered else None
 
 
@@ -163,7 +164,7 @@ def _has_moved(folder: StoragePath) -> bool:
     if known is not None:
         return known
     outcome = Outcome.known(folder)
-    return outcome is not None and _moved.put(folder.uri, bool(outcome.moves))
+    return outcome is not None and _moved.put(folder.uri, bool(outcome.moves or outcome.splits))
 
 
 def _findings(run: Run) -> tuple[FindingView, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import read_moves, taken_candidates
+from pulsar_rebalancer.run.plan import Actions, read_moves, taken_candidates
+from pulsar_rebalancer.run.snapshot import CLIENTS
+from pulsar_rebalancer.run.splits import read_splits, taken_rows
 from pulsar_rebalancer.show.page.pairs import pair_views
-from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView
+from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView, SplitView
 from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move, Summary
+    from pulsar_rebalancer.run.splits import Split, SplitOutcome
     from pulsar_rebalancer.show.page.page_model import PairView
     from pulsar_rebalancer.show.page.recent_runs import Run
     from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -65,13 +68,20 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         return None
     summary = run.summary
     try:
-        moves = read_moves(run.folder)
+        actions = Actions(read_moves(run.folder), read_splits(run.folder))
     except SnapshotError:
-        moves = []
+        actions = Actions([], [])
+    moves = actions.moves
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
-    rows = _moves(run, summary, moves)
-    ended = [run.moves[move.bundle] for move in moves if move.bundle in run.moves]
+    disturbed = _disturbed(run, actions)
+    rows = _moves(run, summary, moves, disturbed)
+    splits = tuple(_split(summary, split, run.cuts.get(split.bundle), disturbed) for split in actions.splits)
+    ended: list[MoveOutcome | SplitOutcome] = [
+        *(run.moves[move.bundle] for move in moves if move.bundle in run.moves),
+        *(run.cuts[split.bundle] for split in actions.splits if split.bundle in run.cuts),
+    ]
+    noticed: list[MoveView | SplitView] = [*rows, *splits]
     outcomes = [outcome for outcome in ended if not outcome.reason.has(Trait.NOT_BEGUN)]
     return PlanView(
         folder=run.folder.name,
@@ -87,29 +97,46 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         measure=moves[0].measure if moves else "msg_throughput",
         bundles=len(moves),
         traffic=math.fsum(move.traffic for move in moves),
-        topics=sum(row.topics for row in rows),
-        clients=sum(row.clients for row in rows),
+        topics=sum(row.topics for row in noticed),
+        clients=sum(row.clients for row in noticed),
         range_before=round(summary.score_range, 2),
         predicted_range=rounded(summary.predicted_range),
         brokers=_ends(run),
         measured=_measured(storage, ended_at, now) if ended_at and outcomes else (),
         moves=tuple(rows[:LISTED]),
         more=max(0, len(rows) - LISTED),
+        splits=splits,
+        about_splits=_about_splits(run, summary),
         stay=_stay(summary.bundles_passed_over),
         done=len(outcomes),
         failed=sum(not outcome.ok for outcome in outcomes),
     )
 
 
-def _moves(run: Run, summary: Summary, moves: Sequence[Move]) -> list[MoveView]:
+def _disturbed(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
+    """Return the topics and clients of the bundles that are unloaded; empty if they are unknown."""
+    try:
+        return run.snapshot.clients(actions.unloaded)
+    except SnapshotError:
+        return {}
+
+
+def _about_splits(run: Run, summary: Summary) -> tuple[str, ...]:
+    """Return the sentences about splits, except those about planned splits."""
+    try:
+        planned = {row["explanation"] for row in taken_rows(run.folder)}
+    except (SnapshotError, KeyError):
+        planned = set()
+    return tuple(sentence for sentence in summary.splits_told if sentence not in planned)
+
+
+def _moves(
+    run: Run, summary: Summary, moves: Sequence[Move], disturbed: Mapping[str, Mapping[str, int]]
+) -> list[MoveView]:
     """Return the moves: failed moves first, then the others in the plan's order."""
     fired = [pair for pair in pair_views(run) if pair.fired]
     # In a swap, bundles also leave the colder broker.
     pairs = {pair.destination: pair for pair in fired} | {pair.source: pair for pair in fired}
-    try:
-        disturbed = run.snapshot.clients([move.bundle for move in moves])
-    except SnapshotError:
-        disturbed = {}
     rows = [
         _move(move, run.moves.get(move.bundle), disturbed.get(move.bundle, {}), _why(summary, move, pairs))
         for move in moves
@@ -121,13 +148,18 @@ def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
     """Return an explanation of why a bundle moves; empty if unknown."""
     drain, pair = summary.drains.get(move.source), pairs.get(move.source)
     if summary.by_hand is not None:
-        asked = summary.by_hand.request
-        return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason]))
+        return _asked(summary)
     if drain is not None:
         return f"drained by {drain.by or 'unknown'}: {drain.reason}"
     if pair is None:
         return ""
     return f"{pair.gap:.0f} points apart" if pair.gap is not None else pair.meaning
+
+
+def _asked(summary: Summary) -> str:
+    """Return the manual action with its reason; empty if no person asked for the plan."""
+    asked = summary.by_hand.request if summary.by_hand else None
+    return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
 
 
 def _by(summary: Summary) -> str:
@@ -148,19 +180,42 @@ def _ends(run: Run) -> tuple[EndView, ...]:
 
 
 def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int], why: str) -> MoveView:
-    view = MoveView(
+    return MoveView(
         bundle=move.bundle,
         source=move.source,
         destination=move.destination,
         traffic=round(move.traffic, 1),
-        topics=disturbed.get("topics", 0),
-        clients=disturbed.get("producers", 0) + disturbed.get("consumers", 0),
         why=why,
+        **_clients(disturbed),
+        **_result(outcome),
     )
+
+
+def _split(
+    summary: Summary, split: Split, outcome: SplitOutcome | None, disturbed: Mapping[str, Mapping[str, int]]
+) -> SplitView:
+    return SplitView(
+        bundle=split.bundle,
+        broker=split.broker,
+        positions=tuple(f"0x{position:08x}" for position in split.positions),
+        shares=split.shares,
+        unload=split.unload,
+        why=split.excess or _asked(summary),
+        **_clients(disturbed.get(split.bundle, {})),
+        **_result(outcome),
+    )
+
+
+def _clients(disturbed: Mapping[str, int]) -> dict[str, int]:
+    counts = {name: disturbed.get(name, 0) for name in CLIENTS}
+    return {"topics": counts["topics"], "clients": counts["producers"] + counts["consumers"]}
+
+
+def _result(outcome: MoveOutcome | SplitOutcome | None) -> dict[str, Any]:
     if outcome is None:
-        return view
+        return {}
     result = {"outcome": outcome.reason, "meaning": outcome.reason.meaning, "ok": outcome.ok}
-    return view.model_copy(update={**result, "seconds": round(outcome.seconds, 1), "error": outcome.error})
+    return result | {"seconds": round(outcome.seconds, 1), "error": outcome.error}
 
 
 def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:

@@ -32,6 +32,31 @@ class MoveView(View):
     error: str = ""
 
 
+class SplitView(View):
+    """One bundle that the plan splits, which cannot be undone.
+
+    Attributes:
+        positions: hashes at which the bundle is cut, as `0x…`.
+        shares: share of the bundle's traffic (0 to 1) in each of its parts.
+        topics, clients: number of topics that are unloaded, and of clients that must reconnect; 0 without unload.
+        why, outcome, ok: as in `MoveView`.
+    """
+
+    bundle: str
+    broker: str
+    positions: tuple[str, ...]
+    shares: tuple[float, ...]
+    unload: bool
+    topics: int = 0
+    clients: int = 0
+    why: str = ""
+    outcome: str = ""
+    meaning: str = ""
+    ok: bool | None = None
+    seconds: float = 0.0
+    error: str = ""
+
+
 class EndView(View):
     """A source or destination of moves, with its score before the plan and its predicted score after the plan."""
 
@@ -71,9 +96,11 @@ class PlanView(View):
         brokers: sources and destinations of moves.
         measured: score ranges after the run.
         more: number of moves not listed.
+        splits: bundles that are split.
+        about_splits: sentences about bundles that are not split, and about splits that would help.
         stay: number of considered bundles that are not moved, by reason.
-        done: number of moves with an outcome.
-        failed: number of moves that have ended with the bundle on another broker.
+        done: number of moves and splits with an outcome.
+        failed: number of moves and splits with an outcome other than planned.
     """
 
     folder: str
@@ -97,6 +124,8 @@ class PlanView(View):
     measured: tuple[Measured, ...] = ()
     moves: tuple[MoveView, ...] = ()
     more: int = 0
+    splits: tuple[SplitView, ...] = ()
+    about_splits: tuple[str, ...] = ()
     stay: tuple[Count, ...] = ()
     done: int = 0
     failed: int = 0

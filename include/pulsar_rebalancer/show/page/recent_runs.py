@@ -89,6 +89,11 @@ class Run:
         return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
 
     @property
+    def cuts(self) -> dict[str, SplitOutcome]:
+        """Return the outcomes of the splits, by bundle."""
+        return {split.bundle: split for split in self.outcome.splits} if self.outcome else self.splits
+
+    @property
     def under_way(self) -> bool:
         """Return whether bundles are being moved or split."""
         return self.outcome is None and bool(self.opened or self.waves or self.splits)

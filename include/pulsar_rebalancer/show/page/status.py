@@ -189,8 +189,8 @@ def _moving(run: Run) -> Said:
 
 
 def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
-    amounts = (("move", summary.bundles_taken), ("split", summary.bundles_split))
-    planned = " and ".join(f"{verb} {number_of(count, 'bundle')}" for verb, count in amounts if count)
+    amounts = ((summary.bundles_taken, "move", ""), (summary.bundles_split, "split", " for ever"))
+    planned = " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
     if verdict is None:
         return Said(State.MOVING, f"A plan to {planned} is at the gate.")
     if verdict is Reason.OPEN:
@@ -204,18 +204,19 @@ def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> 
 
 
 def _moved(run: Run) -> Said:
-    refused = [split for split in run.outcome.splits if not split.ok] if run.outcome else []
+    refused = [split for split in run.cuts.values() if not split.ok]
     if refused:
         return Said(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
+    split = f"Split {number_of(len(run.cuts), 'bundle')} for ever, as planned." if run.cuts else ""
     moves = list(run.moves.values())
     if not moves:
-        return Said(State.MOVED, "Split as planned, and read back.")
+        return Said(State.MOVED, split)
     failed = [move for move in moves if not move.ok]
-    if not failed:
-        return Said(State.MOVED, f"Moved {number_of(len(moves), 'bundle')}, each verified on its new broker.")
-    first = failed[0].reason
-    state = State.CLOSED if any(not move.reason.has(Trait.SETTLED) for move in failed) else State.MOVED
-    return Said(state, f"Moved {len(moves) - len(failed)} of {number_of(len(moves), 'bundle')}: {first.meaning}")
+    state, moved = State.MOVED, f"Moved {number_of(len(moves), 'bundle')}, each verified on its new broker."
+    if failed:
+        state = State.CLOSED if any(not move.reason.has(Trait.SETTLED) for move in failed) else State.MOVED
+        moved = f"Moved {len(moves) - len(failed)} of {number_of(len(moves), 'bundle')}: {failed[0].reason.meaning}"
+    return Said(state, f"{split} {moved}".strip())
 
 
 def _why_closed(run: Run, verdict: Reason) -> str:

@@ -3,13 +3,15 @@
 
 import { airflowRoot } from "./address.js";
 import { make } from "./dom.js";
+import { amounts, FOR_EVER, splitText } from "./plan.js";
 import { ask, Refusal } from "./server.js";
-import { moment, points, several } from "./texts.js";
+import { moment, points } from "./texts.js";
 
-/** @import { Overview, ShownQuestion } from "./documents.d.ts" */
+/** @import { Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 /**
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
- * @typedef {{ name: string, title: string, hint?: string, fields?: () => HTMLElement }} Words
+ * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
  * @typedef {Words & { optional?: boolean, request: () => Request }} Act - `optional`: the reason may be empty
  * @typedef {{ name: string, dag: string, run: string }} Started
  */
@@ -51,7 +53,7 @@ export function offered(view, now) {
   });
   const forPause = paused ? "Extend the pause" : "Pause all moves";
   const acts = [
-    question && answer("Approve", "Carry out this plan", view, question),
+    question && inQuestion(view) && answer("Approve", "Carry out this plan", view, question),
     question && answer("Reject", "Reject this plan", view, question),
     control && order("stop", {
       name: "Stop",
@@ -91,21 +93,46 @@ function balance(dag, pairing) {
 }
 
 /**
+ * Return the plan that awaits an answer; undefined if its moves and splits cannot be shown.
+ * @param {Overview} view
+ */
+function inQuestion({ awaiting, plan, acts }) {
+  const asked = [awaiting, plan].find((shown) => shown?.hash === acts.question?.hash);
+  return asked && asked.bundles + asked.splits.length ? asked : undefined;
+}
+
+/** @param {PlanView} plan */
+function predicted({ bundles, predicted_range: after, range_before: before }) {
+  return bundles ? `Predicted range ${points(after)} after ${points(before)}. ` : "";
+}
+
+/** @param {PlanView} plan */
+function splitList({ splits }) {
+  if (!splits.length) return null;
+  return [
+    make("p", { class: "warn" }, FOR_EVER),
+    make("ul", { class: "stay" }, splits.map((split) => make("li", {}, splitText(split)))),
+  ];
+}
+
+/**
  * @param {string} option
  * @param {string} title
  * @param {Overview} view
  * @param {ShownQuestion} question
  * @returns {Act}
  */
-function answer(option, title, { awaiting, plan }, { dag, run, task, hash, until }) {
-  const asked = [awaiting, plan].find((shown) => shown?.hash === hash);
-  const range = asked && `predicted range ${points(asked.predicted_range)} after ${points(asked.range_before)}`;
-  const what = asked ? `: ${several(asked.bundles, "bundle")}, ${range}` : "";
+function answer(option, title, view, { dag, run, task, hash, until }) {
+  const asked = inQuestion(view);
+  const what = asked
+    ? `${amounts(asked)} ${predicted(asked)}`
+    : "Its bundles cannot be shown, so it can only be rejected. ";
   const path = `dagRuns/${encodeURIComponent(run)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
   return {
     name: option,
     title,
-    hint: `Plan ${hash.slice(0, 12)}${what}. Answer by ${moment(until)}.`,
+    hint: `Plan ${hash.slice(0, 12)}. ${what}Answer by ${moment(until)}.`,
+    fields: () => asked && splitList(asked),
     optional: true,
     request: () => ({
       dag,

@@ -35,6 +35,7 @@ export interface Bucket {
   lowest: number | null;
   highest: number | null;
   moved: number;
+  split: number;
   failed: number;
   runs: number;
   blocked: number;
@@ -162,6 +163,8 @@ export interface PlanView {
   measured: Measured[];
   moves: MoveView[];
   more: number;
+  splits: SplitView[];
+  about_splits: string[];
   stay: Count[];
   done: number;
   failed: number;
@@ -180,6 +183,22 @@ export interface ShownQuestion {
   task: string;
   hash: string;
   until: string;
+}
+
+export interface SplitView {
+  bundle: string;
+  broker: string;
+  positions: string[];
+  shares: number[];
+  unload: boolean;
+  topics: number;
+  clients: number;
+  why: string;
+  outcome: string;
+  meaning: string;
+  ok: boolean | null;
+  seconds: number;
+  error: string;
 }
 
 export type State =

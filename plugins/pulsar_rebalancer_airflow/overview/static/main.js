@@ -99,7 +99,8 @@ function show(view) {
         ),
     );
   } else {
-    renew(section("acts", "nav"), [view.acts, status.pairing], () => acts(view, base, serverNow, follow));
+    const answerable = [view.awaiting?.hash, view.plan?.hash];
+    renew(section("acts", "nav"), [view.acts, status.pairing, answerable], () => acts(view, base, serverNow, follow));
     showOrders();
   }
   showLoad(view);

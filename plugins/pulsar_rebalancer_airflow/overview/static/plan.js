@@ -4,9 +4,11 @@ import { folded, make, table } from "./dom.js";
 import { uiLink } from "./links.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { EndView, MoveView, PlanView } from "./documents.d.ts" */
+/** @import { EndView, MoveView, PlanView, SplitView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
+
+export const FOR_EVER = "A split is for ever: Pulsar cannot merge bundles.";
 
 /**
  * @param {PlanView | null} view
@@ -16,15 +18,17 @@ import { moment, points, several, traffic } from "./texts.js";
  */
 export function plan(view, short, title, address) {
   if (!view) return [];
-  const { bundles, brokers, run_id: run } = view;
+  const { bundles, splits, brokers, run_id: run } = view;
   return [
     make("h2", {}, title, make("small", {}, origin(view))),
-    bundles > 0 && make("p", {}, amounts(view)),
+    bundles + splits.length > 0 && make("p", {}, amounts(view)),
     progress(view),
     bundles > 0 && ranges(view),
+    splits.length > 0 && splitTable(view, short),
     bundles > 0 && moves(view, short),
     brokers.length > 0 && predictions(view, short),
     stay(view),
+    aboutSplits(view),
     run && make("p", { class: "more" }, uiLink(address(run), "The run in Airflow")),
   ];
 }
@@ -40,23 +44,28 @@ function origin({ collected_at: at, hash, by, verdict, until }) {
 }
 
 /** @param {PlanView} view */
-export function amounts({ bundles, traffic: rate, measure, topics, clients }) {
-  const disturbed = `${several(topics, "topic")} and ${several(clients, "client")} reconnect`;
-  return `Total: ${several(bundles, "bundle")} with ${traffic(rate, measure)}; ${disturbed}.`;
+export function amounts({ bundles, splits, traffic: rate, measure, topics, clients }) {
+  const parts = [
+    bundles > 0 && `${several(bundles, "bundle")} with ${traffic(rate, measure)}`,
+    splits.length > 0 && `${several(splits.length, "bundle")} split for ever`,
+    `${several(topics, "topic")} and ${several(clients, "client")} reconnect`,
+  ];
+  return `Total: ${parts.filter(Boolean).join("; ")}.`;
 }
 
 /** @param {PlanView} view */
-function progress({ done, failed, under_way: underWay, ended_at: ended, bundles, verdict, verdict_meaning: meaning }) {
-  if (!done && !underWay) return verdict && bundles > 0 && make("p", { class: "verdict" }, meaning);
+function progress({ done, failed, under_way: underWay, ended_at: ended, bundles, splits, ...gate }) {
+  const all = bundles + splits.length;
+  if (!done && !underWay) return gate.verdict && all > 0 && make("p", { class: "verdict" }, gate.verdict_meaning);
   const text = [
-    `${done} of ${bundles} done`,
-    failed && `${failed} not where planned`,
+    `${done} of ${all} done`,
+    failed && `${failed} not as planned`,
     ended && `ended at ${moment(ended)}`,
   ];
   return make(
     "div",
     { class: "progress" },
-    make("progress", { max: bundles, value: done, "aria-label": "bundles done" }),
+    make("progress", { max: all, value: done, "aria-label": "bundles done" }),
     make("span", {}, text.filter(Boolean).join(", ")),
   );
 }
@@ -94,11 +103,7 @@ function moves({ folder, measure, moves, more }, short) {
     { title: "topics", cell: ({ topics }) => topics },
     { title: "clients", cell: ({ clients }) => clients },
     { title: "reason", cell: ({ why }) => why, kind: "text" },
-    {
-      title: "outcome",
-      cell: (move) => make("span", { title: [move.meaning, move.error].filter(Boolean).join("\n") }, outcome(move)),
-      kind: "text",
-    },
+    ended(),
   ];
   return [
     table(`moves ${folder}`, "Bundles of the plan", columns, moves, ({ ok }) => ok === false ? "failed" : ""),
@@ -106,7 +111,56 @@ function moves({ folder, measure, moves, more }, short) {
   ];
 }
 
-/** @param {MoveView} move */
+/** @returns {Column<MoveView | SplitView>} */
+function ended() {
+  return {
+    title: "outcome",
+    cell: (row) => make("span", { title: [row.meaning, row.error].filter(Boolean).join("\n") }, outcome(row)),
+    kind: "text",
+  };
+}
+
+/**
+ * @param {PlanView} view
+ * @param {Short} short
+ */
+function splitTable({ folder, splits }, short) {
+  /** @type {Column<SplitView>[]} */
+  const columns = [
+    { title: "bundle", cell: ({ bundle }) => bundle },
+    { title: "broker", cell: ({ broker }) => short(broker) },
+    { title: "split at", cell: ({ positions }) => positions.join(", ") },
+    { title: "shares", cell: shares },
+    { title: "topics", cell: ({ topics }) => topics },
+    { title: "clients", cell: ({ clients }) => clients },
+    { title: "reason", cell: ({ why }) => why, kind: "text" },
+    ended(),
+  ];
+  return [
+    make("p", { class: "verdict" }, FOR_EVER),
+    table(`splits ${folder}`, "Bundles that are split", columns, splits, ({ ok }) => ok === false ? "failed" : ""),
+  ];
+}
+
+/** @param {SplitView} split */
+function shares({ shares }) {
+  return shares.map((share) => `${Math.round(100 * share)} %`).join(", ");
+}
+
+/**
+ * Return what a split does, as a sentence.
+ * @param {SplitView} split
+ */
+export function splitText(split) {
+  const { bundle, broker, positions, unload, topics, clients, why } = split;
+  const reason = why ? ` (${why})` : "";
+  const disturbs = unload
+    ? `${several(topics, "topic")} and ${several(clients, "client")} reconnect`
+    : "nobody reconnects";
+  return `Split ${bundle} on ${broker}${reason} at ${positions.join(", ")} into ${shares(split)}; ${disturbs}.`;
+}
+
+/** @param {MoveView | SplitView} row */
 export function outcome({ outcome, ok, seconds }) {
   if (!outcome) return "";
   const took = seconds ? `, ${points(seconds)} s` : ok ? ", < 0.1 s" : "";
@@ -141,4 +195,11 @@ function stay({ folder, stay }) {
     `Why ${several(all, "bundle")} stay${all === 1 ? "s" : ""}`,
     make("ul", { class: "stay" }, reasons),
   );
+}
+
+/** @param {PlanView} view */
+function aboutSplits({ folder, about_splits: sentences }) {
+  if (!sentences.length) return null;
+  const items = sentences.map((sentence) => make("li", {}, sentence));
+  return folded(`about splits ${folder}`, "Why other bundles are not split", make("ul", { class: "stay" }, items));
 }

@@ -15,7 +15,8 @@ const SPANS = ["hour", "day", "month"];
 const FACTS = {
   runs: ["run", ""],
   moved: ["bundle", "moved"],
-  failed: ["move", "failed"],
+  split: ["bundle", "split for ever"],
+  failed: ["move or split", "failed"],
   blocked: ["failed validation", ""],
   broken: ["failed run", ""],
   paused: ["run", "paused or held back"],
@@ -81,8 +82,8 @@ function chart(data, width) {
     threshold("low", data.low_threshold),
     threshold("high", data.high_threshold),
     stretches(judged, data.seconds).map((stretch) => ranges(stretch, y)),
-    data.buckets.filter(({ moved, failed }) => moved || failed).map((bucket) => {
-      const title = draw("title", {}, facts(["moved", "failed"], [bucket]).join(", "));
+    data.buckets.filter(({ moved, split, failed }) => moved || split || failed).map((bucket) => {
+      const title = draw("title", {}, facts(["moved", "split", "failed"], [bucket]).join(", "));
       const kind = bucket.failed ? "moved failed" : "moved";
       return draw("path", { class: kind, d: `M${middle(bucket)} ${FLOOR + 3}l5 8h-10z` }, title);
     }),

@@ -82,11 +82,16 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path: Path) -> None:
         f"* plan `{summary.hash[:16]}` of `{run.name}`, can be approved until 2026-11-22 12:00 UTC",
         "* scores 10.0 to 70.0 %",
         "* disturbs 7 topics, 14 producers, 0 consumers",
-        f"* splits ` {bundle(4)} ` at 0x5, 0x9",
+        f"* splits ` {bundle(4)} ` for ever at 0x00000005, 0x00000009 into parts with 100 %, 0 %, 0 % of its traffic",
         "",
         *(f"* ` {bundle(n)} `: ` a:1 ` to ` b:1 `" for _ in range(10) for n in range(2)),
         f"* and 2 more moves: ` {run.uri} `",
     ]
+
+    grown = half.model_copy(update={"unload": True, "condition": "topics", "value": 5, "bound": 4})
+    shown = texts(summary, Actions(moves, [grown.model_copy(update={"bundle": bundle(2)})]), run, NOW)
+    assert "* disturbs 12 topics, 24 producers, 0 consumers\n" in shown.body
+    assert "% of its traffic; its parts are unloaded (it has 5 topics, more than 4)\n" in shown.body
 
     after = summary.model_copy(update={"predicted_min": 20.0, "predicted_max": 40.0})
     shown = texts(after, Actions(moves * 10, []), run, NOW)

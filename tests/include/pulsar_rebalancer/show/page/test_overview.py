@@ -17,6 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.strategies.kept import ShedderState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,6 +113,41 @@ def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path: Path) -> Non
     assert {end.name: end.after for end in plan.brokers} == touched
     assert all(end.before != end.after for end in plan.brokers)
     assert {move.why for move in plan.moves} == {"68 points apart"}
+
+
+@pytest.mark.parametrize("loads", [EVEN, uneven(4)], ids=["splits only", "splits and moves"])
+def test_a_plan_that_splits_says_so_before_and_after(tmp_path: Path, loads: dict[str, float]) -> None:
+    made = scene(tmp_path, loads=loads)
+    made.run(JUST_NOW - timedelta(minutes=1))
+    made.splits = (made.to_split(31), made.to_split(32, unload=False, rank=1), made.to_split(33, taken=False))
+    moves = 4 if loads is not EVEN else 0
+    first = "Would move 4 bundles and split 2 bundles for ever" if moves else "Would split 2 bundles for ever"
+
+    made.run(JUST_NOW - timedelta(seconds=20), verdict=Reason.OBSERVE)
+    found = seen(made)
+
+    assert found.status.sentence.startswith(first)
+    assert found.plan is not None
+    unloaded, kept = found.plan.splits
+    assert (unloaded.bundle, unloaded.broker) == (made.splits[0]["bundle"], broker(3))
+    assert (unloaded.positions, unloaded.shares) == (("0xc666666a",), (0.61, 0.39))
+    assert (unloaded.topics, unloaded.clients, unloaded.why) == (4, 8, "30,123 msg/s, more than 30,000")
+    assert (kept.topics, kept.clients) == (0, 0)  # nobody reconnects without an unload
+    assert (found.plan.bundles, found.plan.topics, found.plan.clients) == (moves, 4 * moves + 4, 8 * moves + 8)
+    assert found.plan.about_splits == (made.splits[2]["explanation"],)
+
+    made.hits = ShedderState(hits={})
+    made.run(JUST_NOW - timedelta(seconds=10), verdict=Reason.OPEN)
+    found = seen(made)
+    assert found.status.sentence.startswith("Split 2 bundles for ever, as planned.")
+    assert found.plan is not None
+    assert [split.outcome for split in found.plan.splits] == ["split", "split"]
+    assert found.plan.done == len(found.plan.moves) + 2
+
+    made.splits = ()
+    made.run(JUST_NOW)
+    last = seen(made).last
+    assert moves or (last is not None and len(last.splits) == 2)
 
 
 def test_what_was_measured_afterwards_stands_beside_the_prediction(tmp_path: Path) -> None:

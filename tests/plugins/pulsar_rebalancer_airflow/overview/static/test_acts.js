@@ -14,7 +14,10 @@ const NONE = {
   paused_dags: [],
 };
 const QUESTION = { dag: "pulsar_apply__a b", run: "manual/1", task: "approve", hash: "0123456789abcdef" };
-const PLAN = { hash: QUESTION.hash, bundles: 2, predicted_range: 5, range_before: 30 };
+const PLAN = {
+  ...{ hash: QUESTION.hash, bundles: 2, splits: [], predicted_range: 5, range_before: 30 },
+  ...{ traffic: 1024, measure: "msg_throughput", topics: 1, clients: 2 },
+};
 
 function view(acts, rest = {}) {
   return { acts: { ...NONE, ...acts }, status: { pairing: true }, awaiting: null, plan: null, ...rest };
@@ -31,19 +34,21 @@ function form(fields) {
 }
 
 for (
-  const [acts, names] of [
+  const [acts, names, rest] of [
     [{}, []],
     [{ control: "c" }, ["Stop", "Pause", "Skip next run"]],
     [{ control: "c", paused: true }, ["Stop", "Pause", "Resume", "Skip next run"]],
     [{ control: "c", skips: true }, ["Stop", "Pause", "Resume"]],
     [{ control: "c", breaker: true }, ["Stop", "Pause", "Skip next run", "Close breaker"]],
     [{ rebalance: "r", paused: true, skips: true, breaker: true }, ["Balance now"]],
-    [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Approve", "Reject"]],
+    [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Reject"]],
+    [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Reject"], { plan: { ...PLAN, bundles: 0 } }],
+    [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Approve", "Reject"], { plan: PLAN }],
     [{ control: "c", rebalance: "r" }, ["Stop", "Pause", "Skip next run", "Balance now"]],
   ]
 ) {
-  test(`buttons of ${JSON.stringify(acts)}`, () => {
-    assert.deepEqual(offered(view(acts), () => NOW).map(({ name }) => name), names);
+  test(`buttons of ${JSON.stringify([acts, rest])}`, () => {
+    assert.deepEqual(offered(view(acts, rest), () => NOW).map(({ name }) => name), names);
   });
 }
 
@@ -107,10 +112,17 @@ test("an answer names the plan in question, and needs no reason", () => {
     }]
   ) {
     const { hint, optional } = act("Approve", { question }, given);
-    assert.ok(hint.startsWith("Plan 0123456789ab: 2 bundles, predicted range 5.0 after 30.0. Answer by "), hint);
+    assert.ok(
+      hint.startsWith(
+        "Plan 0123456789ab. Total: 2 bundles with 1.0 KiB/s; 1 topic and 2 clients reconnect. " +
+          "Predicted range 5.0 after 30.0. Answer by ",
+      ),
+      hint,
+    );
     assert.equal(optional, true);
   }
-  assert.match(act("Approve", { question }).hint, /^Plan 0123456789ab\. Answer by /);
+  const unseen = /^Plan 0123456789ab\. Its bundles cannot be shown, so it can only be rejected\. Answer by /;
+  assert.match(act("Reject", { question }).hint, unseen);
 });
 
 test("an answer is sent to the task that asks", () => {

@@ -100,7 +100,7 @@ test("a broker is described by what is known of it", () => {
   );
 });
 
-const COUNTS = { runs: 1, moved: 0, failed: 0, blocked: 0, broken: 0, paused: 0 };
+const COUNTS = { runs: 1, moved: 0, split: 0, failed: 0, blocked: 0, broken: 0, paused: 0 };
 
 function hour(...buckets) {
   const [begin, end] = ["2026-03-05T11:00:00Z", "2026-03-05T12:00:00Z"];
@@ -127,11 +127,11 @@ test("a line breaks where nothing was judged for more than five buckets", () => 
 });
 
 test("a timeline is summed up by what happened", () => {
-  const busy = { ...COUNTS, moved: 3, failed: 1, blocked: 2, broken: 1, paused: 1, highest: 30 };
+  const busy = { ...COUNTS, moved: 3, split: 1, failed: 1, blocked: 2, broken: 1, paused: 1, highest: 30 };
   assert.equal(summary([COUNTS, COUNTS]), "2 runs");
   assert.equal(
     summary([COUNTS, busy]),
-    "2 runs · 3 bundles moved · 1 move failed · 2 failed validations · 1 failed run · 1 run paused or held back",
+    "2 runs · 3 bundles moved · 1 bundle split for ever · 1 move or split failed · 2 failed validations · 1 failed run · 1 run paused or held back",
   );
   assert.equal(
     spoken(hour(busy, { ...COUNTS, highest: 12 })),

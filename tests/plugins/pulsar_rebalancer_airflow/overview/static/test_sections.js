@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { airflowRoot, asked, runPath } from "page/address.js";
 import { counted } from "page/brokers.js";
 import { fireTime } from "page/pairs.js";
-import { amounts, outcome } from "page/plan.js";
+import { amounts, outcome, splitText } from "page/plan.js";
 import { ask } from "page/server.js";
 
 test("brokers are counted, with their mean and those left out", () => {
@@ -22,9 +22,18 @@ test("a pair fires so many seconds after the sample, unless nobody knows", () =>
 });
 
 test("a plan says what moves and who reconnects", () => {
-  const plan = { bundles: 2, traffic: 2048, measure: "msg_throughput", topics: 1, clients: 3 };
+  const plan = { bundles: 2, splits: [], traffic: 2048, measure: "msg_throughput", topics: 1, clients: 3 };
   assert.equal(amounts(plan), "Total: 2 bundles with 2.0 KiB/s; 1 topic and 3 clients reconnect.");
   assert.match(amounts({ ...plan, measure: "msg_rate" }), /2,048 msg\/s/);
+  const split = { bundle: "a/b/0x00_0x40", broker: "b:1", positions: ["0x10", "0x20"], shares: [0.5, 0.25, 0.25] };
+  const split_only = { ...plan, bundles: 0, splits: [split] };
+  assert.equal(amounts(split_only), "Total: 1 bundle split for ever; 1 topic and 3 clients reconnect.");
+  assert.equal(
+    splitText({ ...split, why: "5 topics, more than 4", unload: true, topics: 1, clients: 3 }),
+    "Split a/b/0x00_0x40 on b:1 (5 topics, more than 4) at 0x10, 0x20 into 50 %, 25 %, 25 %; " +
+      "1 topic and 3 clients reconnect.",
+  );
+  assert.match(splitText({ ...split, unload: false }), /; nobody reconnects\.$/);
 });
 
 test("a move has its outcome and the time that it took", () => {
