@@ -5,6 +5,7 @@ One scene of several acts on one cluster, in this order.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.show.page.recent_runs import newest, read_run
+from pulsar_rebalancer.show.page.status import of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +147,10 @@ def test_a_bundle_is_split(hand: World, ends: tuple[str, str], unloaded: Outcome
     plan = shown.xcom("plan")
     assert "is split for ever at 0x" in plan["splits"][0]
     assert plan["disturbed"]["topics"] > 0
+    dry = read_run(shown.folder)
+    assert dry is not None
+    assert of_run(dry, "", 0).sentence == "A plan to split 1 bundle for ever is shown, nothing is carried out."
+    assert newest(hand.storage, datetime.now(UTC))[0] != dry
     hand.run("by_hand", plan=plan["plan"])
     (waiting,) = hand.queued()
     run = hand.begin(waiting)

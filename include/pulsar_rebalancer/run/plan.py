@@ -117,6 +117,11 @@ class Summary(VersionedDocument):
         return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)
 
     @property
+    def shown_until(self) -> datetime:
+        """Return the time after which a manual plan that was shown may no longer be carried out."""
+        return self.collected_at + timedelta(seconds=self.resolved.settings.max_shown_plan_age_seconds)
+
+    @property
     def waves_begin_until(self) -> datetime:
         """Return the time after which no further wave may start. Loads change, so a plan must not wait for long."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)

@@ -20,6 +20,7 @@ class RunRequest(VersionedDocument):
         airflow_run_id: id of the DAG run. It is never part of a path, because ids may contain `:` and text from users.
         requested_by: the person who started a manual run; empty for scheduled runs.
         collected_at: the time of the sample, to which ages and counting refer.
+        dry_run: True if the run only shows a manual plan. Such a run carries out nothing and has no outcome.
         closed: why nothing may be moved, if this is known before the decision; None if moves are allowed.
         in_force: a sentence about the orders at the time of the sample, and the people who gave them.
     """
@@ -32,6 +33,7 @@ class RunRequest(VersionedDocument):
     params: RunParams = RunParams()
     resolved: Resolved
     collected_at: AwareDatetime
+    dry_run: bool = False
     closed: Reason | None = None
     in_force: str = ""
 

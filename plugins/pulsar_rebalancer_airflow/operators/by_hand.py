@@ -76,6 +76,8 @@ class FormOperator(BaseBranchOperator):
 class CollectForPlanOperator(CollectOperator):
     """Collect the sample for a manual plan. Unlike the form of a rebalancing run, its form has no run parameters."""
 
+    only_shows = True
+
     def _params(self, context: Context) -> RunParams:
         return RunParams()
 

@@ -46,6 +46,9 @@ class CollectOperator(ClusterOperator):
     checked before any request to the brokers.
     """
 
+    only_shows = False
+    """True if the run only shows a manual plan."""
+
     def execute(self, context: Context) -> str:
         """Collect one snapshot.
 
@@ -78,6 +81,7 @@ class CollectOperator(ClusterOperator):
             collected = asyncio.run(self._collect(trigger, Earlier(storage.state, before)))
             run = storage.new_run(now)
             request = _with_what_is_in_force(collected.request, orders, before.decision.plan_id)
+            request = request.model_copy(update={"dry_run": self.only_shows})
             save(replace(collected, request=request), run)
         self.log.info("Collected %s", run.uri)
         return run.uri

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Action
@@ -30,10 +29,10 @@ def has_effect(summary: Summary) -> bool:
 
 def document(summary: Summary, run: StoragePath) -> dict[str, JsonValue]:
     """Return the plan as JSON for programs. Only its first moves and the most loaded brokers are included."""
-    hand, until = summary.by_hand, timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
+    hand = summary.by_hand
     return {
         "plan": summary.hash if has_effect(summary) else "",
-        "until": (summary.collected_at + until).isoformat(timespec="seconds"),
+        "until": summary.shown_until.isoformat(timespec="seconds"),
         "bundles": summary.bundles_taken,
         "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in read_moves(run)[:LISTED]],
         "splits": list(summary.splits_told),

@@ -98,6 +98,7 @@ class _Document(BaseModel):
     """The fields that are read from a request, a summary or an outcome of any release."""
 
     closed: str | None = None
+    dry_run: bool = False
     score_min: float | None = None
     score_max: float | None = None
     resolved: dict[str, Any] = {}
@@ -110,7 +111,8 @@ def of_run(
     at: datetime, settings: str | bytes | None, summary: str | bytes | None, outcome: str | bytes | None
 ) -> Bucket:
     """Return the bucket of a single run, from its documents. An unreadable document counts as missing."""
-    closed, figures, ended = _parsed(settings).closed, _parsed(summary), _parsed(outcome)
+    request, figures, ended = _parsed(settings), _parsed(summary), _parsed(outcome)
+    held = not request.dry_run and request.closed not in (None, "", Reason.OBSERVE)
     moves = [Reason.get(move.reason) for move in ended.moves]
     splits = [Reason.get(split.reason) for split in ended.splits]
     given = figures.resolved.get("settings")
@@ -127,10 +129,10 @@ def of_run(
         moved=sum(reason is not None and reason.has(Trait.NEW_OWNER) for reason in moves),
         split=len(splits) - unsplit,
         failed=failed + unsplit,
-        runs=1,
+        runs=not request.dry_run,
         blocked=ended.verdict == Reason.BLOCKED,
         broken=ended.verdict == Reason.UNFINISHED,
-        paused=ended.verdict == Reason.PAUSED or closed not in (None, "", Reason.OBSERVE),
+        paused=ended.verdict == Reason.PAUSED or held,
         low_threshold=thresholds.get("low"),
         high_threshold=thresholds.get("high"),
     )

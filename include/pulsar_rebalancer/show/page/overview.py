@@ -42,8 +42,8 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, no
     Raises:
         SnapshotError: `storage_failed`.
     """
-    shown, said = _now(storage, entry, facts, now)
-    return _status(entry, facts, shown, said, now)
+    shown, measured, said = _now(storage, entry, facts, now)
+    return _status(entry, facts, shown, said, now, measured)
 
 
 def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> Status:
@@ -54,8 +54,8 @@ def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> St
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
     """Return a cluster's page; arguments and errors as in `status`."""
-    shown, said = _now(storage, entry, facts, now)
-    strip = _status(entry, facts, shown, said, now)
+    shown, measured, said = _now(storage, entry, facts, now)
+    strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting(storage, entry, facts, shown, now)
     if shown is None:
         return Overview(status=strip, awaiting=awaiting)
@@ -64,14 +64,16 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 
-def _now(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> tuple[Run | None, Said]:
-    """Return the run to show and the cluster's state.
+def _now(
+    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime
+) -> tuple[Run | None, Run | None, Said]:
+    """Return the run to show, the run with the newest sample, and the cluster's state.
 
     The run is the one that moves bundles, else the newest ended run.
     """
     begun, ended = newest(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun
-    return shown, now_of(entry, facts, begun, ended, now)
+    return shown, begun or shown, now_of(entry, facts, begun, ended, now)
 
 
 def _awaiting(
@@ -102,8 +104,20 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     return _of(storage, run, strip, AirflowFacts(), now).model_copy(update={"of_one_run": True})
 
 
-def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: Said, now: datetime) -> Status:
-    scores = known_scores(shown.folder) if shown else Scores()
+def _status(
+    entry: ClusterEntry,
+    facts: AirflowFacts,
+    shown: Run | None,
+    said: Said,
+    now: datetime,
+    measured: Run | None = None,
+) -> Status:
+    scores, predicted = known_scores(shown.folder) if shown else Scores(), None
+    if measured is not None and shown is not None and shown.outcome is not None and shown.moves:
+        # The run's own scores are those before its moves.
+        scores = known_scores(measured.folder) if measured.folder != shown.folder else Scores()
+        if not scores.compared and shown.summary and all(move.ok for move in shown.moves.values()):
+            predicted = rounded(shown.summary.predicted_range)
     return Status(
         cluster=entry.name,
         mode=entry.settings.mode,
@@ -117,8 +131,9 @@ def _status(entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, said: S
         collected_at=shown.request.collected_at if shown else None,
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not facts.paused else None,
-        score_range=rounded(scores.spread),
+        score_range=rounded(scores.spread) if predicted is None else predicted,
         deviation=rounded(scores.deviation),
+        predicted=predicted is not None,
     )
 
 

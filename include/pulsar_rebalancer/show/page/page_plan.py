@@ -88,7 +88,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         run_id=run.request.airflow_run_id,
         hash=summary.hash,
         collected_at=summary.collected_at,
-        until=summary.opens_until,
+        until=summary.shown_until if run.request.dry_run else summary.opens_until,
         ended_at=ended_at,
         under_way=run.under_way,
         by=_by(summary),

@@ -141,7 +141,7 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
     The first is the run in progress, else the newest run that has started. The second is the newest run that has ended.
 
-    The search includes the folders of manual plans, which never have an outcome.
+    Dry runs are left out: they never have an outcome, and no strategy looks at the cluster.
 
     Args:
         opened: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
@@ -150,8 +150,8 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
         SnapshotError: `storage_failed`.
     """
     begun: Run | None = None
-    for looked_at, folder in enumerate(folders(storage, now)):
-        run = read_run(folder)
+    runs = (read_run(folder) for folder in folders(storage, now))
+    for looked_at, run in enumerate(run for run in runs if run is None or not run.request.dry_run):
         if run is not None and run.outcome is None and opened and run.request.airflow_run_id == opened:
             run = replace(run, opened=True)
         if run is not None and (begun is None or (run.under_way and not begun.under_way)):

@@ -156,6 +156,8 @@ def of_run(run: Run, firing: str, age: float) -> Said:
         return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.summary.bundles_taken or run.summary.bundles_split:
         return _planned(run, run.summary, verdict, mode)
+    if run.request.dry_run:
+        return Said(State.WOULD_MOVE, "A plan that moves no bundle is shown, nothing is carried out.")
     said = _nothing_moves(run.summary, pair_views(run), firing, age)
     if said.state is State.WAITING and not mode.moves:
         return said._replace(sentence=f"{said.sentence} Mode {mode} moves nothing.")
@@ -191,6 +193,8 @@ def _moving(run: Run) -> Said:
 def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
     amounts = ((summary.bundles_taken, "move", ""), (summary.bundles_split, "split", " for ever"))
     planned = " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
+    if run.request.dry_run:
+        return Said(State.WOULD_MOVE, f"A plan to {planned} is shown, nothing is carried out.")
     if verdict is None:
         return Said(State.MOVING, f"A plan to {planned} is at the gate.")
     if verdict is Reason.OPEN:

@@ -23,6 +23,7 @@ export function clusters(all, base) {
  * @param {string} base
  */
 function card({ dag_id: dag, cluster, state, tone, sentence, in_force: force, ...status }, base) {
+  const range = status.predicted ? "predicted range" : "range";
   const age = make("span", { "data-since": status.collected_at ?? "" });
   return make(
     "a",
@@ -32,6 +33,6 @@ function card({ dag_id: dag, cluster, state, tone, sentence, in_force: force, ..
     make("span", { class: `word ${tone}` }, state),
     make("span", { class: "sentence" }, sentence),
     force && make("span", { class: "sentence warn" }, force),
-    make("span", { class: "more" }, `mode ${status.mode}, range ${points(status.score_range)}, data `, age, " old"),
+    make("span", { class: "more" }, `mode ${status.mode}, ${range} ${points(status.score_range)}, data `, age, " old"),
   );
 }

@@ -235,6 +235,7 @@ export interface Status {
   next_run_at: string | null;
   score_range: number | null;
   deviation: number | null;
+  predicted: boolean;
 }
 
 export interface Timeline {

@@ -21,7 +21,11 @@ export function strip({ tone, state, cluster, sentence, in_force: force, ...stat
     make(
       "dl",
       { class: "figures" },
-      figure("range", points(status.score_range), "points between the hottest and the coldest broker"),
+      figure(
+        status.predicted ? "predicted range" : "range",
+        points(status.score_range),
+        "points between the hottest and the coldest broker",
+      ),
       figure("deviation", points(status.deviation), "standard deviation of the scores, points"),
       figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the newest data"),
       live &&

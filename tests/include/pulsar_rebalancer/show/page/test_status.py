@@ -13,10 +13,11 @@ from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import wave_file
-from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import FailedRun
+from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.strategies.kept import ShedderState
@@ -279,6 +280,45 @@ def test_old_data_is_stale(tmp_path: Path, minutes: int, state: str) -> None:
 
 def test_a_mode_that_is_off_is_told(tmp_path: Path) -> None:
     assert strip(scene(tmp_path, mode="off")).state == "off"
+
+
+def test_a_dry_run_is_shown_and_is_no_look_at_the_cluster(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    made.run(NOW - timedelta(hours=3))
+    for seconds in range(22):
+        folder = made.run(JUST_NOW - timedelta(seconds=seconds), seconds=0, begun=0, dry_run=True)
+    assert (strip(made).state, strip(made).sentence) == ("stale", "No run has looked at the cluster for 3 hours.")
+    assert sum(bucket.runs for bucket in timeline(made.storage, Span.DAY, NOW).buckets) == 1
+
+    entry = ClusterEntry(name="east", given={}, settings=made.settings)
+    for now in (NOW, NOW + timedelta(days=1)):
+        of_plan = overview.of_one_run(made.storage, entry, folder, now)
+        assert of_plan is not None
+        assert of_plan.status.state == "would move"
+        assert of_plan.status.sentence.endswith(" is shown, nothing is carried out.")
+
+
+def test_after_moves_the_range_is_predicted_until_it_is_measured(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    made.run(JUST_NOW - timedelta(minutes=2))
+    before = strip(made)
+    assert not before.predicted
+    assert before.score_range == pytest.approx(68, abs=3)
+    folder = made.run(JUST_NOW - timedelta(minutes=1))
+    moved = strip(made)
+    assert (moved.state, moved.predicted, moved.deviation) == ("moved", True, None)
+    assert moved.score_range == pytest.approx(Summary.read(folder).predicted_range, abs=0.01)
+    made.run(JUST_NOW, seconds=0, begun=0)  # it has measured, and has not ended
+    measured = strip(made)
+    assert (measured.state, measured.predicted) == ("moved", False)
+    assert measured.score_range == pytest.approx(moved.score_range, abs=3)
+
+
+def test_no_range_is_predicted_of_moves_that_went_wrong(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    made.run(JUST_NOW - timedelta(minutes=1))
+    made.run(JUST_NOW, astray=1)
+    assert (strip(made).predicted, strip(made).score_range) == (False, None)
 
 
 def test_one_run_is_told_as_it_was(tmp_path: Path) -> None:
