@@ -131,7 +131,8 @@ test("a timeline is summed up by what happened", () => {
   assert.equal(summary([COUNTS, COUNTS]), "2 runs");
   assert.equal(
     summary([COUNTS, busy]),
-    "2 runs · 3 bundles moved · 1 bundle split for ever · 1 move or split failed · 2 failed validations · 1 failed run · 1 run paused or held back",
+    "2 runs · 3 bundles moved · 1 bundle split for ever · 1 move or split failed · 2 failed validations · " +
+      "1 failed run · 1 run paused or held back",
   );
   assert.equal(
     spoken(hour(busy, { ...COUNTS, highest: 12 })),
