@@ -84,6 +84,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         unreadable=unreadable,
         question=stored.readable(Question),
         answers=stored.readable(Answers),
+        approvals_unreadable=_approvals_unreadable(stored),
     )
 
 
@@ -93,6 +94,15 @@ def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Dra
         return stored.drains(storage).brokers, ""
     except RebalancerError as error:
         return {}, error.message
+
+
+def _approvals_unreadable(stored: StoredState) -> str:
+    try:
+        stored.answers(Question)
+        stored.answers(Answers)
+    except RebalancerError as error:
+        return error.message
+    return ""
 
 
 def _opened(session: Session, dag_id: str) -> str:

@@ -51,6 +51,7 @@ class AirflowFacts(View):
         unreadable: why the drained brokers are unknown; empty if they are known.
         question: the open question, whose plan waits for a person's approval.
         answers: people's answers to questions about plans.
+        approvals_unreadable: why the question or the answers are unknown; empty if they are known.
     """
 
     paused: bool = False
@@ -64,6 +65,7 @@ class AirflowFacts(View):
     unreadable: str = ""
     question: Question = Question()
     answers: Answers = Answers()
+    approvals_unreadable: str = ""
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
         """Return the reasons, other than the mode, why the next run would not move bundles.
@@ -91,6 +93,8 @@ class AirflowFacts(View):
         closed, until = self._closed(settings, now), self.waits_until(settings, now)
         orders = OrdersInForce(control=self.control, drains=self.drains, answers=self.answers)
         sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
+        if self.approvals_unreadable:
+            sentences.append(f"Approvals cannot be read: {self.approvals_unreadable}")
         stop = self.control.stop
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
