@@ -27,9 +27,9 @@ class ShuffledBundles(Bundles):
         """Announce the brokers whose bundles will be needed."""
         self._real.announce(brokers)
 
-    def of(self, broker: str) -> list[BundleSample]:
+    def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name; the same bundles are shuffled the same way."""
-        bundles = self._real.of(broker)
+        bundles = self._real.of(broker, largest)
         others = Random(broker).sample(bundles, len(bundles))
         return [
             bundle._replace(msg_rate=other.msg_rate, msg_throughput=other.msg_throughput)

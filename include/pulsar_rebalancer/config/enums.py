@@ -25,13 +25,14 @@ class Mode(StrEnum):
 
 
 class Strategy(StrEnum):
-    """Pulsar's shedders, by class name."""
+    """Shedders: Pulsar's, by class name, and one of our own."""
 
     AVG = "AvgShedder"
     THRESHOLD = "ThresholdShedder"
     OVERLOAD = "OverloadShedder"
     UNIFORM = "UniformLoadShedder"
     TRANSFER = "TransferShedder"
+    GAIN = "GainShedder"
 
 
 DEFAULT_STRATEGY = Strategy.AVG.value

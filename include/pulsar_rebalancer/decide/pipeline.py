@@ -12,6 +12,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.bundle_columns import Bundles
     from pulsar_rebalancer.run.tables import BrokerSample, Measure
     from pulsar_rebalancer.state.counting import Counting
+    from pulsar_rebalancer.strategies.learning import RecentMove
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
 
 
@@ -60,6 +62,8 @@ class RunContext:
             thresholds.
         unloaded_brokers: seconds from each broker's last unload to the sample.
         arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
+        recent: moves that were carried out lately, by bundle.
+        lesson: function that returns what is known after this sample, for a shedder that learns.
         seed: seed for the choice between equal destinations; the same seed gives the same plan.
     """
 
@@ -71,6 +75,8 @@ class RunContext:
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
+    recent: Mapping[str, RecentMove] = field(default_factory=dict)
+    lesson: Callable[[], Lesson] = Lesson
     seed: str = ""
 
 
@@ -98,6 +104,8 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
         force_threshold=context.force_threshold,
         unloaded_brokers=_unloaded_before_the_report(context, brokers),
         arriving=context.arriving,
+        recent=context.recent,
+        lesson=context.lesson,
         forbids=lambda *move: policies().forbids(*move),
     )
     profile = profile_of(context.settings)

@@ -293,6 +293,8 @@ class Reason(StrEnum):
         "The gap is above the low threshold, but not yet often enough.")
     HITS_HIGH = ("hits_high", VERDICT, Trait.WAITING,
         "The gap is above the high threshold, but not yet often enough.")
+    HITS_HOT = ("hits_hot", VERDICT, Trait.WAITING,
+        "The broker is at `hot_threshold` and the gap is above the low threshold, but not yet often enough.")
     FIRED = ("fired", VERDICT, Trait.NONE,
         "Bundles have to move: the broker or pair was above its threshold, and often enough where hits count.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
@@ -302,6 +304,8 @@ class Reason(StrEnum):
     NO_ALLOWED_BUNDLE = ("no_allowed_bundle", VERDICT, Trait.STUCK,
         "Fired, but policies or placement keep all fitting bundles in place; a pair's hits are reset.",
         "See the bundles' reasons in the table moves.")
+    NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
+        "Fired, but no bundle's move is worth its price; the pair's hits are kept.")
     BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
         "The gap is below the forced run's threshold.")
     MIDDLE = ("middle", VERDICT, Trait.NONE,
@@ -313,6 +317,12 @@ class Reason(StrEnum):
         "The bundle carries more than is left to move.")
     BELOW_SHARE = ("below_share", VERDICT, Trait.NONE,
         "The bundle carries less than `min_bundle_share` of the amount to move.")
+    BELOW_GAIN = ("below_gain", VERDICT, Trait.NONE,
+        "Moving the bundle would gain less than its price.")
+    WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
+        "Moving the bundle would take the two brokers further from the mean.")
+    BETTER_BUNDLE = ("better_bundle", VERDICT, Trait.NONE,
+        "Moving the bundle would gain enough, but after the bundles that gain more it no longer does.")
     TARGET_REACHED = ("target_reached", VERDICT, Trait.NONE,
         "The bundles already taken carry the whole amount to move.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,

@@ -16,21 +16,25 @@ import numpy as np
 from pulsar_rebalancer.decide.pipeline import RunContext, decide
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, MeanColumns, Roster
+from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.replay.minute import NO_POLICIES, broker_samples
 from pulsar_rebalancer.replay.placing import Placing
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
+from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.learning import Lesson, RecentMove, learn
 from pulsar_rebalancer.strategies.left_out import left_out
 from pulsar_rebalancer.strategies.sample import ClusterSample, used_samples
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.pipeline import RunDecision
-    from pulsar_rebalancer.replay.columns import Flags
+    from pulsar_rebalancer.replay.columns import Flags, Ints
     from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -80,7 +84,9 @@ class Balancer:
         self._keeps_means = means is None
         self._stays = dict(stays or {})
         self._hits = DecisionState()
+        self._learned = LearnedColumns(roster) if profile_of(settings).learns else None
         self._moved: dict[int, int] = {}
+        self._recent: dict[str, tuple[str, str, int]] = {}
         self._unloaded_brokers: dict[str, int] = {}
         self._policies = NO_POLICIES
         self._kind: Callable[[str], str | None] = NO_POLICIES.kind
@@ -97,7 +103,16 @@ class Balancer:
         grace = self._settings.grace_period_minutes * MINUTE
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._since(minute, at) <= grace}
         brokers = broker_samples(minute, self._roster, self._settings, self._left_out(minute))
-        sample = ClusterSample(brokers, self._columns(minute, seen), self._settings, counting=self._counting(minute))
+        counting = self._counting(minute)
+        lesson = self._lesson(minute, brokers, np.where(seen, minute.owner, NOBODY), counting)
+        sample = ClusterSample(
+            brokers,
+            self._columns(minute, seen),
+            self._settings,
+            counting=counting,
+            recent=self._recent_moves(minute),
+            lesson=lambda: lesson,
+        )
         decision = self._shed(minute, sample)
         moves = [move for move in decision.moves if move.taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
@@ -112,6 +127,7 @@ class Balancer:
         ]
         self._moved.update({move.bundle: minute.number for move in indexed})
         self._unloaded_brokers.update({move.source: minute.number for move in moves})
+        self._recent |= {move.bundle: (move.source, move.destination or "", minute.number) for move in moves}
         return indexed
 
     def place(self, bundle: int, registered: Collection[int]) -> int | None:
@@ -134,6 +150,8 @@ class Balancer:
             counting,
             self._kept,
             policies=minute.policies,
+            recent=sample.recent,
+            lesson=sample.lesson,
             unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of(minute),
         )
@@ -145,6 +163,25 @@ class Balancer:
             after = samples_after(self._hits, counting, used, _time_of(minute))
             self._hits = self._hits.model_copy(update={"samples": after})
         return decision
+
+    def _lesson(self, minute: Minute, brokers: list[BrokerSample], owner: Ints, counting: Counting) -> Lesson:
+        """Return what is known after the minute, for a strategy that learns."""
+        before = self._kept.shedder.learned
+        if self._learned is None:
+            return Lesson()
+        rate = minute.bundles[0] + minute.bundles[1]
+        if not counting.counts:
+            return Lesson(before, self._learned.sums(owner, rate))
+        self._learned.add(owner != NOBODY, rate, self._settings.interval_seconds / MINUTE, before.samples + 1)
+        sums = self._learned.sums(owner, rate)
+        lesson = learn(before, brokers, sums, self._recent_moves(minute).values(), self._settings)
+        self._learned.correct(owner, lesson)
+        return lesson
+
+    def _recent_moves(self, minute: Minute) -> dict[str, RecentMove]:
+        ages = {name: self._since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
+        self._recent = {name: move for name, move in self._recent.items() if ages[name] <= SETTLED}
+        return {name: RecentMove(*move[:2], ages[name]) for name, move in self._recent.items()}
 
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
@@ -183,7 +220,9 @@ class Balancer:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
         self._topics = minute.bundles[-1]
         owner = np.where(seen, minute.owner, NOBODY)
-        return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind)
+        learned = self._learned
+        loads = (learned.cost * learned.quick, learned.cost * learned.hour) if learned else None
+        return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
     def _empty(self) -> ClusterSample:
         """Return what a newly elected leader knows: the names of the brokers, but no figures."""

@@ -107,6 +107,7 @@ class ColumnBundles(Bundles):
         present: the bundles' current load, a row for each of `FIGURES`.
         reasons: why a bundle must stay, by position.
         kind: function that returns the kind of policy for a namespace; None without a policy.
+        loads: the bundles' `load_now` and `load_later`; None if costs are not learned.
     """
 
     def __init__(
@@ -117,18 +118,25 @@ class ColumnBundles(Bundles):
         means: MeanColumns,
         reasons: Mapping[int, Reason],
         kind: Callable[[str], str | None],
+        loads: tuple[Floats, Floats] | None = None,
     ) -> None:
         self._roster = roster
         self._owner = owner
+        self._loads = loads
         self._present = present
         self._means = means
         self._reasons = reasons
         self._kind = kind
 
-    def of(self, broker: str) -> list[BundleSample]:
-        """Return the bundles that one broker reports, sorted by name."""
+    def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
+        """Return the bundles that one broker reports, as `Bundles.of` does."""
         number = self._roster.broker_at.get(broker)
-        return [] if number is None else self._samples(np.flatnonzero(self._owner == number))
+        if number is None:
+            return []
+        bundles = np.flatnonzero(self._owner == number)
+        if largest is not None and self._loads is not None:
+            bundles = bundles[np.argsort(-self._loads[0][bundles], kind="stable")[:largest]]
+        return self._samples(bundles)
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return the number of bundles for each pair of namespace and reporting broker."""
@@ -157,6 +165,8 @@ class ColumnBundles(Bundles):
         rate = (self._means.short[0] + self._means.short[1])[numbers].tolist()
         throughput = (self._means.short[2] + self._means.short[3])[numbers].tolist()
         long_term = self._means.long_term_msg_rate[numbers].tolist()
+        nothing = [None] * len(numbers)
+        now, later = (nothing, nothing) if self._loads is None else (of[numbers].tolist() for of in self._loads)
         owners, names = self._owner[numbers].tolist(), self._roster
         return [
             BundleSample(
@@ -168,6 +178,8 @@ class ColumnBundles(Bundles):
                 msg_rate=rate[i],
                 msg_throughput=throughput[i],
                 long_term_msg_rate=long_term[i],
+                load_now=now[i],
+                load_later=later[i],
                 reason=self._reasons.get(number),
             )
             for i, number in enumerate(numbers.tolist())

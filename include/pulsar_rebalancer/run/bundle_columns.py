@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = pa.schema(
     {field.name: field.type for field in BUNDLES if field.name not in ("cluster", "owners")}
-    | dict.fromkeys(("msg_rate", "msg_throughput", "long_term_msg_rate"), pa.float64())
+    | dict.fromkeys(("msg_rate", "msg_throughput", "long_term_msg_rate", "load_now", "load_later"), pa.float64())
     | {"reason": pa.string()}
 )
 """Columns for strategies: the bundles table, the bundle's moving averages, and why it must stay (`BundleSample`)."""
@@ -46,6 +46,8 @@ class BundleSample(NamedTuple):
         msg_throughput: short-term moving average of the inbound plus outbound throughput, bytes/s.
         long_term_msg_rate: long-term moving average of the inbound plus outbound rate, msg/s; None if it is not known
             yet.
+        load_now, load_later: quick and hourly moving average of the inbound plus outbound rate, in msg/s of average
+            cost; None if the strategy does not learn costs.
         reason: why the bundle must not be moved, regardless of its traffic; None if it may be moved.
     """
 
@@ -64,7 +66,15 @@ class BundleSample(NamedTuple):
     msg_rate: float = 0.0
     msg_throughput: float = 0.0
     long_term_msg_rate: float | None = None
+    load_now: float | None = None
+    load_later: float | None = None
     reason: Reason | None = None
+
+    @property
+    def loads(self) -> tuple[float, float]:
+        """Return the present and the later load; the present rate if no cost was learned."""
+        rate = self.present_msg_rate
+        return (rate if self.load_now is None else self.load_now, rate if self.load_later is None else self.load_later)
 
     def mean(self, measure: Measure) -> float:
         """Return the short-term moving average of the bundle's inbound plus outbound traffic, in msg/s or bytes/s."""
@@ -130,13 +140,23 @@ class Bundles:
         An implementation may then skip bundles of other brokers.
         """
 
-    def of(self, broker: str) -> list[BundleSample]:
-        """Return the bundles that one broker reports, sorted by name."""
+    def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
+        """Return the bundles that one broker reports, sorted by name.
+
+        Args:
+            largest: only this many, those with the largest `load_now`, largest first.
+        """
         start, end = self._rows_of.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
+        if largest is not None:
+            rows = rows.sort_by([("load_now", "descending"), ("bundle", "ascending")]).slice(0, largest)
         columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
         reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
+
+    def named(self, broker: str, bundle: str) -> list[BundleSample]:
+        """Return a bundle that the broker reports; empty if it does not."""
+        return [sample for sample in self.of(broker) if sample.bundle == bundle]
 
     def find(self, broker: str, bundle: str) -> BundleSample:
         """Return a bundle by its broker and name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from pulsar_rebalancer.state.learned import NOTHING, Learned
 from pulsar_rebalancer.state.state_documents import HitCount
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ class ShedderState:
         hits: number of consecutive hits, by broker or for `WHOLE_CLUSTER`; zero counts are left out.
         loads: moving average of each broker's load; 1 is 100 percent.
         throughputs: moving average of each broker's throughput, bytes/s.
+        learned: what was learned about the brokers.
     """
 
     hits: Mapping[str, HitCount] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
     throughputs: Mapping[str, float] = field(default_factory=dict)
+    learned: Learned = NOTHING
 
     @property
     def cluster_hits(self) -> int:
@@ -65,9 +68,13 @@ class KeptState:
         """Return the state from the stored hits of brokers and the stored `DecisionState.kept`."""
         shedder, placement = document.get("shedder", {}), document.get("placement", {})
         of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
-        loads = shedder.get("loads", {})
         return cls(
-            ShedderState({**hits, **of_cluster}, loads, shedder.get("throughputs", {})),
+            ShedderState(
+                {**hits, **of_cluster},
+                shedder.get("loads", {}),
+                shedder.get("throughputs", {}),
+                Learned.parse(shedder.get("learned", {})),
+            ),
             PlacementState(
                 placement.get("count", 0), tuple(placement.get("brokers", ())), placement.get("averages", {})
             ),
@@ -84,6 +91,7 @@ class KeptState:
                 "hits": shedder.cluster_hits,
                 "loads": dict(sorted(shedder.loads.items())),
                 "throughputs": dict(sorted(shedder.throughputs.items())),
+                "learned": shedder.learned.document(),
             },
             "placement": {
                 "count": placement.count,

@@ -11,6 +11,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.strategies.learning import Lesson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.kept import ShedderState
+    from pulsar_rebalancer.strategies.learning import RecentMove
 
 COUNTED = Counting(counts=True, reason=Reason.COUNTED)
 
@@ -42,6 +44,8 @@ class ClusterSample:
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
+        recent: moves that were carried out lately, by bundle.
+        lesson: function that returns what is known after this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
             moved.
     """
@@ -54,6 +58,8 @@ class ClusterSample:
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
+    recent: Mapping[str, RecentMove] = field(default_factory=dict)
+    lesson: Callable[[], Lesson] = Lesson
     forbids: Callable[[str, str, str], Reason | None] = allow_all
 
     @cached_property

@@ -10,6 +10,7 @@ reserves are paired only with each other, because their bundles must not move to
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -110,7 +111,7 @@ def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
     return paired
 
 
-def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hits:
+def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: float = math.inf) -> Hits:
     """Return a pair's hits after this sample. A gap that reaches the high threshold counts as a low hit too.
 
     The middle broker's gap is 0, so it gets hits only if the low threshold is 0. It then gets two hits per sample,
@@ -122,11 +123,12 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool) -> Hi
         settings: settings with the thresholds.
         repeated: True if the same sample has already caused a hit. It causes no further hit, but a gap below the
             thresholds still resets the hits.
+        hot: score, in percent, from which on any hit of a source is a high hit. This does not exist in Pulsar.
     """
     if pair.gap < settings.low_threshold:
         return Hits(NO_HITS, NO_HITS)
     step = 0 if repeated else 2 if pair.is_middle else 1
-    high = pair.gap >= settings.high_threshold
+    high = pair.gap >= settings.high_threshold or pair.source.score >= hot
     return Hits(*(HitCount(hit.high + step if high else 0, hit.low + step) for hit in before))
 
 
@@ -209,19 +211,36 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         above the low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
-    judged = pairs(_scored(broker, sample) for broker in sample.taking_part)
-    decisions = [_decide(sample, pair, before) for pair in judged]
+    judged = judge(sample, before)
+    decisions = [_with_amount(pair, decision, sample) for pair, decision in judged]
     sample.bundles.announce([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []
-    for pair, decision in zip(judged, decisions, strict=True):
+    for (pair, _), decision in zip(judged, decisions, strict=True):
         if decision.measure is not None and decision.target is not None:
             moves += select(sample, pair, Amount(decision.measure, decision.target))
-    sentence = _sentence(decisions, sample.settings)
-    decisions += [_frozen(decision, before.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
-    return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), sentence)
+    words = sentence(decisions, sample.settings)
+    decisions += excluded(sample, before)
+    return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
 
 
-def _sentence(decisions: Iterable[Decision], settings: Settings) -> str:
+def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[tuple[Pair, Decision]]:
+    """Return the pairs, and whether each fires. The decision about a pair that fires has its hits before a reset.
+
+    Args:
+        hits: hits before this sample, by broker.
+        hot: as in `count`.
+    """
+    brokers = [_scored(broker, sample) for broker in sample.taking_part]
+    return [(pair, _judged(sample, pair, hits, hot)) for pair in pairs(brokers)]
+
+
+def excluded(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
+    """Return the decisions about excluded brokers, with their unchanged hits."""
+    return [_frozen(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
+
+
+def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
+    """Return how many pairs differ and fire, and how many hits they have."""
     pairs = [decision for decision in decisions if decision.reason is not Reason.MIDDLE]
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)
@@ -237,24 +256,21 @@ def _scored(broker: BrokerSample, sample: ClusterSample) -> ScoredBroker:
     return ScoredBroker(broker.broker, score(broker, sample.settings), rate, throughput, broker.reserved_by or "")
 
 
-def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> Decision:
-    """Return the decision about one pair."""
+def _judged(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount], hot: float) -> Decision:
     settings, counting = sample.settings, sample.counting
     before = Hits(hits.get(pair.source.broker, NO_HITS), hits.get(pair.destination.broker, NO_HITS))
     repeated = counting.is_repeated(
         {pair.source.broker: pair.source.score, pair.destination.broker: pair.destination.score}
     )
-    judged = count(pair, before, settings, repeated=repeated) if counting.judges else before
+    judged = count(pair, before, settings, repeated=repeated, hot=hot) if counting.judges else before
     if sample.force_threshold is not None:
         fired = pair.gap >= sample.force_threshold and not pair.is_middle
     else:
         fired = counting.judges and not repeated and pair.gap >= settings.low_threshold and ready(judged, settings)
-    # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.
-    after = before if not counting.counts else Hits(NO_HITS, NO_HITS) if fired else judged
-    wanted = amount(pair, settings) if fired else None
+    after = judged if counting.counts else before
     return Decision(
         pair.source.broker,
-        _reason(pair, fired, wanted, settings, counting, repeated=repeated),
+        Reason.FIRED if fired and not pair.is_middle else _reason(pair, settings, counting, repeated=repeated, hot=hot),
         pair=pair.number,
         pool=pair.source.pool or None,
         destination=pair.destination.broker,
@@ -272,25 +288,34 @@ def _decide(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount]) -> 
         high_hits=judged.high,
         low_hits=judged.low,
         fired=fired,
-        measure=wanted.measure if wanted else None,
-        target=wanted.target if wanted else None,
     )
 
 
-def _reason(
-    pair: Pair, fired: bool, wanted: Amount | None, settings: Settings, counting: Counting, *, repeated: bool
-) -> Reason:
+def _with_amount(pair: Pair, decision: Decision, sample: ClusterSample) -> Decision:
+    """Return the decision about a pair with the amount to move, if the pair fires."""
+    if not decision.fired:
+        return decision
+    # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.
+    if sample.counting.counts:
+        decision = replace(decision, source_high=0, source_low=0, destination_high=0, destination_low=0)
+    wanted = amount(pair, sample.settings)
+    if wanted is None:
+        return decision if pair.is_middle else replace(decision, reason=Reason.BELOW_MINIMUM)
+    return replace(decision, measure=wanted.measure, target=wanted.target)
+
+
+def _reason(pair: Pair, settings: Settings, counting: Counting, *, repeated: bool, hot: float) -> Reason:
     if pair.is_middle:
         return Reason.MIDDLE
-    if fired:
-        return Reason.FIRED if wanted else Reason.BELOW_MINIMUM
     if pair.gap < settings.low_threshold:
         return Reason.BELOW_LOW
     if counting.reason is Reason.FORCED:
         return Reason.BELOW_FORCE
     if repeated or counting.reason is Reason.TOO_SOON:
         return Reason.TOO_SOON
-    return Reason.HITS_HIGH if pair.gap >= settings.high_threshold else Reason.HITS_LOW
+    if pair.gap >= settings.high_threshold:
+        return Reason.HITS_HIGH
+    return Reason.HITS_HOT if pair.source.score >= hot else Reason.HITS_LOW
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:

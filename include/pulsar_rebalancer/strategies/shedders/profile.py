@@ -84,6 +84,7 @@ class Profile:
             persistent topics are excluded.
         judges_pairs: True if the shedder itself handles repeated samples and policies, for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
+        learns: True if the shedder needs what `strategies.learning` learns.
         cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
         figure: function that returns a broker's figure. A sample with an unchanged figure is a repeated one and causes
             no further hit.
@@ -101,6 +102,7 @@ class Profile:
     shed: Shedder
     thresholds: Callable[[Settings], Mapping[str, Threshold]] = lambda settings: {}
     judges_pairs: bool = False
+    learns: bool = False
     cluster_hits: Callable[[Settings], int | None] = lambda settings: None
     figure: Callable[[BrokerSample, Settings], float] = score
     resources: tuple[str, ...] = SCORED

@@ -14,6 +14,7 @@ from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies.shedders import (
     avg_shedder,
+    gain_shedder,
     overload_shedder,
     threshold_shedder,
     transfer_shedder,
@@ -35,6 +36,7 @@ PROFILES: Mapping[str, Profile] = {
     Strategy.UNIFORM.value: uniform_load_shedder.PROFILE,
     Strategy.OVERLOAD.value: overload_shedder.PROFILE,
     Strategy.TRANSFER.value: transfer_shedder.PROFILE,
+    Strategy.GAIN.value: gain_shedder.PROFILE,
 }
 
 

@@ -1,0 +1,65 @@
+"""What a strategy has learned about a cluster's brokers, in the format in which it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SETTLED = 25.0
+"""Minutes without a move after which a broker's score again shows only what its bundles do."""
+
+
+class LearnedBroker(NamedTuple):
+    """What is known about one broker.
+
+    Attributes:
+        samples: number of counted samples since the broker came.
+        residual: points of score that its bundles do not explain.
+        score: moving average of its score over a quarter of an hour, percent.
+        variance: of the score's changes that its bundles do not explain, points squared.
+    """
+
+    samples: int = 0
+    residual: float = 0.0
+    score: float = 0.0
+    variance: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What is known about a cluster.
+
+    Attributes:
+        samples: number of counted samples.
+        points: points of score that 1 msg/s of average cost adds to a broker with the median number of cores.
+        idle: score of a broker without bundles, percent.
+        quiet: minutes since a broker last came or went, at most `SETTLED`.
+        brokers: the brokers that the cluster lists.
+    """
+
+    samples: int = 0
+    points: float = 0.0
+    idle: float = 5.0
+    quiet: float = SETTLED
+    brokers: Mapping[str, LearnedBroker] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        """Return what a document of `document` holds."""
+        brokers = {name: LearnedBroker(*figures) for name, figures in document.get("brokers", {}).items()}
+        return cls(**{**document, "brokers": brokers})
+
+    def document(self) -> dict[str, Any]:
+        """Return the document to store; empty if nothing was learned."""
+        if not self.samples:
+            return {}
+        brokers = {name: list(broker) for name, broker in sorted(self.brokers.items())}
+        return {"samples": self.samples, "points": self.points, "idle": self.idle, "quiet": self.quiet} | {
+            "brokers": brokers
+        }
+
+
+NOTHING = Learned()
