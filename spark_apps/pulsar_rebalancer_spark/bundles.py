@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
-from pulsar_rebalancer_spark import means, spark_tables
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS, MEANS_WITH_COSTS, TRAFFIC
+from pulsar_rebalancer.strategies import learning
+from pulsar_rebalancer.strategies.learning import Lesson, Steps
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer_spark import costs, means, spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,15 +21,26 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
-    """Return the run's bundles with their moving averages, which include this sample.
+class Held(NamedTuple):
+    """The run's bundles, and what is known after this sample, for a strategy that learns.
 
-    Returns:
-        A table with the columns from which the means are computed, and the columns that `means.update` adds.
+    Attributes:
+        bundles: a table with the columns from which the means are computed, and the columns that `means.update` adds.
     """
+
+    bundles: DataFrame
+    lesson: Lesson
+
+
+def of_run(spark: SparkSession, run: RunInput) -> Held:
+    """Return the run's bundles with their moving averages, which include this sample."""
+    learns = profile_of(run.settings).learns
+    schema = MEANS_WITH_COSTS if learns else MEANS
     bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = spark_tables.read(spark, [run.known_means], MEANS) if run.known_means else spark_tables.empty(spark, MEANS)
+    known = (
+        spark_tables.read(spark, [run.known_means], schema) if run.known_means else spark_tables.empty(spark, schema)
+    )
     if run.known_means and run.parts_of_split_bundles:
         known = means.with_parts(known, spark_tables.literal(spark, run.parts_of_split_bundles, spark_tables.PARTS))
     if run.before.decision.means and not run.known_means:
@@ -40,16 +54,20 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    return means.update(bundles, known, shared=run.shares_bundles)
+    if not learns:
+        return Held(means.update(bundles, known, shared=run.shares_bundles), Lesson())
+    before, counts = run.kept.shedder.learned, run.counting.counts
+    steps = learning.steps(run.settings.interval_seconds / 60, before.samples + 1) if counts else Steps()
+    updated = means.update(bundles, known, shared=run.shares_bundles, steps=steps).persist()
+    sums = costs.sums(updated)
+    if not counts:
+        return Held(updated, Lesson(before, sums))
+    lesson = learning.learn(before, run.brokers, sums, run.context.recent.values(), run.settings)
+    return Held(costs.corrected(updated, lesson.corrections), lesson)
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:
-    """Write the means for the next run if the sample counts.
-
-    Args:
-        run: the run.
-        bundles: the result of `of_run`.
-    """
+    """Write the means for the next run if the sample counts."""
     if run.counting.counts:
         _write_means(run, bundles)
 
@@ -59,7 +77,7 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
 
     Args:
         run: the run.
-        held: function that returns the bundles, the result of `of_run`.
+        held: function that returns the bundles with their means.
         kept: function that waits until `keep_means` has finished.
     """
     kept()

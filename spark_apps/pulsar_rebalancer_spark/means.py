@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import COSTS, LONG_TERM, MEANS_WITH_COSTS, RATES, TRAFFIC
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
+from pulsar_rebalancer_spark import costs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from pulsar_rebalancer.strategies.learning import Steps
+
 _KEY = ["cluster", "bundle"]
 
 
-def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
+def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, steps: Steps | None = None) -> DataFrame:
     """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.
@@ -24,6 +27,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
         bundles: the bundles table with the column `refused`, true if validation excluded the bundle. The means of such
             a bundle do not change, because invalid figures would affect them for ten samples.
         previous: the means table of the last counted sample.
+        steps: steps of the averages in `costs`; None if the strategy does not learn costs.
         shared: True if two brokers may report the same bundle (column `owners`). The larger figure is then used.
 
     Returns:
@@ -35,7 +39,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
         *_KEY,
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in TRAFFIC),
-        *(F.col(name).alias(f"{name}_before") for name in LONG_TERM),
+        *(F.col(name).alias(f"{name}_before") for name in (*LONG_TERM, *(COSTS if steps else ()))),
     )
     reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
@@ -47,6 +51,8 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
         for name in ("msg_rate", "msg_throughput")
     }
     updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
+    if steps:
+        updated |= costs.averages(now["msg_rate_in"] + now["msg_rate_out"], steps)
     # Both tables may be large, and a hash table of the known means needs neither a sort nor a second pass.
     joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="left")
     return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
@@ -58,8 +64,10 @@ def table(updated: DataFrame) -> DataFrame:
     Args:
         updated: the result of `update`.
     """
-    means = {name: F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names}
-    return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means.values())
+    names = [name for name in MEANS_WITH_COSTS.names if name in updated.columns]
+    means = [F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in names]
+    stored = [column.cast("float") if name in COSTS else column for name, column in zip(names, means, strict=True)]
+    return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*stored)
 
 
 def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
@@ -69,9 +77,10 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
         previous: the means table of the last counted sample.
         parts: the parts of split bundles (`spark_tables.PARTS`), of which there are only a few.
     """
-    shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
+    rates = (name for name in previous.columns if name in (*TRAFFIC, *LONG_TERM, *RATES))
+    shared = {name: F.col(name) * F.col("share") for name in rates}
     split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
-    carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*MEANS.names)
+    carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*previous.columns)
     # There are few parts, so the larger table is scanned for parts that already have means.
     known = previous.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
     return previous.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))

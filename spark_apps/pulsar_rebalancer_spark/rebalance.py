@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -52,15 +53,16 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     with ThreadPoolExecutor(max_workers=1) as beside:
         held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run))
         # The means do not depend on the decisions.
-        kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
-        held_bundles = RunBundles(run, lambda: bundles.means_of_sample(run, held.result, kept.result))
+        kept = beside.submit(lambda: bundles.keep_means(run, held.result().bundles))
+        held_bundles = RunBundles(run, lambda: bundles.means_of_sample(run, lambda: held.result().bundles, kept.result))
+        context = replace(run.context, lesson=lambda: held.result().lesson)
         try:
-            decided = pipeline.decide(run.context, run.brokers, held_bundles)
+            decided = pipeline.decide(context, run.brokers, held_bundles)
             kept.result()
         finally:
             bundles.forget_means(run)
             # The session is released after the means are written, even if something failed.
-            beside.submit(lambda: release(held.result().sparkSession))
+            beside.submit(lambda: release(held.result().bundles.sparkSession))
     return plan_output.write(run, decided)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from pulsar_rebalancer.run.tables import MEANS
+from pulsar_rebalancer.run.tables import MEANS_WITH_COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +25,13 @@ _TYPES: dict[pa.DataType, T.DataType] = {
     pa.string(): T.StringType(),
     pa.int64(): T.LongType(),
     pa.float64(): T.DoubleType(),
+    pa.float32(): T.FloatType(),
     pa.bool_(): T.BooleanType(),
     pa.timestamp("us", tz="UTC"): T.TimestampType(),
 }
 
 _DICTIONARY = "parquet.enable.dictionary"
-_MANY_VALUES = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
+_MANY_VALUES = {"bundle", *(field.name for field in MEANS_WITH_COSTS if pa.types.is_floating(field.type))}
 
 QUARANTINED = "cluster string, bundle string"
 """Bundles that validation left out."""

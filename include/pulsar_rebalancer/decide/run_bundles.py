@@ -13,7 +13,8 @@ from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, namespaces_of, served
 from pulsar_rebalancer.run.compacted_tables import batches
-from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLES, COSTS, TRAFFIC
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -76,7 +77,8 @@ class RunBundles(Bundles):
             "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
         )
         # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
-        means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
+        costs = COSTS if profile_of(run.settings).learns else ()
+        means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate", *costs])
         return filled(with_means(bundles, run.cluster, means))
 
     @cached_property
@@ -115,7 +117,7 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
 
 
 def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
-    """Return the bundles in unchanged order, with the means `msg_rate`, `msg_throughput` and `long_term_msg_rate`.
+    """Return the bundles in unchanged order, with their means and, if costs are known, their loads.
 
     Each mean is inbound plus outbound traffic (msg/s or bytes/s), and null for a bundle without means.
 
@@ -127,7 +129,12 @@ def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
     at: Column = pc.index_in(bundles["bundle"], known["bundle"])
     for name in ("msg_rate", "msg_throughput"):
         bundles = bundles.append_column(name, pc.add(known[f"{name}_in"], known[f"{name}_out"]).take(at))
-    return bundles.append_column("long_term_msg_rate", known["long_term_msg_rate"].take(at))
+    bundles = bundles.append_column("long_term_msg_rate", known["long_term_msg_rate"].take(at))
+    for name, rate in (("load_now", "quick_rate"), ("load_later", "hour_rate")):
+        learned = rate in known.column_names
+        load = pc.multiply(*(known[of].cast(pa.float64()) for of in (rate, "cost"))).take(at) if learned else None
+        bundles = bundles.append_column(name, pa.nulls(len(bundles), pa.float64()) if load is None else load)
+    return bundles
 
 
 def _concatenated(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:

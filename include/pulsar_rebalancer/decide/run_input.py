@@ -13,15 +13,17 @@ import pyarrow.parquet as pq
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.counting import decide_counting
+from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.learning import RecentMove
 from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
@@ -106,8 +108,21 @@ class RunInput(Snapshot):
             force_threshold=force_threshold(self.request),
             unloaded_brokers=unloaded,
             arriving=self.drained.arriving() if self.before.drains.brokers else {},
+            recent=self._recent_moves,
             seed=self.folder.name,
         )
+
+    @property
+    def _recent_moves(self) -> dict[str, RecentMove]:
+        """Return the moves that were carried out lately, by bundle."""
+        unloads = self.before.moves.unloads
+        ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}
+        return {
+            name: RecentMove(unload.source, unload.owner or unload.destination, ages[name])
+            for name, unload in unloads.items()
+            if unload.outcome and unload.outcome.has(Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER)
+            if 0 <= ages[name] < SETTLED
+        }
 
     @cached_property
     def drained(self) -> DrainedBrokers:

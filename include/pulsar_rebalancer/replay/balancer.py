@@ -24,7 +24,7 @@ from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
 from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.learning import Lesson, RecentMove, learn
+from pulsar_rebalancer.strategies.learning import Lesson, RecentMove, Steps, learn, steps
 from pulsar_rebalancer.strategies.left_out import left_out
 from pulsar_rebalancer.strategies.sample import ClusterSample, used_samples
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -170,10 +170,11 @@ class Balancer:
         if self._learned is None:
             return Lesson()
         rate = minute.bundles[0] + minute.bundles[1]
-        if not counting.counts:
-            return Lesson(before, self._learned.sums(owner, rate))
-        self._learned.add(owner != NOBODY, rate, self._settings.interval_seconds / MINUTE, before.samples + 1)
+        interval = self._settings.interval_seconds / MINUTE
+        self._learned.add(owner != NOBODY, rate, steps(interval, before.samples + 1) if counting.counts else Steps())
         sums = self._learned.sums(owner, rate)
+        if not counting.counts:
+            return Lesson(before, sums)
         lesson = learn(before, brokers, sums, self._recent_moves(minute).values(), self._settings)
         self._learned.correct(owner, lesson)
         return lesson

@@ -8,20 +8,16 @@ import numpy as np
 
 from pulsar_rebalancer.replay.columns import NOBODY
 from pulsar_rebalancer.strategies.learning import (
-    HOUR,
-    QUARTER,
-    QUICK,
     START_COST,
     START_VARIANCE,
     Correction,
     Sums,
     corrected,
-    step,
 )
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.replay.columns import Flags, Floats, Ints, Roster
-    from pulsar_rebalancer.strategies.learning import Lesson
+    from pulsar_rebalancer.strategies.learning import Lesson, Steps
 
 
 class LearnedColumns:
@@ -39,22 +35,20 @@ class LearnedColumns:
         self.cost, self.variance = np.full(count, START_COST), np.full(count, START_VARIANCE)
         self._known = np.zeros(count, dtype=bool)
 
-    def add(self, present: Flags, rate: Floats, minutes: float, samples: int) -> None:
+    def add(self, present: Flags, rate: Floats, steps: Steps) -> None:
         """Add a sample to the averages.
 
         Args:
             present: True for each bundle that is in the sample; others are forgotten.
             rate: msg/s, in and out.
-            minutes: length of an interval.
-            samples: number of counted samples, including this one.
         """
         new = present & ~self._known
         for column in (self.hour, self.quick, self.quarter):
             column[new] = rate[new]
         self.cost[new], self.variance[new] = START_COST, START_VARIANCE
         self._known, self._change = present, rate - self.quarter
-        for column, usual in ((self.hour, HOUR), (self.quick, QUICK), (self.quarter, QUARTER)):
-            column += step(usual, minutes, samples) * (rate - column)
+        for column, step in zip((self.hour, self.quick, self.quarter), steps, strict=True):
+            column += step * (rate - column)
 
     def sums(self, owner: Ints, rate: Floats) -> dict[str, Sums]:
         """Return the sums of each broker that has bundles; `owner` is the position of each bundle's broker."""

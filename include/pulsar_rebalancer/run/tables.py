@@ -147,6 +147,12 @@ LONG_TERM = ("long_term_msg_rate", "long_term_msg_throughput")
 MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((name, _F) for name in LONG_TERM))
 """Moving averages (means) for bundles: over at most 10 samples, long-term ones over 1000 (TimeAverageMessageData)."""
 
+RATES = ("hour_rate", "quick_rate", "quarter_rate")
+COSTS = (*RATES, "cost", "cost_variance")
+"""Further columns of the means for a strategy that learns what messages cost (`strategies.learning`)."""
+
+MEANS_WITH_COSTS = pa.schema([*MEANS, *(pa.field(name, pa.float32()) for name in COSTS)])
+
 DECISIONS = _schema(
     ("cluster", _S),
     ("pair", _I),  # 0 is the outermost pair; drained brokers are below 0

@@ -28,20 +28,26 @@ if TYPE_CHECKING:
 
     Column: TypeAlias = Any
 
-HOUR, QUICK, QUARTER = 1 - 2 ** (-1 / 60), 0.25, 0.045
-"""Steps of the moving averages of a bundle's rate, per minute."""
-
 MOVED = 4.0
 """Minutes for which a broker's report may not yet show a move."""
 
 START_COST, START_VARIANCE = 1.0, 0.25
 """Relative cost of a new bundle's messages, and its variance."""
 
+_HOUR, _QUICK, _QUARTER = 1 - 2 ** (-1 / 60), 0.25, 0.045  # steps of averages, per minute
 _LEAST_COST, _LARGEST_COST = 0.25, 4.0
 _DRIFT = 2e-6  # by which a cost's variance grows with every sample
 _POINTS, _RESIDUAL, _VARIANCE = 0.01, 0.05, 0.02  # further steps, per minute
 _FULL = 97.0  # percent; above it, a score no longer grows with the load
 _FRESH = 2  # host intervals after which a broker's figure is not of this sample
+
+
+class Steps(NamedTuple):
+    """Steps of the three moving averages of a bundle's rate; all 0 for a sample that does not count."""
+
+    hour: float = 0.0
+    quick: float = 0.0
+    quarter: float = 0.0
 
 
 class Sums(NamedTuple):
@@ -129,6 +135,11 @@ class Lesson(NamedTuple):
     corrections: Mapping[str, Correction] = MappingProxyType({})
 
 
+def steps(minutes: float, samples: int) -> Steps:
+    """Return the steps of the averages of bundles' rates for the n-th counted sample."""
+    return Steps(*(step(usual, minutes, samples) for usual in (_HOUR, _QUICK, _QUARTER)))
+
+
 def learn(
     before: Learned,
     brokers: Sequence[BrokerSample],
@@ -196,7 +207,7 @@ def _learn(known: LearnedBroker, seen: Observed, after: Learned, minutes: float)
         variance += step(_VARIANCE, minutes, samples) * (error**2 - variance)
         expected = of_rate**2 * seen.sums.doubt + 3 * variance + 0.5
         correction = Correction(of_rate * error / expected, of_rate**2 / expected)
-    usual = known.score + step(QUARTER, minutes, samples) * (seen.score - known.score)
+    usual = known.score + step(_QUARTER, minutes, samples) * (seen.score - known.score)
     return LearnedBroker(samples, residual, usual, variance), correction
 
 

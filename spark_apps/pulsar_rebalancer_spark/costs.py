@@ -1,0 +1,89 @@
+"""What `strategies.learning` keeps about bundles, in Spark; in the same table as the means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pulsar_rebalancer.strategies import learning
+from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE, Sums
+from pulsar_rebalancer_spark.spark_tables import literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from pulsar_rebalancer.strategies.learning import Correction, Steps
+
+_LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
+_FRACTION = 1000
+
+
+def averages(rate: Column, steps: Steps) -> dict[str, Column]:
+    """Return the averages of the bundles' rates with this sample, and their costs before it.
+
+    Args:
+        rate: msg/s, in and out.
+        steps: steps of the averages.
+    """
+    new = {f"{name}_rate": _or(f"{name}_rate", rate) for name in steps._fields}
+    updated = {
+        name: F.when(F.col("refused"), F.col(f"{name}_before")).otherwise(before + step * (rate - before))
+        for (name, before), step in zip(new.items(), steps, strict=True)
+    }
+    return updated | {
+        "cost": _or("cost", F.lit(START_COST)),
+        "cost_variance": _or("cost_variance", F.lit(START_VARIANCE)),
+        "rate": rate,
+        "change": F.when(F.col("refused"), 0.0).otherwise(rate - new["quarter_rate"]),
+    }
+
+
+def sums(updated: DataFrame) -> dict[str, Sums]:
+    """Return the sums of each broker.
+
+    They are sums of whole numbers, which do not depend on the order, because the plan's hash must not.
+
+    Args:
+        updated: the result of `means.update`.
+    """
+    cost, change = F.col("cost"), F.col("change")
+    figures = {
+        "rate": cost * F.col("rate"),
+        "change": cost * change,
+        "doubt": F.col("cost_variance") * change * change / _FRACTION,
+        "now": cost * F.col("quick_rate"),
+        "later": cost * F.col("hour_rate"),
+    }
+    added = {
+        name: F.sum(F.round(_bounded(figure, -_LARGEST, _LARGEST) * _FRACTION).cast("long")).alias(name)
+        for name, figure in figures.items()
+    }
+    rows = updated.where(F.col("keeps") & F.col("samples").isNotNull()).groupBy("broker").agg(*added.values()).collect()
+    of_brokers = {row["broker"]: Sums(*(row[name] / _FRACTION for name in added)) for row in rows}
+    return {broker: of._replace(doubt=of.doubt * _FRACTION) for broker, of in of_brokers.items()}
+
+
+def corrected(updated: DataFrame, corrections: Mapping[str, Correction]) -> DataFrame:
+    """Return the table with corrected costs.
+
+    Args:
+        updated: the result of `means.update`.
+        corrections: by broker.
+    """
+    rows = [{"broker": broker, **correction._asdict()} for broker, correction in corrections.items()]
+    of_broker = F.broadcast(literal(updated.sparkSession, rows, "broker string, gain double, shrink double"))
+    joined = updated.join(of_broker, on="broker", how="left").fillna(0.0, ["gain", "shrink"])
+    of_bundle = F.col("cost"), F.col("cost_variance"), F.col("change"), F.col("gain"), F.col("shrink")
+    cost, variance = learning.corrected(*of_bundle, _bounded)
+    return joined.withColumns({"cost": cost, "cost_variance": variance})
+
+
+def _or(name: str, start: Column) -> Column:
+    return F.coalesce(F.col(f"{name}_before").cast("double"), start)
+
+
+def _bounded(column: Column, least: float, largest: float) -> Column:
+    return F.least(F.greatest(column, F.lit(least)), F.lit(largest))

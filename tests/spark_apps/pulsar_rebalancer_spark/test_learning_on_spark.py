@@ -1,0 +1,87 @@
+"""What Spark learns is what the replay's columns learn, sample by sample; uncounted samples teach nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.spark_apps.pulsar_rebalancer_spark import runs
+
+from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.columns import NOBODY, Roster
+from pulsar_rebalancer.replay.learned_columns import LearnedColumns
+from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.tables import COSTS
+from pulsar_rebalancer.state.learned import Learned
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
+from pulsar_rebalancer.strategies.learning import RecentMove, learn, steps
+from pulsar_rebalancer_spark.rebalance import decide
+
+SAMPLES = 8
+FORCED = RunParams(force="hot broker")
+
+
+def test_costs_and_state_after_each_sample(spark, tmp_path):
+    content = runs.tables("east", 4, 12)
+    brokers, bundles = (content[name].to_pylist() for name in ("brokers", "bundles"))
+    roster = Roster([row["broker"] for row in brokers], [row["bundle"] for row in bundles])
+    columns, known, state, random = LearnedColumns(roster), Learned(), DecisionState(), np.random.default_rng(3)
+    usual = np.array([row["msg_rate_in"] for row in bundles])
+    true_cost = random.lognormal(0, 0.7, len(bundles))
+    corrected = 0
+    for number in range(SAMPLES):
+        at = runs.NOW + timedelta(minutes=number)
+        # A bundle that comes with the third sample, and one that goes with the fifth.
+        owner = np.array([roster.broker_at[row["broker"]] for row in bundles])
+        owner[0] = owner[0] if number >= 2 else NOBODY
+        owner[1] = owner[1] if number < 4 else NOBODY
+        rate = usual * random.lognormal(0, 0.4, len(bundles))
+        for row, messages in zip(bundles, rate.tolist(), strict=True):
+            row |= {"msg_rate_in": messages, "msg_rate_out": messages}
+        load = np.bincount(owner[owner != NOBODY], weights=(rate * true_cost)[owner != NOBODY], minlength=4)
+        for row, cores, usage in zip(brokers, (4, 4, 8, 2), load.tolist(), strict=True):
+            row |= {"cpu_usage": 2 + usage / load.max() * 60, "cpu_limit": 100.0 * cores}
+        seen = [row for row, on in zip(bundles, owner.tolist(), strict=True) if on != NOBODY]
+        moved = Unload(at=at - timedelta(minutes=1), plan_id="p", source=roster.brokers[3], destination="elsewhere:1")
+        moves = MovesState(unloads={seen[-1]["bundle"]: moved.model_copy(update={"outcome": Reason.MOVED})})
+        tables = content | {
+            "brokers": pa.Table.from_pylist(brokers, schema=content["brokers"].schema),
+            "bundles": pa.Table.from_pylist(seen, schema=content["bundles"].schema),
+        }
+        for params in ([FORCED, None] if number == 5 else [None]):
+            folder = runs.make(
+                tmp_path, tables, state=state, moves=moves, at=at, params=params, strategy="GainShedder"
+            )
+            given = RunInput.read(str(tmp_path), folder.uri)
+            decide(lambda: spark, given)
+            after = plan.read_state(folder)
+            if params is FORCED:
+                assert after.kept == state.kept
+                assert after.means == state.means
+        state = after
+        columns.add(owner != NOBODY, 2 * rate, steps(1, number + 1))
+        lesson = learn(
+            known, given.brokers, columns.sums(owner, 2 * rate), [RecentMove(roster.brokers[3], "", 1)], given.settings
+        )
+        columns.correct(owner, lesson)
+        known = lesson.learned
+        corrected += any(any(correction) for correction in lesson.corrections.values())
+        stored = Learned.parse(state.kept["shedder"]["learned"])
+        assert stored.points == pytest.approx(known.points, rel=1e-4)
+        assert (stored.samples, stored.quiet) == (known.samples, known.quiet)
+        for name, figures in known.brokers.items():
+            assert stored.brokers[name] == pytest.approx(figures, rel=1e-3, abs=1e-3)
+        rows = {row["bundle"]: row for row in (given.state_folder / state.means).read_table().to_pylist()}
+        expected = zip(columns.hour, columns.quick, columns.quarter, columns.cost, columns.variance, strict=True)
+        for bundle, on, figures in zip(roster.bundles, owner.tolist(), expected, strict=True):
+            if on == NOBODY:
+                assert bundle not in rows
+            else:
+                assert [rows[bundle][name] for name in COSTS] == pytest.approx(figures, rel=1e-3)
+    assert corrected >= 4
+    assert np.abs(columns.cost - 1).max() > 0.05
