@@ -188,7 +188,8 @@ def _observed(
             cores[broker.broker],
             sums.get(broker.broker, Sums()),
             quiet.get(broker.broker, SETTLED),
-            (broker.report_age_seconds or 0) <= longest,
+            # Only brokers that report averages say when they measured; others say when they last wrote a report.
+            broker.load_average is None or (broker.report_age_seconds or 0) <= longest,
         )
         for broker in brokers
         if broker.left_out is None
