@@ -244,7 +244,9 @@ def _with_means(bundles: pa.Table) -> pa.Table:
     found = bundles.append_column("msg_rate", bundles["msg_rate_in"])
     found = found.append_column("msg_throughput", bundles["msg_throughput_in"])
     nothing = pa.nulls(bundles.num_rows)
-    return found.append_column("long_term_msg_rate", nothing).append_column("reason", nothing).select(COLUMNS.names)
+    for name in ("long_term_msg_rate", "load_now", "load_later", "reason"):
+        found = found.append_column(name, nothing)
+    return found.select(COLUMNS.names)
 
 
 def _traffic(samples: Sequence[BrokerSample], taken: Sequence[CandidateMove]) -> dict[str, float]:

@@ -31,8 +31,10 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, broker_samples
 from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
+from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.learning import Sums, learn
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
@@ -88,6 +90,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])
+        held = held.append_column("load_now", held["msg_rate"]).append_column("load_later", held["msg_rate"])
         held = held.append_column("reason", pa.nulls(held.num_rows, pa.string())).select(COLUMNS.names)
         return lambda: decided(run, listed, held)
 
@@ -99,6 +102,9 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
     if run.settings.strategy == Strategy.TRANSFER:
         # It would try the coldest broker, which is reserved, again and again.
         context = replace(context, policies=Policies())
+    rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
+    sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
+    context = replace(context, lesson=lambda: learn(Learned(), listed, sums, [], run.settings))
     found = pipeline.decide(context, listed, Bundles(held))
     # UniformLoadShedder sheds from one broker in a run.
     fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -53,10 +52,8 @@ def test_costs_and_state_after_each_sample(spark, tmp_path):
             "brokers": pa.Table.from_pylist(brokers, schema=content["brokers"].schema),
             "bundles": pa.Table.from_pylist(seen, schema=content["bundles"].schema),
         }
-        for params in ([FORCED, None] if number == 5 else [None]):
-            folder = runs.make(
-                tmp_path, tables, state=state, moves=moves, at=at, params=params, strategy="GainShedder"
-            )
+        for params in [FORCED, None] if number == 5 else [None]:
+            folder = runs.make(tmp_path, tables, state=state, moves=moves, at=at, params=params, strategy="GainShedder")
             given = RunInput.read(str(tmp_path), folder.uri)
             decide(lambda: spark, given)
             after = plan.read_state(folder)

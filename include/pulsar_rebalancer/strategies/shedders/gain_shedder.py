@@ -25,7 +25,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, SheddingResult, h
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -40,6 +40,7 @@ ROUNDS = 40
 
 _CRUMB = 0.2  # points; smaller bundles stay
 _LARGE = 8.0  # points; the move of such a bundle has twice the price of a small one
+_URGENT = 2  # by which the price of a move is divided for an urgent pair
 _OF_OTHERS = 50  # number of candidates, the largest, of a broker whose pair does not fire
 
 
@@ -48,7 +49,7 @@ class GainSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    min_gain: float = Field(20, ge=0, description="minimum gain of a move, points squared; half if the pair is urgent")
+    min_gain: float = Field(30, ge=0, description="minimum gain of a move, points squared; half if the pair is urgent")
     hot_threshold: float = Field(80, ge=0, description="score from which a gap above low_threshold is urgent, percent")
 
 
@@ -113,7 +114,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         for _, pool in groupby(brokers, key=attrgetter("pool")):
             moves += _Plan(sample, own, list(pool)).moves()
     words = avg_shedder.sentence(decisions, sample.settings)
-    decisions = [_completed(decision, brokers, moves, sample) for decision in decisions]
+    decisions = _completed(decisions, brokers, moves, sample)
     decisions += avg_shedder.excluded(sample, before)
     after = ShedderState(hits=hits_after(decisions), learned=lesson.learned if sample.counting.counts else kept.learned)
     return SheddingResult(decisions, moves, after, words)
@@ -123,10 +124,11 @@ def _brokers(sample: ClusterSample, lesson: Lesson, decisions: Sequence[Decision
     """Return the brokers with their heights and candidates, sorted by pool and name."""
     learned, cores, settings = lesson.learned, relative_cores(sample.brokers), sample.settings
     sums = {name: np.array([of.now, of.later]) for name, of in lesson.sums.items()}
+    pairs = {end: decision for decision in decisions for end in (decision.source, decision.destination)}
     brokers = []
     for broker in sorted(sample.taking_part, key=lambda broker: (broker.reserved_by or "", broker.broker)):
         name = broker.broker
-        pair = next(decision for decision in decisions if name in (decision.source, decision.destination))
+        pair = pairs[name]
         fires = pair.fired and pair.source != pair.destination
         coming = sample.arriving.get(name, {}).get(Measure.RATE, 0.0)
         explained = learned.points / cores[name] * (sums.get(name, np.zeros(2)) + coming)
@@ -227,7 +229,7 @@ class _Plan:
         off, onto = hotter.loads / hotter.cores, hotter.loads / colder.cores
         gains = (_taken_off(hotter.height, -off) + _taken_off(colder.height, onto)).mean(axis=0)
         urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
-        prices = self._own.min_gain / (2 if urgent else 1) * (1 + off.mean(axis=0) / _LARGE)
+        prices = self._own.min_gain / (_URGENT if urgent else 1) * (1 + off.mean(axis=0) / _LARGE)
         if not hotter.at_first:
             hotter.at_first = _at_first(gains, gains - prices)
         net = np.where([reason is None for reason in hotter.reasons], gains - prices, -np.inf)
@@ -274,30 +276,34 @@ def _words(hotter: _Broker, colder: _Broker, bundle: str, after: tuple[Floats, F
 
 
 def _completed(
-    decision: Decision, brokers: Collection[_Broker], moves: Sequence[CandidateMove], sample: ClusterSample
-) -> Decision:
-    """Return the decision with its moves. Hits start again for the brokers of every move, and only for these."""
-    taken = [move for move in moves if move.taken]
-    if sample.counting.counts:
-        touched = {end for move in taken for end in (move.source, move.destination)}
-        if decision.source in touched:
+    decisions: Sequence[Decision], brokers: Sequence[_Broker], moves: Sequence[CandidateMove], sample: ClusterSample
+) -> list[Decision]:
+    """Return the decisions with their moves. Hits start again for the brokers of every move, and only for these."""
+    traffic: dict[int, float] = {}
+    touched: set[str | None] = set()
+    for move in moves:
+        if move.taken:
+            traffic[move.pair] = traffic.get(move.pair, 0.0) + move.traffic
+            touched |= {move.source, move.destination}
+    words = {broker.pair: broker.words for broker in brokers if broker.gives}
+    completed = []
+    for decision in decisions:
+        if sample.counting.counts and decision.source in touched:
             decision = replace(decision, source_high=0, source_low=0)
-        if decision.destination in touched:
+        if sample.counting.counts and decision.destination in touched:
             decision = replace(decision, destination_high=0, destination_low=0)
-    if not decision.fired:
-        return decision
-    own = [move.traffic for move in taken if move.pair == decision.pair]
-    best = next((broker.words for broker in brokers if broker.name == decision.source and broker.words), "")
-    hits = f"{decision.low_hits} low and {decision.high_hits} high hits"
-    words = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}, {hits}. "
-    words += best or "It has no bundle that may move"
-    return replace(
-        decision,
-        reason=Reason.FIRED if own else Reason.NO_GAIN,
-        measure=Measure.RATE,
-        target=sum(own),
-        explanation=words,
-    )
+        if decision.fired and decision.pair in words:
+            moved, hits = traffic.get(decision.pair), f"{decision.low_hits} low and {decision.high_hits} high hits"
+            pair = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}, {hits}"
+            decision = replace(
+                decision,
+                reason=Reason.NO_GAIN if moved is None else Reason.FIRED,
+                measure=Measure.RATE,
+                target=moved or 0.0,
+                explanation=f"{pair}. {words[decision.pair] or 'It has no bundle that may move'}",
+            )
+        completed.append(decision)
+    return completed
 
 
 PROFILE = replace(
@@ -305,5 +311,5 @@ PROFILE = replace(
     shed=shed,
     own_settings=GainSettings,
     learns=True,
-    grid={"low_threshold": [10, 15, 20], "min_gain": [10, 20, 40]},
+    grid={"low_threshold": [10, 15, 20], "min_gain": [20, 30, 60]},
 )

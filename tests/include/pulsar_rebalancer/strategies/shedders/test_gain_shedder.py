@@ -1,0 +1,196 @@
+"""GainShedder: what moves is worth its price, in scenes worked out by hand.
+
+A standard broker's score rises by one point for each 100 msg/s, so a bundle of 500 msg/s carries five points. Three
+brokers, hot, mild and cold, unless a scene says otherwise; the mean of their scores is where bundles should lead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.vectors.rows import broker, bundle, sample
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.counting import Counting
+from pulsar_rebalancer.state.learned import Learned, LearnedBroker
+from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.learning import Lesson, RecentMove, Sums
+from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
+
+READY = {name: HitCount(1, 7) for name in ("hot", "mild", "cold")}
+"""The next high hit fires."""
+
+
+def scene(
+    loads: dict[str, list[tuple[float, float]]],
+    *,
+    residuals: dict[str, float] | None = None,
+    bundles: dict[str, Any] | None = None,
+    brokers: dict[str, dict[str, Any]] | None = None,
+    own: dict[str, float] | None = None,
+    **more: Any,
+) -> ClusterSample:
+    """A cluster of which everything is known.
+
+    Args:
+        loads: of each broker's bundles, now and on the hour's average, points.
+        residuals: points that no bundle explains, by broker.
+        bundles: further columns by name of the bundle, `<broker>-<number>`.
+        brokers: further columns by name of the broker.
+        own: settings of GainShedder.
+    """
+    residuals = residuals or {}
+    held = [
+        bundle(name, f"t/n/{name}-{n}", rate=100 * now, load_now=100 * now, load_later=100 * later)
+        | ((bundles or {}).get(f"{name}-{n}") or {})
+        for name, carried in loads.items()
+        for n, (now, later) in enumerate(carried)
+    ]
+    cpu = {name: residuals.get(name, 0) + sum(now for now, _ in carried) for name, carried in loads.items()}
+    sums = {
+        name: Sums(now=100 * sum(now for now, _ in carried), later=100 * sum(later for _, later in carried))
+        for name, carried in loads.items()
+    }
+    learned = Learned(50, 0.01, 0.0, 25.0, {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads})
+    settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, where="test")
+    rows = [broker(name, usage, rate=100 * usage, **(brokers or {}).get(name, {})) for name, usage in cpu.items()]
+    return replace(sample(rows, held, settings), lesson=lambda: Lesson(learned, sums), **more)
+
+
+def shed_once(given: ClusterSample, hits: dict[str, HitCount] | None = None) -> SheddingResult:
+    return shed(given, ShedderState(hits=READY if hits is None else hits))
+
+
+def moved(result: SheddingResult) -> dict[str, str | None]:
+    return {move.bundle.rpartition("/")[2]: move.destination for move in result.moves if move.taken}
+
+
+def reasons(result: SheddingResult) -> dict[str, Reason]:
+    return {move.bundle.rpartition("/")[2]: move.reason for move in result.moves}
+
+
+def steady(*points: float) -> list[tuple[float, float]]:
+    return [(each, each) for each in points]
+
+
+USUAL = {"hot": steady(30, 16, 4, 1, 0.1, 0), "mild": steady(24), "cold": steady(10)}
+"""Hot is 22.7 points above the mean of 28.4, cold 18.4 below."""
+
+
+def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
+    # 16: 2 x 16 x 41.1 - 2 x 16^2 = 803, price 10 x (1 + 16/8); 30 gains only 666. Then 4 to mild, which
+    # is the coldest now.
+    result = shed_once(scene(USUAL))
+    assert moved(result) == {"hot-1": "cold", "hot-2": "mild"}
+    better = dict.fromkeys(("hot-0", "hot-3"), Reason.BETTER_BUNDLE)
+    passed_over = better | {"hot-4": Reason.BELOW_GAIN, "hot-5": Reason.NO_TRAFFIC}
+    assert {name: reason for name, reason in reasons(result).items() if reason is not Reason.TAKEN} == passed_over
+    pair = result.decisions[0]
+    assert pair.explanation == (
+        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold brings the two from +23/-18 to +7/-2 "
+        "now, from +23/-18 to +7/-2 on the hour's average: gain 803, price 30"
+    )
+    assert (pair.reason, pair.target) == (Reason.FIRED, 2000)
+    # All three brokers were part of a move.
+    assert dict(result.kept.hits) == {}
+
+
+def test_a_pair_that_finds_nothing_keeps_its_hits():
+    # Any move of 50 would only swap hot and cold.
+    result = shed_once(scene(USUAL | {"hot": steady(50)}))
+    pair = result.decisions[0]
+    assert (moved(result), reasons(result)) == ({}, {"hot-0": Reason.WOULD_OVERSHOOT})
+    assert (pair.reason, pair.high_hits) == (Reason.NO_GAIN, 2)
+    assert "gain -1000, price 72" in (pair.explanation or "")
+    assert result.kept.hits["hot"] == result.kept.hits["cold"] == HitCount(2, 8)
+
+
+def test_a_small_gain_needs_an_urgent_pair_or_a_lower_price():
+    # 1 gains 2 x 16 - 2 = 30 per hour's mean and now; 0.4 gains 12.5: less than 20 x 1.05, more than 10 x 1.05.
+    few = {"hot": [*steady(0.4), (39.6, 39.6)], "mild": steady(32), "cold": steady(24)}
+    low, high = {"hot": HitCount(0, 7)}, {"hot": HitCount(1, 7)}
+    assert moved(shed_once(scene(few), low)) == {}
+    assert moved(shed_once(scene(few, own={"min_gain": 10}), low)) == {"hot-0": "cold"}
+    assert moved(shed_once(scene(few, own={"hot_threshold": 40}), high)) == {"hot-0": "cold"}
+    assert moved(shed_once(scene(few, forced=True, force_threshold=10), {})) == {"hot-0": "cold"}
+
+
+def test_a_hot_source_collects_high_hits_below_the_high_threshold():
+    loads = {"hot": steady(*[9] * 9), "mild": steady(70), "cold": steady(60)}
+    given = scene(loads)
+    once = shed_once(given, {})
+    assert once.decisions[0].reason is Reason.HITS_HOT
+    assert moved(shed_once(given, dict(once.kept.hits))) == {"hot-0": "cold"}
+    cooler = shed_once(scene(loads, own={"hot_threshold": 82}), {})
+    assert (cooler.decisions[0].reason, cooler.kept.hits["hot"]) == (Reason.HITS_LOW, HitCount(0, 1))
+
+
+def test_no_broker_is_drained_below_the_mean_to_fill_the_coldest():
+    # Ten at 60 and one empty: the mean is 54.5. AvgShedder would move 30 points off one of the ten.
+    full = {f"b{n}": steady(*[6] * 10) for n in range(9)}
+    result = shed_once(scene({"hot": steady(*[6] * 10), **full, "cold": []}))
+    sources = [move.source for move in result.moves if move.taken]
+    assert len(sources) == len(set(sources)) == 9
+
+
+def test_a_burst_moves_where_a_steady_bundle_would_have_to_come_back():
+    # Hot is 13 above the mean now, 1 above on the hour's average. A steady 10 gains 200 now and loses 160 later.
+    hot = [(15.0, 15.0), (10.0, 10.0), (10.0, 1.0), (10.0, 1.0)]
+    result = shed_once(scene({"hot": hot, "mild": steady(25), "cold": steady(25)}))
+    assert moved(result) == {"hot-2": "cold"}
+
+
+def test_a_broker_without_bundles_to_give_leaves_its_partner_to_the_next():
+    # Other processes take 70 points of hot; mild can give.
+    given = scene({"hot": [], "mild": steady(*[10] * 5), "cold": steady(10)}, residuals={"hot": 70.0})
+    assert set(moved(shed_once(given)).values()) == {"cold"}
+    assert {move.source for move in shed_once(given).moves} == {"mild"}
+
+
+def test_cores_scale_what_a_bundle_weighs():
+    # 20 points of a standard broker are 10 on one with twice the cores.
+    loads = {"hot": steady(*[5] * 12), "mild": steady(30), "cold": steady(20)}
+    usual, large = scene(loads), scene(loads, brokers={"cold": {"cpu_limit": 200.0, "cpu_usage": 20.0}})
+    assert len(moved(shed_once(large))) > len(moved(shed_once(usual)))
+
+
+def test_pairs_and_mean_stay_within_a_pool():
+    reserved = {name: {"reserved_by": "p"} for name in ("hot", "cold")}
+    given = scene(USUAL | {"other": steady(0)}, brokers=reserved)
+    result = shed_once(given, READY | {"other": HitCount(1, 7)})
+    assert {(move.source, move.destination) for move in result.moves if move.taken} == {("hot", "cold")}
+
+
+def test_a_bundle_that_policies_keep_leaves_its_place_to_the_next():
+    def forbids(name: str, source: str, destination: str) -> Reason | None:
+        return Reason.POLICY_FORBIDS if name == "t/n/hot-1" else None
+
+    result = shed_once(scene(USUAL, forbids=forbids, bundles={"hot-2": {"reason": Reason.RECENTLY_UNLOADED}}))
+    assert moved(result)["hot-0"] == "cold"
+    assert reasons(result)["hot-1"] is Reason.POLICY_FORBIDS
+    assert reasons(result)["hot-2"] is Reason.RECENTLY_UNLOADED
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(1.0, {}), (5.0, {"hot-1", "hot-2"})])
+def test_a_bundle_on_its_way_counts_at_its_destination(minutes, expected):
+    # 20 points were moved to cold a minute ago, but hot still reports them.
+    loads = {"hot": steady(20, 10, 10), "mild": steady(20), "cold": steady(10)}
+    late = {"t/n/hot-0": RecentMove("hot", "cold", minutes)}
+    given = scene(loads, recent=late, bundles={"hot-0": {"reason": Reason.RECENTLY_UNLOADED}})
+    assert set(moved(shed_once(given))) <= set(expected)
+    assert bool(moved(shed_once(given))) == bool(expected)
+
+
+def test_an_uncounted_run_changes_no_state():
+    given = scene(USUAL, forced=True, force_threshold=10, counting=Counting(counts=False, reason=Reason.FORCED))
+    before = ShedderState(hits=READY, learned=Learned(7))
+    result = shed(given, before)
+    assert len(moved(result)) == 2
+    assert (dict(result.kept.hits), result.kept.learned) == (READY, Learned(7))
