@@ -75,10 +75,10 @@ def test_costs_and_state_after_each_sample(spark, tmp_path):
             assert stored.brokers[name] == pytest.approx(figures, rel=1e-3, abs=1e-3)
         rows = {row["bundle"]: row for row in (given.state_folder / state.means).read_table().to_pylist()}
         expected = zip(columns.hour, columns.quick, columns.quarter, columns.cost, columns.variance, strict=True)
-        for bundle, on, figures in zip(roster.bundles, owner.tolist(), expected, strict=True):
+        for bundle, on, of_bundle in zip(roster.bundles, owner.tolist(), expected, strict=True):
             if on == NOBODY:
                 assert bundle not in rows
             else:
-                assert [rows[bundle][name] for name in COSTS] == pytest.approx(figures, rel=1e-3)
+                assert [rows[bundle][name] for name in COSTS] == pytest.approx(of_bundle, rel=1e-3)
     assert corrected >= 4
     assert np.abs(columns.cost - 1).max() > 0.05
