@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-class Held(NamedTuple):
+class UpdatedBundles(NamedTuple):
     """The run's bundles, and what is known after this sample, for a strategy that learns.
 
     Attributes:
@@ -32,7 +32,7 @@ class Held(NamedTuple):
     lesson: Lesson
 
 
-def of_run(spark: SparkSession, run: RunInput) -> Held:
+def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
     """Return the run's bundles with their moving averages, which include this sample."""
     learns = profile_of(run.settings).learns
     schema = MEANS_WITH_COSTS if learns else MEANS
@@ -55,15 +55,15 @@ def of_run(spark: SparkSession, run: RunInput) -> Held:
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
     if not learns:
-        return Held(means.update(bundles, known, shared=run.shares_bundles), Lesson())
+        return UpdatedBundles(means.update(bundles, known, shared=run.shares_bundles), Lesson())
     before, counts = run.kept.shedder.learned, run.counting.counts
     steps = learning.steps(run.settings.interval_seconds / 60, before.samples + 1) if counts else Steps()
     updated = means.update(bundles, known, shared=run.shares_bundles, steps=steps).persist()
     sums = costs.sums(updated)
     if not counts:
-        return Held(updated, Lesson(before, sums))
+        return UpdatedBundles(updated, Lesson(before, sums))
     lesson = learning.learn(before, run.brokers, sums, run.context.recent.values(), run.settings)
-    return Held(costs.corrected(updated, lesson.corrections), lesson)
+    return UpdatedBundles(costs.corrected(updated, lesson.corrections), lesson)
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:

@@ -311,5 +311,5 @@ PROFILE = replace(
     shed=shed,
     own_settings=GainSettings,
     learns=True,
-    grid={"low_threshold": [10, 15, 20], "min_gain": [20, 30, 60]},
+    grid={"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]},
 )
