@@ -34,7 +34,8 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
     """
     brokers = _brokers(scenario)
     bundles = _bundles(scenario, seed)
-    rules = Rules(direct=direct, **scenario.reports.model_dump(), **scenario.unload_cost.model_dump())
+    costs = scenario.unload_cost.model_dump()
+    rules = Rules(direct=direct, busy_cpu=scenario.busy_cpu, **scenario.reports.model_dump(), **costs)
     started = np.array(_of_each(scenario, "started"), dtype=bool)
     owner, bundles = _placed(scenario, seed, brokers, bundles, rules.cost, started)
     return Spec(

@@ -120,6 +120,7 @@ class Scenario(Strict):
         placed: who has the bundles at the start. `load`: brokers are as loaded as `load` says, percent of their CPU,
             and the bundles' sizes are scaled to that. `even`: one after the other. `random`: drawn with the seed.
             `placement`: nobody, the load manager places them in the first minute.
+        busy_cpu: CPU of a broker as soon as it has traffic, percent of one core.
         settings: of every variant, ours or Pulsar's names.
         published: what is known from elsewhere, by strategy.
     """
@@ -135,6 +136,7 @@ class Scenario(Strict):
     bundles: tuple[Bundles, ...] = Field(min_length=1)
     reports: Reports = Reports()
     unload_cost: UnloadCost = UnloadCost()
+    busy_cpu: float = Field(_DEFAULT.busy_cpu, ge=0)
     cpu_spikes: tuple[CpuSpike, ...] = ()
     traffic_spikes: tuple[TrafficSpike, ...] = ()
     changes: tuple[Change, ...] = ()

@@ -148,11 +148,13 @@ def test_some_scenarios_say_balanced() -> None:
     assert "jitter" in BALANCED
 
 
-def test_a_scenario_may_set_what_an_unload_costs_and_how_old_reports_are(tmp_path: Path) -> None:
+def test_a_scenario_may_set_what_unloads_and_traffic_cost_and_how_old_reports_are(tmp_path: Path) -> None:
     keys = "unload_cost = {unload_seconds = 7, reconnect_cpu_seconds = 0.5}\nreports = {late = 0.5, late_minutes = 4}"
+    keys += "\nbusy_cpu = 9"
     given = load(scenario(tmp_path, SOUND.replace("minutes = 20", f"minutes = 20\n{keys}")))
     rules = build(given, 1, direct=False).rules
-    assert (rules.unload_seconds, rules.reconnect_cpu_seconds, rules.late, rules.late_minutes) == (7, 0.5, 0.5, 4)
+    assert (rules.unload_seconds, rules.reconnect_cpu_seconds, rules.busy_cpu) == (7, 0.5, 9)
+    assert (rules.late, rules.late_minutes) == (0.5, 4)
     plain = build(load(scenario(tmp_path)), 1, direct=False).rules
     assert plain == Rules()
 
