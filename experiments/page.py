@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER, PALETTES, ROOT
@@ -106,15 +107,19 @@ def picture(name: str, words: str) -> str:
 
 
 def _origin(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> str:
-    """Return which commits the results are of, and what is missing."""
-    of_commit: dict[str, list[str]] = {}
-    for name, scenario in results.items():
-        of_commit.setdefault(scenario.commit, []).append(name)
-    most, *others = sorted(of_commit, key=lambda commit: -len(of_commit[commit]))
-    said = f"Drawn from the results in `experiments/results`, of commit `{most}`"
-    said += "".join(f"; {_names(of_commit[commit])}: `{commit}`" for commit in others) + "."
+    """Return which commits and seeds the results are of, and what is missing."""
+    commits = _usual({name: f"`{scenario.commit}`" for name, scenario in results.items()})
+    drawn = _usual({name: seeds(scenario) for name, scenario in results.items()})
     missing = [name for name in scenarios if name not in results]
+    said = f"Drawn from the results in `experiments/results`, of commit {commits}. Seeds {drawn}."
     return said + (f" Not run yet: {_names(missing)}." if missing else "")
+
+
+def _usual(of_each: Mapping[str, str]) -> str:
+    """Return what most scenarios have, then what others have, with their names."""
+    most, *others = (value for value, _ in Counter(of_each.values()).most_common())
+    groups = {other: [name for name, value in of_each.items() if value == other] for other in others}
+    return most + "".join(f"; {_names(names)}: {other}" for other, names in groups.items())
 
 
 def _names(scenarios: list[str]) -> str:

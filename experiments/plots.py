@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from experiments.tables import short
 from experiments.variants import baseline_of
+from pulsar_rebalancer.strategies.wording import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ def range_over_time(
             for variant, field in zip(variants, in_row, strict=True):
                 _draw_band(field, of_scenario, variant, colours)
             in_row[0].set_ylim(bottom=0)
-            _name(in_row[0], scenarios[of_scenario.scenario])
+            _name(in_row[0], scenarios, of_scenario, results)
         for variant, field in zip(variants, fields[0], strict=True):
             field.annotate(short(variant), (0.5, 1), (0, 24), "axes fraction", "offset points", ha="center")
         explain(figure, _explained(colours), "minutes", "range of the scores, points", columns=4)
@@ -81,7 +82,7 @@ def moves_against_range(
             field.set_ylim(bottom=0)
             field.set_xlim(right=max(1, field.get_xlim()[1]))
             field.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            _name(field, scenarios[of_scenario.scenario])
+            _name(field, scenarios, of_scenario, results)
         for unused in fields[len(results) :]:
             unused.set_visible(False)
         marks = [
@@ -97,8 +98,12 @@ def moves_against_range(
         return svg(figure)
 
 
-def _name(field: Axes, scenario: Scenario) -> None:
-    field.set_title(scenario.title.partition(":")[0], loc="left", fontweight="bold", pad=5)
+def _name(field: Axes, scenarios: Mapping[str, Scenario], drawn: Results, others: Sequence[Results]) -> None:
+    """Name a field by its scenario, with the number of its seeds where another field has more."""
+    title, seeds = scenarios[drawn.scenario].title.partition(":")[0], len(drawn.seeds)
+    if seeds < max(len(other.seeds) for other in others):
+        title += f" ({number_of(seeds, 'seed')})"
+    field.set_title(title, loc="left", fontweight="bold", pad=5)
 
 
 def explain(figure: Figure, marks: Sequence[Artist], across: str, up: str, columns: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import asdict
@@ -78,9 +79,12 @@ def test_a_changed_number_changes_pictures_and_tables(own: Path) -> None:
     line["measures"]["bundles_moved"] = [moved + 1000 for moved in line["measures"]["bundles_moved"]]
     line["measures"]["unload_events"] = [events + 100 for events in line["measures"]["unload_events"]]
     line["band"]["median"][5] += 10
+    document["seeds"] = [1, 2]
     file.write_text(json.dumps(document))
     assert command.main(["--draw"]) == 0
     assert {name for name, text in before.items() if name.read_text() == text} == set()
+    assert re.search(r"Seeds 1 to 10;[^.]* `jitter`: 1 to 2[;.]", page.DOCUMENT.read_text())
+    assert all("(2 seeds)" in name.read_text() for name in before if name.suffix == ".svg")
 
 
 def test_one_scenario_renews_its_own_part(own: Path) -> None:
