@@ -29,6 +29,7 @@ from experiments.run import StrategyError, run
 from experiments.scenario import FOLDER, Scenario, ScenarioError, load_all
 from experiments.variants import VARIANTS, Variant, from_outside
 from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +95,7 @@ def run_all(
                     runs += [future.result() for future in futures]
                 except StrategyError as error:
                     print(f"{scenario.name}, {variant}: {error}", file=sys.stderr, flush=True)
-            print(f"{time.monotonic() - started:6.0f} s  {scenario.name}: {len(runs)} runs", flush=True)
+            print(f"{time.monotonic() - started:6.0f} s  {scenario.name}: {number_of(len(runs), 'run')}", flush=True)
             yield gathered(scenario.name, commit, runs)
 
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from experiments.tables import short
 from experiments.variants import baseline_of
-from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_rebalancer.texts import number_of
 from pulsar_simulator.minutes.spec import Rules
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -154,7 +155,7 @@ class Scenario(Strict):
         if (self.placed == "load") != bool(self.load):
             raise ValueError("load: needed when placed is load, and only then")
         if self.load and len(self.load) != count:
-            raise ValueError(f"load: {len(self.load)} figures for {count} brokers")
+            raise ValueError(f"load: {number_of(len(self.load), 'figure')} for {number_of(count, 'broker')}")
         named = {number for change in self.changes for number in (*change.stop, *change.start)}
         named |= {spike.broker for spike in self.cpu_spikes}
         if named and max(named) > count:

@@ -1,4 +1,4 @@
-"""Clean text from the network and from people, so that it can be stored, and printed on one line."""
+"""Text that can be stored, and printed on one line, from the network and from people; numbers of objects as text."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ def _shown(character: str) -> str:
     if character in _BLANK or unicodedata.category(character) == "Cf":
         return ""
     return character if character.isprintable() else " "
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return a number with a noun in the singular or plural."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def storable(text: str) -> str:

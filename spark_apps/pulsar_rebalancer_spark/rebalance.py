@@ -21,6 +21,7 @@ from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundles
 from pulsar_rebalancer_spark.session import own_session, release, session
 
@@ -81,9 +82,9 @@ def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
 def _report(summary: Summary, seconds: float) -> str:
     scores = f"{summary.score_min:.1f} to {summary.score_max:.1f}" if summary.brokers else "none"
     lines = [
-        f"{summary.cluster}: {summary.brokers} brokers, scores {scores} percent, sample {summary.counting}",
+        f"{summary.cluster}: {number_of(summary.brokers, 'broker')}, scores {scores} %, sample {summary.counting}",
         f"  {summary.resolved.settings.strategy}: {summary.sentence}",
-        f"  {summary.bundles_taken} bundles to move in {summary.waves} waves",
+        f"  {number_of(summary.bundles_taken, 'bundle')} to move in {number_of(summary.waves, 'wave')}",
     ]
     if summary.bundles_passed_over:
         reasons = ", ".join(f"{reason} {count}" for reason, count in summary.bundles_passed_over.items())

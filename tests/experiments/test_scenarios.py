@@ -52,7 +52,7 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ("throughput_mib = 10", "throughput_mib = nan", "bundles.0.throughput_mib"),
         ("count = 4", "count = 4\non_off = {on = 1}", "bundles.0.on_off.off"),
         ('placed = "even"', 'placed = "load"', "load: needed"),
-        ('placed = "even"', 'placed = "load"\nload = [10]', "load: 1 figures for 2 brokers"),
+        ('placed = "even"', 'placed = "load"\nload = [10]', "load: 1 figure for 2 brokers"),
         ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [7]\n", "broker 7 is named"),
         ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [1, 2]\n", "no broker is left in minute 1"),
         (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.run.snapshot import CLIENTS, Snapshot
 from pulsar_rebalancer.state.orders.calendar import within
-from pulsar_rebalancer.texts import one_line
+from pulsar_rebalancer.texts import number_of, one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -59,7 +59,8 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
         SnapshotError: a file of the run cannot be read.
     """
     moves, splits = actions
-    topics, producers, consumers = _disturbed(run, actions.unloaded)
+    counts = zip(_disturbed(run, actions.unloaded), ("topic", "producer", "consumer"), strict=True)
+    disturbed = ", ".join(number_of(count, noun) for count, noun in counts)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:
         scores += f", afterwards {summary.predicted_min:.1f} to {summary.predicted_max:.1f} % (predicted)"
@@ -68,7 +69,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
         "",
         f"* plan `{summary.hash[:16]}` of `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
         f"* scores {scores}",
-        f"* disturbs {topics} topics, {producers} producers, {consumers} consumers",
+        f"* disturbs {disturbed}",
         *(f"* splits {code(split.bundle)} for ever {split.cut}{_because(split)}" for split in splits[:LISTED]),
         "",
         *(f"* {code(move.bundle)}: {code(move.source)} to {code(move.destination)}" for move in moves[:LISTED]),
@@ -80,7 +81,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
     ]
     if more:
         lines.append(f"* and {' and '.join(more)}: {code(run.uri)}")
-    what = f"{len(moves)} bundles" + (f" and split {len(splits)}" if splits else "")
+    what = number_of(len(moves), "bundle") + (f" and split {len(splits)}" if splits else "")
     return Texts(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
 
 

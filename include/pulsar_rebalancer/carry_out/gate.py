@@ -16,6 +16,7 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +105,7 @@ def judge_plan(
         or _not_splitting(splits, present)
         or _unapproved(summary, actions, (planned, present), answered, now)
     )
-    detail = f"{len(moves)} bundles" + (f", {len(splits)} splits" if splits else "")
+    detail = number_of(len(moves), "bundle") + (f", {number_of(len(splits), 'split')}" if splits else "")
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
 
 
@@ -137,7 +138,8 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
     if automatic and present.split_mode is not Mode.AUTO:
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
     if len(automatic) > present.max_splits_per_run:
-        return Verdict(Reason.OVER_CAP, f"{len(automatic)} splits, at most {present.max_splits_per_run} per run")
+        found = number_of(len(automatic), "split")
+        return Verdict(Reason.OVER_CAP, f"{found}, at most {present.max_splits_per_run} per run")
     return None
 
 
@@ -162,7 +164,8 @@ def _unapproved(
         return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
     if approves_itself(present.self_approval, summary, now):
         return None
-    return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {summary.bundles_taken} bundles")
+    bundles = number_of(summary.bundles_taken, "bundle")
+    return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {bundles}")
 
 
 def _caps_overruled(summary: Summary) -> bool:

@@ -22,7 +22,7 @@ from pulsar_rebalancer.strategies.left_out import apart_of
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence

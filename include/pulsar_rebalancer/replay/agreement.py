@@ -106,6 +106,6 @@ class Agreement(BaseModel):
         return (
             f"The replayed range differs from the recorded one by {self.range_apart:.1f} points on average{correlation}"
             f"; unloads a day: {self.unloads_recorded:.1f} recorded, {self.unloads_replayed:.1f} replayed; "
-            f"{self.bundles_both:,} of the {self.bundles_recorded:,} bundles that moved in the recording are among the "
-            f"{self.bundles_replayed:,} that moved in the replay"
+            f"bundles that moved: {self.bundles_recorded:,} recorded, {self.bundles_replayed:,} replayed, "
+            f"{self.bundles_both:,} in both"
         )

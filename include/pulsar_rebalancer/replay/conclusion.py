@@ -16,6 +16,7 @@ from pulsar_rebalancer.replay.replay_request import REPORT, TABLE, FailedVariant
 from pulsar_rebalancer.replay.variant_outcome import Figures, figures, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT
 from pulsar_rebalancer.run.tables import TIME
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +84,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     say(
         f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
         f"({picked.moved:,} in all), "
-        f"range {picked.range_mean:.1f}; {len(answer.front)} variants on the front, in {seconds:.1f} s"
+        f"range {picked.range_mean:.1f}; {number_of(len(answer.front), 'variant')} on the front, in {seconds:.1f} s"
     )
 
 

@@ -18,6 +18,7 @@ from pulsar_rebalancer.replay.replay_request import ANSWER, DEFAULT_GRID, REPORT
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     import argparse
@@ -111,15 +112,15 @@ def _work(folder: StoragePath) -> Iterator[StoragePath]:
 def _prepared(folder: StoragePath, work: StoragePath, request: ReplayRequest, variants: Variants) -> Prepared:
     recording = Recording.read(work / SAMPLES)
     refuse_long(recording, len(variants.variants))
-    say(f"{request.cluster}: {len(variants.variants)} variants, {recording.coverage.sentence}")
+    say(f"{request.cluster}: {number_of(len(variants.variants), 'variant')}, {recording.coverage.sentence}")
     if recording.coverage.made:
         say(f"{request.cluster}: {recording.coverage.made}")
     for note in recording.coverage.notes:
         say(f"{request.cluster}: {note}")
     if variants.left_out:
-        say(f"{request.cluster}: {len(variants.left_out)} combinations contradict themselves and are left out")
+        say(f"{request.cluster}: {number_of(len(variants.left_out), 'contradictory combination')} left out")
     names = recording.roster
-    say(f"{request.cluster}: {len(names.brokers)} brokers, {len(names.bundles)} bundles")
+    say(f"{request.cluster}: {number_of(len(names.brokers), 'broker')}, {number_of(len(names.bundles), 'bundle')}")
     return Prepared(folder, work, request, recording, variants)
 
 

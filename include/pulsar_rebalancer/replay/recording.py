@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.storage.documents import VersionedDocument
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -123,14 +124,14 @@ class Coverage(BaseModel):
     def sentence(self) -> str:
         """Return the coverage as text."""
         share = self.samples / self.expected if self.expected else 1.0
-        words = [f"{self.samples:,} of {self.expected:,} samples ({share:.1%})"]
+        words = [f"{self.samples:,} of {number_of(self.expected, 'sample')} ({share:.1%})"]
         words += [f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"]
         if self.gaps:
-            words.append(f"{self.gaps} gaps, the longest {self.longest_gap_minutes} minutes")
+            words.append(f"{number_of(self.gaps, 'gap')}, the longest {number_of(self.longest_gap_minutes, 'minute')}")
         if self.blocked:
-            words.append(f"{self.blocked} were blocked by validation and do not count")
+            words.append(f"without {number_of(self.blocked, 'sample')} that validation blocked")
         if self.repeated:
-            words.append(f"{self.repeated} samples beyond the first of their minute")
+            words.append(f"{number_of(self.repeated, 'sample')} beyond the first of their minute")
         if self.unreadable_count:
             words.append(f"{self.unreadable_count} could not be read")
         if self.minutes < MINUTES_OF_A_DAY:

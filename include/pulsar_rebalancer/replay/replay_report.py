@@ -13,6 +13,7 @@ import numpy as np
 from pulsar_rebalancer.replay.agreement import RECORDING
 from pulsar_rebalancer.replay.variant_outcome import figures
 from pulsar_rebalancer.replay.variants import CURRENT
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ def html(
     notes += [f"left out: {more} more"] if more else []
     parts = [
         f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
-        f"<p>Replayed: {escape(coverage.sentence)}. {answer.variants} variants in {answer.seconds:.0f} s"
+        f"<p>Replayed: {escape(coverage.sentence)}. {number_of(answer.variants, 'variant')} in {answer.seconds:.0f} s"
         f"{', each day starting from the recorded places of bundles' if request.days_apart else ''}.</p>",
         f"<p>The current settings are {escape(request.settings_from)}.</p>",
         f"<p>In this recording, {escape(coverage.made)}.</p>" if coverage.made else "",

@@ -22,6 +22,7 @@ from pulsar_rebalancer.replay.minute import NO_POLICIES
 from pulsar_rebalancer.replay.recording import KeptSample, minute_of
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -181,8 +182,8 @@ def _refuse_large(files: Sequence[Path], series: Sequence[_Series], made: MadeBu
         )
     elif (size := minutes * len(series) * (_BYTES_OF_BROKER + made.bundles * _BYTES_OF_BUNDLE) / 1e9) > _LARGEST_GB:
         problem = (
-            f"{minutes:,.0f} minutes of {len(series):,} brokers with {made.bundles:,} bundles each take {size:,.0f} "
-            f"GB, more than {_LARGEST_GB}: take a shorter trace, fewer brokers or fewer bundles"
+            f"{minutes:,.0f} minutes of {number_of(len(series), 'broker')} with {number_of(made.bundles, 'bundle')} "
+            f"each take {size:,.0f} GB, more than {_LARGEST_GB}: take a shorter trace, fewer brokers or fewer bundles"
         )
     else:
         return
@@ -253,7 +254,7 @@ def _series(file: Path, names: list[str], header: list[str], rows: Iterable[list
         if not row:
             continue
         if len(row) != len(header):
-            raise _bad(file, number, "", f"{len(row)} cells instead of {len(header)}")
+            raise _bad(file, number, "", f"{number_of(len(row), 'cell')} instead of {len(header)}")
         minute = _minute(file, number, header[0], row[0])
         for column, (text, samples) in enumerate(zip(row[1:], by_minute, strict=True), start=1):
             percent = _percent(file, number, header[column], text)

@@ -12,6 +12,7 @@ from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.splits import Split, SplitOutcome, not_split, read_outcomes, read_splits
 from pulsar_rebalancer.storage.documents import VersionedDocument, load
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -226,12 +227,12 @@ def _decided(summary: Summary) -> list[str]:
     scores = "no broker was judged"
     if summary.score_min is not None and summary.score_max is not None:
         span = f"{summary.score_min:.1f} to {summary.score_max:.1f} % (range {summary.score_range:.1f})"
-        scores = f"{span} over {summary.brokers} brokers"
+        scores = f"{span} over {number_of(summary.brokers, 'broker')}"
     settings = summary.resolved.settings
     low, high = summary.hits
     drains = [
-        f"  drain:   {broker}: {drain.moving} of {drain.bundles} bundles to be moved, {drain.left} left for later; "
-        f"stay: {stay}; never move: {', '.join(drain.named) or 'none'}"
+        f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} to be moved, "
+        f"{drain.left} left for later; stay: {stay}; never move: {', '.join(drain.named) or 'none'}"
         for broker, drain in summary.drains.items()
         for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
     ]
@@ -239,7 +240,7 @@ def _decided(summary: Summary) -> list[str]:
         f"  plan:    {summary.sentence}",
         f"  scores:  {scores}",
         f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {settings.low_threshold:g}, "
-        f"{summary.pairs_fired} fired; {summary.bundles_taken} bundles to be moved",
+        f"{summary.pairs_fired} fired; {number_of(summary.bundles_taken, 'bundle')} to be moved",
         f"  hits:    most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high} "
         f"({summary.counting})",
         *drains,

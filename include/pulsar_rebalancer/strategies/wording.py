@@ -1,4 +1,4 @@
-"""Amounts of traffic and numbers of objects as text."""
+"""Amounts of traffic and moves as text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 def amount(measure: Measure, figure: float) -> str:
     """Return a message rate (msg/s) or a throughput (bytes/s) as text."""
     return f"{figure:,.0f} msg/s" if measure is Measure.RATE else f"{figure / MIB:,.2f} MiB/s"
-
-
-def number_of(count: int, noun: str) -> str:
-    """Return a number with a noun in the singular or plural."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def moving(moves: Sequence[CandidateMove]) -> str:

@@ -16,6 +16,7 @@ from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError, SettingsError
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, simulated_cluster
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
@@ -166,13 +167,13 @@ def _watch(airflow: LocalAirflow, dag_id: str, *, once: bool, acts: bool) -> int
         failures = failures + 1 if line.failed else 0
         moved = moved or line.moved
         if once and line.balanced and moved:
-            _say(f"balanced after {number} runs: nothing more to move")
+            _say(f"balanced after {number_of(number, 'run')}: nothing more to move")
             return 0
         if once and failures == _ONCE_FAILURES:
             raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last one with: {line.failed}")
         if once and number == _ONCE_RUNS:
             missed = "not balanced" if moved else "nothing was moved"
-            raise EmbeddedError(f"{missed} after {number} runs; the last one: {line.text}")
+            raise EmbeddedError(f"{missed} after {number_of(number, 'run')}; the last one: {line.text}")
     return 0
 
 

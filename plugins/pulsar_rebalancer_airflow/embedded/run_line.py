@@ -13,6 +13,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,9 +98,9 @@ def _verdict(summary: Summary, outcome: Outcome) -> str:
             if reason not in (Reason.MOVED, Reason.ALREADY_THERE)
         }
         named = "".join(f", {count} {reason}" for reason, count in others.items())
-        return f"fired: {verified} of {len(outcome.moves)} bundles moved and verified{named}"
+        return f"fired: {verified} of {number_of(len(outcome.moves), 'bundle')} moved and verified{named}"
     if summary.bundles_taken:
-        return f"would move {summary.bundles_taken} bundles: gate closed ({outcome.verdict})"
+        return f"would move {number_of(summary.bundles_taken, 'bundle')}: gate closed ({outcome.verdict})"
     if Reason.having(Trait.STUCK) & summary.reasons.keys():
         return "unbalanced, but nothing worth moving"
     if summary.pairs_fired:

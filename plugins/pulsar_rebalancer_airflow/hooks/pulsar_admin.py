@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.connection_extra import flag, read_extra
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class PulsarAdminHook(BaseHook):
             for broker, report in reports.items()
             if report is None or isinstance(report, AdminError)
         }
-        answered = f"{len(reports) - len(failed)} of {len(reports)} brokers answered"
+        answered = f"{len(reports) - len(failed)} of {number_of(len(reports), 'broker')} answered"
         if not failed:
             return bool(reports), f"{answered}: {', '.join(sorted(reports))}"
         return False, f"{answered}. " + " ".join(f"{broker}: {error}" for broker, error in sorted(failed.items()))

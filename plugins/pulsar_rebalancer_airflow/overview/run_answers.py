@@ -12,7 +12,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import RunAnswer
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.status import of_run
-from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, REBALANCE_DAG, storage_of
 from pulsar_rebalancer_airflow.overview.airflow_facts import failure_of, run_folder
 from pulsar_rebalancer_airflow.xcoms import left_by

@@ -127,7 +127,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
     told = capsys.readouterr().out
     for words in (
         "whole: 6 variants, 16 of 1,500 samples",
-        "whole: 12 combinations contradict themselves",
+        "whole: 12 contradictory combinations left out",
         "trace: bundles are generated, not recorded: 8 per broker",
         "trace: 44.4% of the load reports are interpolated",
         "unloads a day (2 in all)",

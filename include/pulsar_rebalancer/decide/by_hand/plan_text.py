@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.run.plan import read_moves
-from pulsar_rebalancer.strategies.wording import number_of
-from pulsar_rebalancer.texts import one_line
+from pulsar_rebalancer.texts import number_of, one_line
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -62,7 +61,8 @@ def text(summary: Summary, run: StoragePath, dag_id: str) -> str:
     lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and has_effect(summary):
         lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _hottest(summary)]
-        lines.append(f"  disturbed: {hand.topics} topics, {hand.producers} producers, {hand.consumers} consumers")
+        disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
+        lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
         until, conf = document(summary, run)["until"], json.dumps({"plan": summary.hash})
         lines.append(f"To carry it out before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.scoring import scores_after
-from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

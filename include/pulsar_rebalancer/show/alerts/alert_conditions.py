@@ -14,6 +14,7 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -208,7 +209,7 @@ def _unload(run: EndedRun) -> Observation | None:
     if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:
         return None
     verified = sum(move.ok for move in run.outcome.moves)
-    return _observed(reasons, f"{verified} of {len(run.outcome.moves)} moves verified")
+    return _observed(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
 
 
 def _unfinished(run: EndedRun) -> Observation | None:

@@ -13,7 +13,7 @@ from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
-from pulsar_rebalancer.strategies.wording import number_of
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

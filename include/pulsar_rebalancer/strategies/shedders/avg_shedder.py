@@ -25,6 +25,7 @@ from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult, hits_after, left_out_decisions
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.shedders.profile import Profile, Threshold, around, within
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -245,9 +246,13 @@ def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)
     high = max((pair.high_hits or 0 for pair in pairs), default=0)
-    hits = f"{low} of {settings.hit_count_low} low hits, {high} of {settings.hit_count_high} high hits"
+    hits = (
+        f"{low} of {number_of(settings.hit_count_low, 'low hit')}, "
+        f"{high} of {number_of(settings.hit_count_high, 'high hit')}"
+    )
     fired = sum(pair.fired for pair in pairs)
-    return f"{over} of {len(pairs)} pairs differ by {settings.low_threshold:g} points or more, {hits}, {fired} fired"
+    differ = f"{over} of {number_of(len(pairs), 'pair')} differ by {settings.low_threshold:g} points or more"
+    return f"{differ}, {hits}, {fired} fired"
 
 
 def _scored(broker: BrokerSample, sample: ClusterSample) -> ScoredBroker:

@@ -16,6 +16,7 @@ from pulsar_rebalancer.strategies.sample import SheddingResult, left_out_decisio
 from pulsar_rebalancer.strategies.scoring import weighted_usage
 from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
 from pulsar_rebalancer.strategies.shedders.profile import Line, Profile
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
@@ -44,7 +45,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         decisions.append(decision)
         moves += walked
     over = sum(load >= bound for load in usage.values())
-    sentence = f"{over} of {len(usage)} brokers have a load of {bound:.0%} or more"
+    sentence = f"{over} of {number_of(len(usage), 'broker')} have a load of {bound:.0%} or more"
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 

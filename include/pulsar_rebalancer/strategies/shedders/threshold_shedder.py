@@ -24,6 +24,7 @@ from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
 from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
 from pulsar_rebalancer.strategies.shedders.profile import Line, Profile
 from pulsar_rebalancer.strategies.wording import amount
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +82,7 @@ def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: flo
     bound = mean + _threshold(sample)
     over = sum(load >= bound for load in averages.values()) if mean > 0 else 0
     points = f"{sample.settings.average_threshold:g} points or more above the mean load of {mean:.1%}"
-    return f"{over} of {len(averages)} brokers are {points}"
+    return f"{over} of {number_of(len(averages), 'broker')} are {points}"
 
 
 def _above(

@@ -30,7 +30,8 @@ from pulsar_rebalancer.strategies.shedders.load_stats import BrokerLoad, LoadSta
 from pulsar_rebalancer.strategies.shedders.profile import Profile
 from pulsar_rebalancer.strategies.shedders.swap import MEASURE, PairTransfer
 from pulsar_rebalancer.strategies.shedders.top_bundles import top_bundles
-from pulsar_rebalancer.strategies.wording import amount, number_of
+from pulsar_rebalancer.strategies.wording import amount
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings

@@ -2,7 +2,7 @@
 
 import { axis, caption, ceiling, LEFT, level, RIGHT, scale } from "./chart.js";
 import { draw } from "./dom.js";
-import { points, words } from "./texts.js";
+import { points, several, words } from "./texts.js";
 
 /** @import { BrokerView, Overview } from "./documents.d.ts" */
 /** @typedef {{ broker: BrokerView, x: number }} Bar - `x`: its middle */
@@ -105,7 +105,7 @@ export function spoken(brokers) {
   if (!hottest || !coldest) return "No broker reports its load.";
   const ends = `${hottest.label} is the hottest with ${points(hottest.score)} percent, ` +
     `${coldest.label} the coldest with ${points(coldest.score)}`;
-  return `Scores of ${brokers.length} brokers: ${ends}. The table below lists all.`;
+  return `Scores of ${several(brokers.length, "broker")}: ${ends}. The table below lists all.`;
 }
 
 /**

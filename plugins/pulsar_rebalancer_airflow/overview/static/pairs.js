@@ -85,7 +85,7 @@ export function fireTime({ seconds_to_fire: seconds }, { firing, sampled_at: sam
  * @param {HitsView} hits
  */
 function dots(kind, { have, need }) {
-  const text = `${Math.min(have, need)} of ${need} ${kind} hits`;
+  const text = `${Math.min(have, need)} of ${several(need, `${kind} hit`)}`;
   if (need > MOST_DOTS) return make("span", { class: "pips" }, text);
   const [width, height] = [need * 13, 12];
   const circles = Array.from(

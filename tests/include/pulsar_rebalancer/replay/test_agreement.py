@@ -69,7 +69,7 @@ def test_the_agreement_is_that_of_the_ranges_sample_by_sample(tmp_path: Path) ->
     assert (other.bundles_recorded, other.bundles_replayed, other.bundles_both) == (1, 0, 0)
     assert other.sentence == (
         "The replayed range differs from the recorded one by 26.7 points on average; unloads a day: 480.0 recorded, "
-        "0.0 replayed; 0 of the 1 bundles that moved in the recording are among the 0 that moved in the replay"
+        "0.0 replayed; bundles that moved: 1 recorded, 0 replayed, 0 in both"
     )
 
 

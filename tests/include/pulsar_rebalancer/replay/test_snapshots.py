@@ -79,12 +79,14 @@ def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
 
 
 def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, dict.fromkeys((0, 1, 2, 12, 20), RUN))
-    coverage = recording.coverage
+    coverage = recorded(tmp_path, dict.fromkeys((0, 1, 2, 12, 20), RUN)).coverage
     assert (coverage.samples, coverage.expected, coverage.gaps, coverage.longest_gap_minutes) == (5, 20, 2, 10)
     assert coverage.sentence.startswith(
-        "5 of 20 samples (25.0%), from 2026-03-20 12:00 to 2026-03-20 12:20 UTC, 2 gaps"
+        "5 of 20 samples (25.0%), from 2026-03-20 12:00 to 2026-03-20 12:20 UTC, 2 gaps, "
     )
+    once = coverage.model_copy(update={"gaps": 1, "samples": 1, "expected": 1, "repeated": 1000})
+    assert once.sentence.startswith("1 of 1 sample (")
+    assert ", 1 gap, the longest 10 minutes, 1,000 samples beyond" in once.sentence
 
 
 def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_a_run_that_validation_blocked_is_no_sample(tmp_path: Path) -> None:
     tables = made(ClusterStorage(str(tmp_path), CLUSTER), tmp_path / "tables", 2)
     for recording in (folders, tables):
         assert (recording.coverage.samples, recording.coverage.blocked) == (2, 1)
-        assert "1 were blocked by validation" in recording.coverage.sentence
+        assert "without 1 sample that validation blocked" in recording.coverage.sentence
 
 
 def test_samples_stand_for_the_time_between_runs_at_most(tmp_path: Path) -> None:
