@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
@@ -19,13 +22,17 @@ from pulsar_rebalancer.decide import pipeline, plan_output
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.columns import NOBODY, Roster
+from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import MEANS, table
+from pulsar_rebalancer.run.tables import COSTS, MEANS, MEANS_WITH_COSTS
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.learning import Lesson, learn, steps
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
 from pulsar_rebalancer_airflow.embedded import simulated_cluster
 from pulsar_rebalancer_airflow.embedded.run_line import is_balanced
@@ -42,11 +49,37 @@ if TYPE_CHECKING:
 MOST_RUNS = 50
 
 
-class Demonstration(NamedTuple):
+@dataclass
+class Demonstration:
     """What `make run` starts for a strategy."""
 
     cluster: Cluster
     entry: ClusterEntry
+    columns: LearnedColumns | None = None
+
+    def learn(self, run: RunInput, bundles: list[dict[str, Any]], rows: list[dict[str, Any]]) -> Lesson:
+        """Learns from a sample, and adds what is learned of bundles to the rows of the means."""
+        if self.columns is None:
+            self.roster = Roster([broker.broker for broker in run.brokers], [row["bundle"] for row in rows])
+            self.columns = LearnedColumns(self.roster)
+        owner = np.full(len(self.roster.bundles), NOBODY)
+        rate = np.zeros(len(self.roster.bundles))
+        for bundle in bundles:
+            at = self.roster.bundle_at[bundle["bundle"]]
+            owner[at] = self.roster.broker_at[bundle["broker"]]
+            rate[at] = bundle["msg_rate_in"] + bundle["msg_rate_out"]
+        before = run.kept.shedder.learned
+        minutes = run.settings.interval_seconds / 60
+        self.columns.add(owner != NOBODY, rate, steps(minutes, before.samples + 1))
+        sums = self.columns.sums(owner, rate)
+        lesson = learn(before, run.brokers, sums, run.context.recent.values(), run.settings)
+        self.columns.correct(owner, lesson)
+        of = self.columns
+        for row in rows:
+            at = self.roster.bundle_at[row["bundle"]]
+            figures = (float(column[at]) for column in (of.hour, of.quick, of.quarter, of.cost, of.variance))
+            row |= zip(COSTS, figures, strict=True)
+        return lesson
 
 
 def demonstration(strategy: str) -> Demonstration:
@@ -68,8 +101,14 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     run = RunInput.read(storage.root, folder.uri)
 
     known = run.known_means.read_table().to_pylist() if run.known_means else []
-    run.new_means.write_table(table(means.update(run.table("bundles").to_pylist(), known), MEANS))
-    plan_output.write(run, pipeline.decide(run.context, run.brokers, RunBundles(run, lambda: run.new_means)))
+    bundles = run.table("bundles").to_pylist()
+    rows, context = means.update(bundles, known), run.context
+    if profile_of(run.settings).learns:
+        lesson = shown.learn(run, bundles, rows)
+        context = replace(context, lesson=lambda: lesson)
+    schema = MEANS_WITH_COSTS if profile_of(run.settings).learns else MEANS
+    run.new_means.write_table(pa.Table.from_pylist(rows, schema=schema))
+    plan_output.write(run, pipeline.decide(context, run.brokers, RunBundles(run, lambda: run.new_means)))
     return run
 
 
