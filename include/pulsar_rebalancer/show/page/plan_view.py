@@ -7,21 +7,18 @@ from pydantic import AwareDatetime
 from pulsar_rebalancer.show.page.view import View
 
 
-class MoveView(View):
+class BundleView(View):
     """One bundle of the plan.
 
     Attributes:
-        traffic: traffic in the unit of `PlanView.measure`.
+        topics: number of topics that are unloaded.
         clients: number of producers and consumers that must reconnect.
-        why: text that explains why the bundle moves.
+        why: text that explains why the bundle moves or is split.
         outcome: reason code; empty while unknown.
-        ok: True if the bundle is on its planned destination; None while unknown.
+        ok: True if the bundle was moved or split as planned; None while unknown.
     """
 
     bundle: str
-    source: str
-    destination: str
-    traffic: float
     topics: int = 0
     clients: int = 0
     why: str = ""
@@ -32,29 +29,26 @@ class MoveView(View):
     error: str = ""
 
 
-class SplitView(View):
-    """One bundle that the plan splits, which cannot be undone.
+class MoveView(BundleView):
+    """One bundle that the plan moves; its traffic is in the unit of `PlanView.measure`."""
+
+    source: str
+    destination: str
+    traffic: float
+
+
+class SplitView(BundleView):
+    """One bundle that the plan splits, which cannot be undone. Without unload, it disturbs no topic and no client.
 
     Attributes:
         positions: hashes at which the bundle is cut, as `0x…`.
         shares: share of the bundle's traffic (0 to 1) in each of its parts.
-        topics, clients: number of topics that are unloaded, and of clients that must reconnect; 0 without unload.
-        why, outcome, ok: as in `MoveView`.
     """
 
-    bundle: str
     broker: str
     positions: tuple[str, ...]
     shares: tuple[float, ...]
     unload: bool
-    topics: int = 0
-    clients: int = 0
-    why: str = ""
-    outcome: str = ""
-    meaning: str = ""
-    ok: bool | None = None
-    seconds: float = 0.0
-    error: str = ""
 
 
 class EndView(View):

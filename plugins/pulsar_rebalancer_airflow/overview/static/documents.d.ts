@@ -91,9 +91,6 @@ export interface Measured {
 
 export interface MoveView {
   bundle: string;
-  source: string;
-  destination: string;
-  traffic: number;
   topics: number;
   clients: number;
   why: string;
@@ -102,6 +99,9 @@ export interface MoveView {
   ok: boolean | null;
   seconds: number;
   error: string;
+  source: string;
+  destination: string;
+  traffic: number;
 }
 
 export interface Overview {
@@ -187,10 +187,6 @@ export interface ShownQuestion {
 
 export interface SplitView {
   bundle: string;
-  broker: string;
-  positions: string[];
-  shares: number[];
-  unload: boolean;
   topics: number;
   clients: number;
   why: string;
@@ -199,6 +195,10 @@ export interface SplitView {
   ok: boolean | null;
   seconds: number;
   error: string;
+  broker: string;
+  positions: string[];
+  shares: number[];
+  unload: boolean;
 }
 
 export type State =
