@@ -11,6 +11,7 @@ from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.learning import Lesson, Steps
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_spark import costs, means, spark_tables
+from pulsar_rebalancer_spark.session import release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +27,18 @@ class UpdatedBundles(NamedTuple):
 
     Attributes:
         bundles: a table with the columns from which the means are computed, and the columns that `means.update` adds.
+        cached: the table that Spark holds until `release`; None without one.
     """
 
     bundles: DataFrame
-    lesson: Lesson
+    lesson: Lesson = Lesson()
+    cached: DataFrame | None = None
+
+    def release(self) -> None:
+        """Release the run's session, and what Spark holds for the run."""
+        if self.cached is not None:
+            self.cached.unpersist()
+        release(self.bundles.sparkSession)
 
 
 def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
@@ -55,15 +64,15 @@ def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
     if not learns:
-        return UpdatedBundles(means.update(bundles, known, shared=run.shares_bundles), Lesson())
+        return UpdatedBundles(means.update(bundles, known, shared=run.shares_bundles))
     before, counts = run.kept.shedder.learned, run.counting.counts
     steps = learning.steps(run.settings.interval_seconds / 60, before.samples + 1) if counts else Steps()
     updated = means.update(bundles, known, shared=run.shares_bundles, steps=steps).persist()
     sums = costs.sums(updated)
     if not counts:
-        return UpdatedBundles(updated, Lesson(before, sums))
+        return UpdatedBundles(updated, Lesson(before, sums), updated)
     lesson = learning.learn(before, run.brokers, sums, run.context.recent.values(), run.settings)
-    return UpdatedBundles(costs.corrected(updated, lesson.corrections), lesson)
+    return UpdatedBundles(costs.corrected(updated, lesson.corrections), lesson, updated)
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:

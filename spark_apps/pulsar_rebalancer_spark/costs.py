@@ -25,9 +25,10 @@ def averages(rate: Column, steps: Steps) -> dict[str, Column]:
     """Return the averages of the bundles' rates with this sample, and their costs before it.
 
     Args:
-        rate: msg/s, in and out.
+        rate: msg/s, in and out. Of a refused bundle, its quick average is used instead.
         steps: steps of the averages.
     """
+    rate = F.when(F.col("refused"), F.col("quick_rate_before").cast("double")).otherwise(rate)
     new = {f"{name}_rate": _or(f"{name}_rate", rate) for name in steps._fields}
     updated = {
         name: F.when(F.col("refused"), F.col(f"{name}_before")).otherwise(before + step * (rate - before))

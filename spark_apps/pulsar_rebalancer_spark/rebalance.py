@@ -23,7 +23,7 @@ from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundles
-from pulsar_rebalancer_spark.session import own_session, release, session
+from pulsar_rebalancer_spark.session import own_session, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         finally:
             bundles.forget_means(run)
             # The session is released after the means are written, even if something failed.
-            beside.submit(lambda: release(held.result().bundles.sparkSession))
+            beside.submit(lambda: held.result().release())
     return plan_output.write(run, decided)
 
 

@@ -76,9 +76,9 @@ def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reaso
         taken: accepted candidates, sorted by pair and rank.
         reasons: number of candidates with each reason.
     """
-    source_of_pair = {move.pair: move.source for move in reversed(taken)}
-    there = [move for move in taken if move.source == source_of_pair[move.pair]]
-    back = [move for move in taken if move.source != source_of_pair[move.pair]]
+    destination_of_pair = {move.pair: move.destination for move in reversed(taken)}
+    there = [move for move in taken if move.source != destination_of_pair[move.pair]]
+    back = [move for move in taken if move.source == destination_of_pair[move.pair]]
     words = f"Taken: {moving(there)}" + (f", {moving(back)} in return" if back else "")
     passed_over = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()) if reason != Reason.TAKEN)
     return f"{words}. Passed over: {passed_over}." if passed_over else f"{words}."

@@ -24,7 +24,7 @@ from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
 from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.learning import Lesson, RecentMove, Steps, learn, steps
+from pulsar_rebalancer.strategies.learning import Lesson, RecentMove
 from pulsar_rebalancer.strategies.left_out import left_out
 from pulsar_rebalancer.strategies.sample import ClusterSample, used_samples
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.pipeline import RunDecision
-    from pulsar_rebalancer.replay.columns import Flags, Ints
+    from pulsar_rebalancer.replay.columns import Flags
     from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.state.counting import Counting
     from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -103,14 +103,23 @@ class Balancer:
         grace = self._settings.grace_period_minutes * MINUTE
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._since(minute, at) <= grace}
         brokers = broker_samples(minute, self._roster, self._settings, self._left_out(minute))
-        counting = self._counting(minute)
-        lesson = self._lesson(minute, brokers, np.where(seen, minute.owner, NOBODY), counting)
+        counting, recent, lesson = self._counting(minute), self._recent_moves(minute), Lesson()
+        if self._learned is not None:
+            lesson = self._learned.lesson(
+                self._kept.shedder.learned,
+                np.where(seen, minute.owner, NOBODY),
+                minute.bundles[0] + minute.bundles[1],
+                brokers=brokers,
+                moved=recent.values(),
+                settings=self._settings,
+                counts=counting.counts,
+            )
         sample = ClusterSample(
             brokers,
             self._columns(minute, seen),
             self._settings,
             counting=counting,
-            recent=self._recent_moves(minute),
+            recent=recent,
             lesson=lambda: lesson,
         )
         decision = self._shed(minute, sample)
@@ -163,21 +172,6 @@ class Balancer:
             after = samples_after(self._hits, counting, used, _time_of(minute))
             self._hits = self._hits.model_copy(update={"samples": after})
         return decision
-
-    def _lesson(self, minute: Minute, brokers: list[BrokerSample], owner: Ints, counting: Counting) -> Lesson:
-        """Return what is known after the minute, for a strategy that learns."""
-        before = self._kept.shedder.learned
-        if self._learned is None:
-            return Lesson()
-        rate = minute.bundles[0] + minute.bundles[1]
-        interval = self._settings.interval_seconds / MINUTE
-        self._learned.add(owner != NOBODY, rate, steps(interval, before.samples + 1) if counting.counts else Steps())
-        sums = self._learned.sums(owner, rate)
-        if not counting.counts:
-            return Lesson(before, sums)
-        lesson = learn(before, brokers, sums, self._recent_moves(minute).values(), self._settings)
-        self._learned.correct(owner, lesson)
-        return lesson
 
     def _recent_moves(self, minute: Minute) -> dict[str, RecentMove]:
         ages = {name: self._since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}

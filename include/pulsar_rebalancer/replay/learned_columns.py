@@ -11,13 +11,22 @@ from pulsar_rebalancer.strategies.learning import (
     START_COST,
     START_VARIANCE,
     Correction,
+    Lesson,
+    Steps,
     Sums,
     corrected,
+    learn,
+    steps,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.replay.columns import Flags, Floats, Ints, Roster
-    from pulsar_rebalancer.strategies.learning import Lesson, Steps
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.state.learned import Learned
+    from pulsar_rebalancer.strategies.learning import RecentMove
 
 
 class LearnedColumns:
@@ -34,6 +43,35 @@ class LearnedColumns:
         self.hour, self.quick, self.quarter, self._change = (np.zeros(count) for _ in range(4))
         self.cost, self.variance = np.full(count, START_COST), np.full(count, START_VARIANCE)
         self._known = np.zeros(count, dtype=bool)
+
+    def lesson(
+        self,
+        before: Learned,
+        owner: Ints,
+        rate: Floats,
+        *,
+        brokers: Sequence[BrokerSample],
+        moved: Collection[RecentMove],
+        settings: Settings,
+        counts: bool,
+    ) -> Lesson:
+        """Learn from a sample, and return what is known after it.
+
+        Args:
+            before: what was known after the last counted sample.
+            owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
+            rate: msg/s, in and out.
+            moved: as in `learning.learn`.
+            counts: True if the sample counts; else nothing is learned.
+        """
+        minutes = settings.interval_seconds / 60
+        self.add(owner != NOBODY, rate, steps(minutes, before.samples + 1) if counts else Steps())
+        sums = self.sums(owner, rate)
+        if not counts:
+            return Lesson(before, sums)
+        lesson = learn(before, brokers, sums, moved, settings)
+        self.correct(owner, lesson)
+        return lesson
 
     def add(self, present: Flags, rate: Floats, steps: Steps) -> None:
         """Add a sample to the averages.

@@ -154,10 +154,6 @@ class Bundles:
         reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
-    def named(self, broker: str, bundle: str) -> list[BundleSample]:
-        """Return a bundle that the broker reports; empty if it does not."""
-        return [sample for sample in self.of(broker) if sample.bundle == bundle]
-
     def find(self, broker: str, bundle: str) -> BundleSample:
         """Return a bundle by its broker and name.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +16,28 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import COSTS
 from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
-from pulsar_rebalancer.strategies.learning import RecentMove, learn, steps
+from pulsar_rebalancer.strategies.learning import RecentMove
+from pulsar_rebalancer_spark import rebalance
+from pulsar_rebalancer_spark.bundles import of_run
 from pulsar_rebalancer_spark.rebalance import decide
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from pulsar_rebalancer.strategies.learning import Sums
 
 SAMPLES = 8
 FORCED = RunParams(force="hot broker")
 
 
-def test_costs_and_state_after_each_sample(spark, tmp_path):
-    content = runs.tables("east", 4, 12)
+def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
+    content = runs.tables("east", 4, 24)
     brokers, bundles = (content[name].to_pylist() for name in ("brokers", "bundles"))
     roster = Roster([row["broker"] for row in brokers], [row["bundle"] for row in bundles])
     columns, known, state, random = LearnedColumns(roster), Learned(), DecisionState(), np.random.default_rng(3)
@@ -47,7 +58,10 @@ def test_costs_and_state_after_each_sample(spark, tmp_path):
             row |= {"cpu_usage": 2 + usage / load.max() * 60, "cpu_limit": 100.0 * cores}
         seen = [row for row, on in zip(bundles, owner.tolist(), strict=True) if on != NOBODY]
         moved = Unload(at=at - timedelta(minutes=1), plan_id="p", source=roster.brokers[3], destination="elsewhere:1")
-        moves = MovesState(unloads={seen[-1]["bundle"]: moved.model_copy(update={"outcome": Reason.MOVED})})
+        # A move that was not carried out pauses nothing.
+        failed = moved.model_copy(update={"source": roster.brokers[0], "outcome": Reason.TIMEOUT})
+        moved = moved.model_copy(update={"outcome": Reason.MOVED})
+        moves = MovesState(unloads={seen[-1]["bundle"]: moved, seen[-2]["bundle"]: failed})
         tables = content | {
             "brokers": pa.Table.from_pylist(brokers, schema=content["brokers"].schema),
             "bundles": pa.Table.from_pylist(seen, schema=content["bundles"].schema),
@@ -61,11 +75,15 @@ def test_costs_and_state_after_each_sample(spark, tmp_path):
                 assert after.kept == state.kept
                 assert after.means == state.means
         state = after
-        columns.add(owner != NOBODY, 2 * rate, steps(1, number + 1))
-        lesson = learn(
-            known, given.brokers, columns.sums(owner, 2 * rate), [RecentMove(roster.brokers[3], "", 1)], given.settings
+        lesson = columns.lesson(
+            known,
+            owner,
+            2 * rate,
+            brokers=given.brokers,
+            moved=[RecentMove(roster.brokers[3], "", 1)],
+            settings=given.settings,
+            counts=True,
         )
-        columns.correct(owner, lesson)
         known = lesson.learned
         corrected += any(any(correction) for correction in lesson.corrections.values())
         stored = Learned.parse(state.kept["shedder"]["learned"])
@@ -81,4 +99,42 @@ def test_costs_and_state_after_each_sample(spark, tmp_path):
             else:
                 assert [rows[bundle][name] for name in COSTS] == pytest.approx(of_bundle, rel=1e-3)
     assert corrected >= 4
-    assert np.abs(columns.cost - 1).max() > 0.05
+    assert np.abs(columns.cost - 1).max() > 0.02
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
+
+    # Figures that validation refused change nothing, whatever they are.
+    refused = seen[-1]["bundle"]
+    seen[-1] |= dict.fromkeys(("msg_rate_in", "msg_rate_out"), float("nan"))
+    finding = Finding(reason=Reason.NOT_A_NUMBER, subject=refused)
+    validation = Validation(findings=(finding,))
+    content |= {
+        "brokers": tables["brokers"],
+        "bundles": pa.Table.from_pylist(seen, schema=content["bundles"].schema),
+    }
+    at += timedelta(minutes=1)
+    folder = runs.make(tmp_path, content, state=state, at=at, validation=validation, strategy="GainShedder")
+    given = RunInput.read(str(tmp_path), folder.uri)
+    summary = decide(lambda: spark, given)
+    last = Learned.parse(plan.read_state(folder).kept["shedder"]["learned"])
+    rate[-1] = columns.quick[-1] / 2
+    expected_points = columns.lesson(
+        known, owner, 2 * rate, brokers=given.brokers, moved=[], settings=given.settings, counts=True
+    ).learned.points
+    assert last.points == pytest.approx(expected_points, rel=1e-4)
+    again = {row["bundle"]: row for row in given.new_means.read_table().to_pylist()}
+    assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
+
+    # Neither order nor partitions of the input change the plan.
+    sums = sums_of_run(spark, given)
+    runs.shuffle(folder)
+    assert sums_of_run(spark, given) == sums
+    monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
+    given.new_means.delete()
+    assert decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri)) == summary
+
+
+def sums_of_run(spark: SparkSession, given: RunInput) -> Mapping[str, Sums]:
+    """What the brokers' bundles add up to."""
+    updated = of_run(spark, given)
+    updated.release()
+    return updated.lesson.sums

@@ -142,7 +142,8 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
 ) -> None:
     eager = {"hit_count_low": 1, "hit_count_high": 1}
     other: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
-    made = [runs.make(tmp_path, runs.tables("east", 6, 20), **settings) for settings in (eager, other)]
+    ours = eager | {"strategy": Strategy.GAIN}
+    made = [runs.make(tmp_path, runs.tables("east", 6, 20), **settings) for settings in (eager, other, ours)]
     here = [decide(lambda: spark, RunInput.read(str(tmp_path), run.uri)) for run in made]
     assert all(summary.bundles_taken for summary in here)
     for run in made:

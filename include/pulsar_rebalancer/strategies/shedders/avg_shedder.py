@@ -331,7 +331,9 @@ def _frozen(decision: Decision, hits: HitCount) -> Decision:
 
 def _check(settings: Settings) -> None:
     if settings.placement not in (None, Placement.AVG):
-        raise ValueError(f"placement {settings.placement} has nothing to place: strategy AvgShedder plans destinations")
+        raise ValueError(
+            f"placement {settings.placement} has nothing to place: strategy {settings.strategy} plans destinations"
+        )
     low, high = settings.low_threshold, settings.high_threshold
     if low > high:
         raise ValueError(f"low_threshold {low:g} is above high_threshold {high:g}")

@@ -7,6 +7,7 @@ broker is drained below the mean to fill another. The formulas are explained in 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from operator import attrgetter
@@ -66,7 +67,6 @@ class _Broker:
         loads: points that the candidates add to a broker with the median number of cores; two rows as in `height`.
         reasons: why a candidate does not move; None while it is open.
         at_first: the same if another bundle moves first.
-        filled: whether a bundle moves to it; it then gives none.
         words: its best move, with numbers.
     """
 
@@ -82,7 +82,6 @@ class _Broker:
     loads: Floats = field(default_factory=lambda: np.zeros((2, 0)))
     reasons: list[Reason | None] = field(default_factory=list)
     at_first: list[Reason] = field(default_factory=list)
-    filled: bool = False
     words: str = ""
 
     @property
@@ -93,7 +92,7 @@ class _Broker:
     @property
     def can_give(self) -> bool:
         """Return whether a candidate is open."""
-        return not self.filled and None in self.reasons
+        return None in self.reasons
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
@@ -156,11 +155,11 @@ def _read(sample: ClusterSample, points: float, brokers: Sequence[_Broker]) -> N
     sample.bundles.announce({*(broker.name for broker in above), *(move.source for move in late.values())})
     at = {broker.name: broker for broker in brokers}
     for name, move in late.items():
-        # The source may still report the bundle.
-        for bundle in sample.bundles.named(move.source, name):
+        with suppress(KeyError):  # unless the source still reports the bundle
+            load = points * np.array(sample.bundles.find(move.source, name).loads)
             for end, sign in ((move.source, -1), (move.destination, 1)):
                 if end in at:
-                    at[end].height = at[end].height + sign * points / at[end].cores * np.array(bundle.loads)
+                    at[end].height = at[end].height + sign * load / at[end].cores
     _from_mean(brokers)
     for broker in above:
         broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
@@ -250,7 +249,7 @@ class _Plan:
             hotter.words = f"{words}: gain {gains[best]:.0f}, price {prices[best]:.0f}"
         if moves:
             hotter.height, colder.height = after
-            hotter.reasons[best], colder.filled = Reason.TAKEN, True
+            hotter.reasons[best] = Reason.TAKEN
             pair = hotter.pair if hotter.gives else colder.pair
             self._taken.append((pair, hotter.bundles[best], colder.name))
         return moves

@@ -47,6 +47,12 @@ def test_a_sample_moves_every_average_by_its_step():
     )
 
 
+def test_scores_weigh_by_cores():
+    rows = [broker("a", 60.0) | {"cpu_limit": 100.0}, broker("b", 66.0) | {"cpu_limit": 300.0}]
+    found = learn(KNOWN, brokers_of(rows), SUMS, [], SETTINGS).learned
+    assert found.points == pytest.approx(0.01 + 0.01 * ((58 * 0.5 + 20 * 1.5) / 7000 - 0.01))
+
+
 def test_the_error_is_put_down_to_the_bundles_whose_rate_changed():
     found = learn(KNOWN, sampled(), SUMS, [], SETTINGS)
     points, variance = found.learned.points, found.learned.brokers["a"].variance

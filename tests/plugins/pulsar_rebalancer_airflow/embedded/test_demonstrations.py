@@ -31,7 +31,6 @@ from pulsar_rebalancer.run.tables import COSTS, MEANS, MEANS_WITH_COSTS
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
-from pulsar_rebalancer.strategies.learning import Lesson, learn, steps
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
 from pulsar_rebalancer_airflow.embedded import simulated_cluster
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.strategies.learning import Lesson
 
 MOST_RUNS = 50
 
@@ -68,12 +68,15 @@ class Demonstration:
             at = self.roster.bundle_at[bundle["bundle"]]
             owner[at] = self.roster.broker_at[bundle["broker"]]
             rate[at] = bundle["msg_rate_in"] + bundle["msg_rate_out"]
-        before = run.kept.shedder.learned
-        minutes = run.settings.interval_seconds / 60
-        self.columns.add(owner != NOBODY, rate, steps(minutes, before.samples + 1))
-        sums = self.columns.sums(owner, rate)
-        lesson = learn(before, run.brokers, sums, run.context.recent.values(), run.settings)
-        self.columns.correct(owner, lesson)
+        lesson = self.columns.lesson(
+            run.kept.shedder.learned,
+            owner,
+            rate,
+            brokers=run.brokers,
+            moved=run.context.recent.values(),
+            settings=run.settings,
+            counts=run.counting.counts,
+        )
         of = self.columns
         for row in rows:
             at = self.roster.bundle_at[row["bundle"]]

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.vectors.rows import broker, bundle, sample
+from tests.vectors.rows import broker, bundle, completed, sample
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.learned import Learned, LearnedBroker
 from pulsar_rebalancer.state.state_documents import HitCount
@@ -138,6 +139,8 @@ def test_no_broker_is_drained_below_the_mean_to_fill_the_coldest():
     result = shed_once(scene({"hot": steady(*[6] * 10), **full, "cold": []}))
     sources = [move.source for move in result.moves if move.taken]
     assert len(sources) == len(set(sources)) == 9
+    # All of them fill the cold broker of one pair: none moves in return for another.
+    assert "Taken: 9 bundles with 5,400 msg/s. Passed over" in (completed(result)[0].explanation or "")
 
 
 def test_a_burst_moves_where_a_steady_bundle_would_have_to_come_back():
@@ -145,6 +148,28 @@ def test_a_burst_moves_where_a_steady_bundle_would_have_to_come_back():
     hot = [(15.0, 15.0), (10.0, 10.0), (10.0, 1.0), (10.0, 1.0)]
     result = shed_once(scene({"hot": hot, "mild": steady(25), "cold": steady(25)}))
     assert moved(result) == {"hot-2": "cold"}
+
+
+def test_a_steady_bundle_stays_where_only_a_burst_is_too_much():
+    # The burst of 20 would only swap the brokers; a steady 10 gains 200 now and loses 160 later.
+    hot = [(15.0, 15.0), (10.0, 10.0), (20.0, 2.0)]
+    assert moved(shed_once(scene({"hot": hot, "mild": steady(25), "cold": steady(25)}))) == {}
+
+
+def test_only_brokers_whose_pair_fires_take_part():
+    # One move levels hot and cold. Then b is 10 above c, enough for a move, but their pair has not fired.
+    loads = {"hot": steady(30, 30), "b": steady(*[5] * 7), "c": steady(25), "cold": steady(0)}
+    assert moved(shed_once(scene(loads))) == {"hot-0": "cold"}
+
+
+def test_what_a_drain_brings_counts_at_its_destination():
+    full = shed_once(scene(USUAL, arriving={"cold": {Measure.RATE: 3000.0}}))
+    assert "cold" not in moved(full).values()
+
+
+def test_a_gap_between_samples_takes_the_hits():
+    after = shed_once(scene(USUAL, counting=Counting(counts=True, reason=Reason.GAP, clear=True)))
+    assert (moved(after), after.kept.hits["hot"]) == ({}, HitCount(1, 1))
 
 
 def test_a_broker_without_bundles_to_give_leaves_its_partner_to_the_next():
@@ -157,15 +182,17 @@ def test_a_broker_without_bundles_to_give_leaves_its_partner_to_the_next():
 def test_cores_scale_what_a_bundle_weighs():
     # 20 points of a standard broker are 10 on one with twice the cores.
     loads = {"hot": steady(*[5] * 12), "mild": steady(30), "cold": steady(20)}
-    usual, large = scene(loads), scene(loads, brokers={"cold": {"cpu_limit": 200.0, "cpu_usage": 20.0}})
-    assert len(moved(shed_once(large))) > len(moved(shed_once(usual)))
+    large = scene(loads, brokers={"cold": {"cpu_limit": 200.0, "cpu_usage": 20.0}})
+    # The weighted mean is 27.5: six bundles take hot from +32.5 to +2.5, and cold from -17.5 to -2.5.
+    assert len(moved(shed_once(large))) == 6
 
 
 def test_pairs_and_mean_stay_within_a_pool():
     reserved = {name: {"reserved_by": "p"} for name in ("hot", "cold")}
-    given = scene(USUAL | {"other": steady(0)}, brokers=reserved)
-    result = shed_once(given, READY | {"other": HitCount(1, 7)})
-    assert {(move.source, move.destination) for move in result.moves if move.taken} == {("hot", "cold")}
+    # Cold is below the mean of its pool, and above that of all brokers.
+    loads = {"hot": steady(45, 16, 14), "cold": [], "mild": steady(0), "other": steady(0)}
+    result = shed_once(scene(loads, brokers=reserved, residuals={"cold": 30.0}))
+    assert moved(result) == {"hot-1": "cold"}
 
 
 def test_a_bundle_that_policies_keep_leaves_its_place_to_the_next():
@@ -176,6 +203,11 @@ def test_a_bundle_that_policies_keep_leaves_its_place_to_the_next():
     assert moved(result)["hot-0"] == "cold"
     assert reasons(result)["hot-1"] is Reason.POLICY_FORBIDS
     assert reasons(result)["hot-2"] is Reason.RECENTLY_UNLOADED
+    heartbeat = {"hot-1": {"bundle": "pulsar/hot:8080/0x00000000_0xffffffff"}}
+    of_broker = shed_once(scene(USUAL, bundles=heartbeat))
+    assert reasons(of_broker)["0x00000000_0xffffffff"] is Reason.SYSTEM_NAMESPACE
+    free = shed_once(scene(USUAL, own={"min_gain": 0}))
+    assert reasons(free)["hot-4"] is Reason.BELOW_GAIN  # too small to be looked at
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(1.0, {}), (5.0, {"hot-1", "hot-2"})])
