@@ -49,6 +49,8 @@ class Load:
         rates: messages per second by topic.
         log: file for what the client complains about.
         batching: unbatched messages cost the broker far more CPU.
+        steady: messages come one by one instead of in bursts, so that each costs a broker the same, however few or many
+            it gets.
         size: bytes per message.
         subscribed: a subscriber reads what is sent; the report waits for it.
     """
@@ -60,6 +62,7 @@ class Load:
         log: Path,
         *,
         batching: bool = True,
+        steady: bool = False,
         size: int = 100,
         subscribed: bool = False,
     ) -> None:
@@ -69,6 +72,7 @@ class Load:
             "ca_file": str(cluster.ca_file) if cluster.ca_file else None,
             "rates": dict(rates),
             "batching": batching,
+            "steady": steady,
             "size": size,
             "subscribed": subscribed,
         }

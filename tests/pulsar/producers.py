@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TICK_SECONDS = 0.05
+_STEADY_TICK_SECONDS = 0.0005
 _READ_SECONDS = 300
 """For the subscriber to see the last message; only a lost one takes that long."""
 
@@ -40,11 +41,11 @@ class Counts:
 class Topic:
     """One producer and its counts. Acknowledgements arrive on the client's own thread."""
 
-    def __init__(self, producer: Any, rate: float) -> None:
+    def __init__(self, producer: Any, rate: float, due: float) -> None:
         self.producer = producer
         self.rate = rate
         self.counts = Counts()
-        self._due = 0.0
+        self._due = due
         self._last_ack: float | None = None
         self._seen: set[bytes] = set()
 
@@ -87,7 +88,12 @@ def connect(order: dict[str, Any]) -> dict[str, Topic]:
     if order["ca_file"]:
         options |= {"tls_trust_certs_file_path": order["ca_file"], "tls_validate_hostname": True}
     client = pulsar.Client(order["service_url"], operation_timeout_seconds=30, **options)
-    topics = {topic: Topic(_producer(client, topic, order["batching"]), rate) for topic, rate in order["rates"].items()}
+    rates = order["rates"]
+    # One after the other, so that topics of equal rate do not send together.
+    topics = {
+        topic: Topic(_producer(client, topic, order["batching"]), rate, number / len(rates))
+        for number, (topic, rate) in enumerate(rates.items())
+    }
     if order["subscribed"]:
         for name, topic in topics.items():
             client.subscribe(
@@ -108,10 +114,10 @@ def _producer(client: Any, topic: str, batching: bool) -> Any:
     )
 
 
-def send_until(stopped: Callable[[float], bool], topics: dict[str, Topic], body: bytes) -> None:
+def send_until(stopped: Callable[[float], bool], topics: dict[str, Topic], tick: float, body: bytes) -> None:
     """Send at the ordered rates, then wait until every message is acknowledged or given up."""
     last = time.monotonic()
-    while not stopped(_TICK_SECONDS):
+    while not stopped(tick):
         now = time.monotonic()
         for topic in topics.values():
             # A process that was held up does not make up for it in one burst.
@@ -137,7 +143,8 @@ def main() -> None:
         stop.set()
 
     threading.Thread(target=watch_input, daemon=True).start()
-    send_until(stop.wait, topics, b"x" * order["size"])
+    tick = _STEADY_TICK_SECONDS if order["steady"] else _TICK_SECONDS
+    send_until(stop.wait, topics, tick, b"x" * order["size"])
     limit = time.monotonic() + (_READ_SECONDS if order["subscribed"] else 0)
     while any(topic.counts.received < topic.counts.acked for topic in topics.values()) and time.monotonic() < limit:
         time.sleep(_TICK_SECONDS)

@@ -1,4 +1,4 @@
-"""What a real cluster went through, once more in the simulated one: the same brokers, bundles and settings."""
+"""How a simulated cluster is balanced, and how far that is from a real one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,19 @@ from pulsar_simulator.minutes.spec import Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, Workload
 
 if TYPE_CHECKING:
+    from tests.pulsar.costs import Costs
     from tests.pulsar.rebalancing import Run
 
 _NIC = 1e6
+
+# How far a prediction may be from what happens.
+HOT_SCORE_PERCENT = 30
+IDLE_SCORE_POINTS = 3
+TOTAL_SCORE_PERCENT = 25
+WAITED_SAMPLES = 1
+LASTED_MINUTES = 3
+MOVED_BUNDLES = 5
+SHARE_POINTS = 15
 
 
 class Course(NamedTuple):
@@ -27,13 +37,15 @@ class Course(NamedTuple):
 
     Attributes:
         waited: samples before the one after which bundles first moved.
+        lasted: minutes from the first move to the last.
         moved: bundles moved, each time.
         bundles: on each broker at the end, most first.
         before: scores of the brokers when bundles first moved, percent, highest first.
-        after: likewise at the end.
+        after: scores of the brokers at the end, percent, highest first.
     """
 
     waited: int
+    lasted: float
     moved: list[int]
     bundles: list[int]
     before: list[float]
@@ -51,47 +63,74 @@ def bundles_of(run: Run, namespace: str) -> list[int]:
     return sorted((held.count(row["broker"]) for row in run.table("brokers")), reverse=True)
 
 
-def simulated(first: Run, namespace: str, settings: dict[str, Any], minutes: int) -> Course:
-    """The course of a simulated cluster that begins as the real one was in a run.
+def predicted(costs: Costs, cpu_limit: float, rates: list[float], settings: dict[str, Any], minutes: int) -> Course:
+    """The course of three simulated brokers that begin with all bundles on the first.
 
-    What a message costs is what the loaded broker used beyond the idle ones there; all else are the simulation's rules.
+    Args:
+        costs: of every broker.
+        cpu_limit: of every broker, percent of one core.
+        rates: messages a second of each bundle.
+        settings: of the rebalancer.
+        minutes: how long it balances.
     """
-    brokers = sorted(first.table("brokers"), key=lambda row: str(row["broker"]))
-    rows = [row for row in first.table("bundles") if row["bundle"].startswith(f"{namespace}/")]
-    rows.sort(key=lambda row: str(row["bundle"]))
-    names = [row["broker"] for row in brokers]
-    usage = np.array([row["cpu_usage"] for row in brokers])
-    rate = np.array([row["msg_rate_in"] for row in rows])
-    idle = float(np.delete(usage, usage.argmax()).mean())
-    columns = BrokerColumns(
-        names=tuple(names),
-        cpu_limit=np.array([row["cpu_limit"] for row in brokers]),
-        nic=np.full(len(names), _NIC),
-        base_cpu=np.full(len(names), idle),
+    brokers = BrokerColumns(
+        names=("a", "b", "c"),
+        cpu_limit=np.full(3, cpu_limit),
+        nic=np.full(3, _NIC),
+        base_cpu=np.full(3, costs.idle),
     )
+    count = len(rates)
     bundles = BundleColumns(
-        names=tuple(row["bundle"] for row in rows),
-        msg_rate_in=rate,
-        msg_size=np.full(len(rows), 100.0),
-        clients=np.ones(len(rows), dtype=np.int64),
-        cost=np.ones(len(rows)),
-        **{name: np.zeros(len(rows)) for name in ("fan_out", "noise", "daily", "peak", "trend")},
+        names=tuple(f"tests/load/0x{number:08x}_0x{number + 1:08x}" for number in range(count)),
+        msg_rate_in=np.array(rates),
+        msg_size=np.full(count, 100.0),
+        clients=np.ones(count, dtype=np.int64),
+        cost=np.ones(count),
+        **{name: np.zeros(count) for name in ("fan_out", "noise", "daily", "peak", "trend")},
     )
-    rules = Rules(cpu_noise=0, cost=Cost(per_message=(float(usage.max()) - idle) / 100 / float(rate.sum()), per_byte=0))
-    owner = np.array([names.index(row["broker"]) for row in rows])
-    simulation = Simulation(Spec(columns, Workload(bundles), owner, np.ones(len(names), dtype=bool), rules))
-    balancer = Balancer(Roster(columns.names, bundles.names), Settings(**settings))
-    waited, moved, before = 0, list[int](), list[float]()
-    for _ in range(minutes):
-        report = simulation.step()
-        moves = balancer.decide(minute_of(report, columns))
+    rules = Rules(cpu_noise=0, busy_cpu=costs.busy, cost=Cost(per_message=costs.message / 100, per_byte=0))
+    owner = np.zeros(count, dtype=np.int64)
+    simulation = Simulation(Spec(brokers, Workload(bundles), owner, np.ones(3, dtype=bool), rules))
+    balancer = Balancer(Roster(brokers.names, bundles.names), Settings(**settings))
+    moved, before = dict[int, int](), list[float]()
+    for minute in range(minutes):
+        moves = balancer.decide(minute_of(simulation.step(), brokers))
         if moves:
-            moved.append(len(moves))
+            moved[minute] = len(moves)
             before = before or _in_order(true_scores(simulation))
             simulation.unload(Unload(move.bundle, move.destination) for move in moves)
-        waited += not moved
-    held = np.bincount(simulation.owner, minlength=len(names)).tolist()
-    return Course(waited, moved, sorted(held, reverse=True), before, _in_order(true_scores(simulation)))
+    return Course(
+        waited=min(moved, default=minutes),
+        lasted=max(moved, default=minutes) - min(moved, default=minutes),
+        moved=list(moved.values()),
+        bundles=sorted(np.bincount(simulation.owner, minlength=3).tolist(), reverse=True),
+        before=before,
+        after=_in_order(true_scores(simulation)),
+    )
+
+
+def misses(prediction: Course, real: Course) -> list[str]:
+    """Return what is further from the real course than a prediction may be."""
+    compared: list[tuple[str, list[float], list[float], float]] = [
+        ("hot score before", prediction.before[:1], real.before[:1], HOT_SCORE_PERCENT / 100 * real.before[0]),
+        ("idle scores before", prediction.before[1:], real.before[1:], IDLE_SCORE_POINTS),
+        ("total before", [sum(prediction.before)], [sum(real.before)], TOTAL_SCORE_PERCENT / 100 * sum(real.before)),
+        ("total after", [sum(prediction.after)], [sum(real.after)], TOTAL_SCORE_PERCENT / 100 * sum(real.after)),
+        ("samples waited", [prediction.waited], [real.waited], WAITED_SAMPLES),
+        ("minutes lasted", [prediction.lasted], [real.lasted], LASTED_MINUTES),
+        ("bundles moved", [sum(prediction.moved)], [sum(real.moved)], MOVED_BUNDLES),
+        ("shares of the bundles", _shares(prediction), _shares(real), SHARE_POINTS),
+    ]
+    return [
+        f"{subject}: predicted {said}, real {seen}, may differ by {most:.1f}"
+        for subject, said, seen, most in compared
+        if len(said) != len(seen) or any(abs(a - b) > most for a, b in zip(said, seen, strict=True))
+    ]
+
+
+def _shares(course: Course) -> list[float]:
+    """Percent of the bundles on each broker at the end."""
+    return [100 * held / sum(course.bundles) for held in course.bundles]
 
 
 def _in_order(scores: Any) -> list[float]:

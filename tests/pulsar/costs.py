@@ -1,0 +1,62 @@
+"""What traffic costs a broker: measured on brokers that carry different amounts of it at the same time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from tests.pulsar.cluster import PulsarCluster
+
+_WINDOW_SECONDS = 20
+_STILL_FALLING = 0.95
+
+
+class Costs(NamedTuple):
+    """CPU of a broker, percent of one core.
+
+    Attributes:
+        idle: without traffic.
+        busy: in addition as soon as there is traffic.
+        message: in addition for each message per second.
+    """
+
+    idle: float
+    busy: float
+    message: float
+
+
+def fitted(rates: Sequence[float], cpu: Sequence[float]) -> Costs:
+    """Return the costs that fit best.
+
+    Args:
+        rates: messages a second of each broker: none on one, and two different rates on others.
+        cpu: of each broker, percent of one core.
+    """
+    rate = np.array(rates)
+    equations = np.stack([np.ones(len(rate)), rate > 0, rate], axis=1)
+    return Costs(*np.linalg.lstsq(equations, np.array(cpu), rcond=None)[0].tolist())
+
+
+def settled_cpu(cluster: PulsarCluster, brokers: int) -> list[float]:
+    """Return the CPU of each broker, percent of one core, once the total no longer falls: a new JVM has to warm up."""
+    before, now = _cpu(cluster, brokers), _cpu(cluster, brokers)
+    while now.sum() < _STILL_FALLING * before.sum():
+        before, now = now, _cpu(cluster, brokers)
+    means: list[float] = ((before + now) / 2).tolist()
+    return means
+
+
+def _cpu(cluster: PulsarCluster, brokers: int) -> npt.NDArray[np.float64]:
+    begun, used = time.monotonic(), _seconds(cluster, brokers)
+    time.sleep(_WINDOW_SECONDS)
+    return 100 * (_seconds(cluster, brokers) - used) / (time.monotonic() - begun)
+
+
+def _seconds(cluster: PulsarCluster, brokers: int) -> npt.NDArray[np.float64]:
+    return np.array([cluster.cpu_seconds(broker) for broker in range(brokers)])
