@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,9 @@ import httpx
 import pytest
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from sqlalchemy import update
 from tests.airflow_server import airflow_server
 from tests.browser import browser
 from tests.integration.airflow_world import world
@@ -31,6 +35,8 @@ pytestmark = pytest.mark.integration
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
 """Where the pictures of the documents go when they are to be drawn anew."""
+
+CONTROL = "pulsar_control__paged"
 
 FRAME = "document.querySelector('iframe').contentDocument"
 
@@ -284,6 +290,17 @@ def test_what_is_ordered_with_a_button_is_followed_to_its_end(chromium: Browser,
 
     ordered(chromium, paged, "Stop…", "wrong hour")
     told(chromium, "Not begun: 0 bundles.")
+
+    # A run of a paused DAG would wait, and then act unexpectedly.
+    for is_paused in (True, False):
+        with create_session() as session:
+            session.execute(update(DagModel).where(DagModel.dag_id == CONTROL).values(is_paused=is_paused))
+        chromium.until(f"document.querySelector('[data-key=\"act Stop…\"]').disabled === {json.dumps(is_paused)}")
+        described = "document.querySelector('[data-key=\"act Stop…\"]').getAttribute('aria-describedby')"
+        said = f"{CONTROL} is paused in Airflow: its buttons work again when it is unpaused."
+        why = chromium.run(f"document.getElementById({described})?.textContent ?? ''")
+        assert why == (said if is_paused else "")
+        assert not chromium.run("document.querySelector('[data-key=\"act Balance now…\"]').disabled")
     assert chromium.problems == []
 
 
@@ -340,6 +357,13 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     outcomes = chromium.run(f"{rows}.map((each) => each.textContent)")
     assert outcomes
     assert all("moved" in outcome and outcome.endswith(" s") for outcome in outcomes)
+
+    # What stays is named when somebody asks.
+    chromium.run("document.querySelector('.plan details[data-key^=stay]').open = true")
+    chromium.run("document.querySelector('.plan details[data-key^=names]').open = true")
+    staying = chromium.until("document.querySelector('.plan details[data-key^=names] tbody')?.innerText")
+    assert len(staying.splitlines()) > 1
+    assert "cap_run" in staying
 
     question = asks()
     # What report writes after too many moves that failed: it holds until a person says otherwise.

@@ -154,7 +154,7 @@ def test_acting_wants_what_triggering_the_dag_wants(
 
     with create_session() as session:
         session.merge(DagModel(dag_id="pulsar_control__east", is_paused=True))
-    assert (acts("USER")["control"], acts("USER")["paused_dags"]) == ("", ["pulsar_control__east"])
+    assert (acts("USER")["control"], acts("USER")["paused_dags"]) == ("pulsar_control__east", ["pulsar_control__east"])
     assert (acts("USER")["rebalance"], acts("VIEWER")["paused_dags"]) == ("pulsar_rebalance__east", [])
 
     # What the buttons call says so itself.

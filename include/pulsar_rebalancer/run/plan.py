@@ -198,6 +198,11 @@ def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
     return candidates.filter(candidates["taken"]).to_pylist()
 
 
+def considered(run: StoragePath) -> list[dict[str, Any]]:
+    """Return bundle, source, reason and `taken` of all bundles that a plan considers; errors as above."""
+    return (run / _MOVES).read_table(["bundle", "source", "reason", "taken"]).to_pylist()
+
+
 def _moves(taken: list[dict[str, Any]]) -> list[Move]:
     ordered = sorted(taken, key=lambda row: (row["wave"], row["pair"], row["rank"]))
     return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in ordered]

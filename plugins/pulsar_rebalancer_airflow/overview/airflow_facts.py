@@ -24,9 +24,10 @@ from pulsar_rebalancer.run.run_folder import find_run
 from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
 from pulsar_rebalancer.show.page.page_model import Acts, Links, ShownQuestion
 from pulsar_rebalancer.show.page.view import State
+from pulsar_rebalancer.state.manual_plans import HandedOverPlans
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
 from pulsar_rebalancer_airflow.validation.page import page_of
 from pulsar_rebalancer_airflow.validation.validation_link import base_path, page_path
@@ -77,6 +78,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         scheduled=scheduler is not None and scheduler.is_alive(),
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
         opened=_opened(session, dag_id),
+        queued=_queued(session, dag_id),
         failed=_failed(session, dag_id),
         control=stored.control(storage),
         last_plan=stored.last_plan(),
@@ -84,6 +86,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         unreadable=unreadable,
         question=stored.readable(Question),
         answers=stored.readable(Answers),
+        handed_over=stored.readable(HandedOverPlans),
         approvals_unreadable=_approvals_unreadable(stored),
     )
 
@@ -111,6 +114,11 @@ def _opened(session: Session, dag_id: str) -> str:
     run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
     said = _left_about_run(session, dag_id, run_id, key="reason", task="gate") if run_id else None
     return run_id if run_id and said == Reason.OPEN else ""
+
+
+def _queued(session: Session, dag_id: str) -> tuple[str, ...]:
+    waiting = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.QUEUED)
+    return tuple(session.scalars(waiting.order_by(DagRun.id)))
 
 
 def _failed(session: Session, dag_id: str) -> FailedRun | None:
@@ -149,10 +157,7 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
 
 
 def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
-    """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer.
-
-    Paused DAGs are left out, because a new run would wait and then act when the DAG is unpaused.
-    """
+    """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer."""
     manager, control = get_auth_manager(), facts.control
 
     def may(prefix: str, method: ResourceMethod = "POST", of: DagAccessEntity = DagAccessEntity.RUN) -> bool:
@@ -160,24 +165,22 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
         return manager.is_authorized_dag(method=method, access_entity=of, details=details, user=user)
 
-    allowed = {f"{prefix}{entry.name}" for prefix in (CONTROL_DAG, REBALANCE_DAG) if may(prefix)}
+    allowed = {prefix: f"{prefix}{entry.name}" for prefix in (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG) if may(prefix)}
+    asks = f"{APPLY_DAG}{entry.name}"
+    question = None
     if may(APPLY_DAG) and may(APPLY_DAG, "PUT", DagAccessEntity.HITL_DETAIL):
-        allowed.add(f"{APPLY_DAG}{entry.name}")
-    paused = set(session.scalars(select(DagModel.dag_id).where(DagModel.dag_id.in_(allowed), DagModel.is_paused)))
-
-    def ready(prefix: str) -> str:
-        dag_id = f"{prefix}{entry.name}"
-        return dag_id if dag_id in allowed - paused else ""
-
-    asks, closings = ready(APPLY_DAG), {closing.reason for closing in facts.held_by(entry.settings, now)}
+        question, allowed[APPLY_DAG] = _question(session, entry, facts, asks, now), asks
+    startable = DagModel.dag_id.in_(allowed.values())
+    closings = {closing.reason for closing in facts.held_by(entry.settings, now)}
     return Acts(
-        control=ready(CONTROL_DAG),
-        rebalance=ready(REBALANCE_DAG),
-        question=_question(session, entry, facts, asks, now) if asks else None,
+        control=allowed.get(CONTROL_DAG, ""),
+        rebalance=allowed.get(REBALANCE_DAG, ""),
+        by_hand=allowed.get(BY_HAND_DAG, ""),
+        question=question,
         paused=control.pause is not None and now < control.pause.until,
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
-        paused_dags=tuple(sorted(paused)),
+        paused_dags=tuple(sorted(session.scalars(select(DagModel.dag_id).where(startable, DagModel.is_paused)))),
     )
 
 

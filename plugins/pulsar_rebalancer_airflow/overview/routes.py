@@ -19,7 +19,9 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.buckets import Timeline
+from pulsar_rebalancer.show.page.drained import stay_views
 from pulsar_rebalancer.show.page.page_model import Overview, RunAnswer, Status
+from pulsar_rebalancer.show.page.plan_view import StayView
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import load_clusters
@@ -126,6 +128,19 @@ def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     if outcome is None:
         raise HTTPException(404, "There is no such run of a cluster.")
     return outcome
+
+
+@router.get("/dags/{dag_id}/plans/{folder}/stay")
+def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
+    """Return the bundles that a plan considers and does not move, with the reasons.
+
+    Raises:
+        HTTPException: 404 if the DAG belongs to no cluster, or if the cluster has no such plan.
+    """
+    run = ClusterStorage(storage_root(), _entry(dag_id)[1].name).run(folder)
+    if run is None:
+        raise HTTPException(404, "There is no such plan.")
+    return stay_views(run)
 
 
 @router.get("/dags/{dag_id}/timeline")

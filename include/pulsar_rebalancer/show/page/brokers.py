@@ -68,7 +68,7 @@ def broker_views(
             after=rounded(after.get(name)),
             left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
             **paired.get(name, {}),
-            drained=_drained(drains.get(name)),
+            drained=drained(drains[name]) if name in drains else "",
             average=rounded(kept.loads.get(name), 100),
             average_throughput=rounded(kept.throughputs.get(name)),
             msg_throughput=rounded(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
@@ -88,8 +88,9 @@ def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
     return fields
 
 
-def _drained(drain: Drain | None) -> str:
-    return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}" if drain else ""
+def drained(drain: Drain) -> str:
+    """Return text about a drain with its start, person and reason."""
+    return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
 
 def _load(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> dict[str, Any]:

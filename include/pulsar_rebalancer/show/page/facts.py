@@ -9,7 +9,7 @@ from pydantic import AwareDatetime
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.view import View
-from pulsar_rebalancer.state.manual_plans import Drain
+from pulsar_rebalancer.state.manual_plans import Drain, HandedOverPlans
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers, Question
@@ -45,12 +45,14 @@ class AirflowFacts(View):
         scheduled: True if Airflow's scheduler is alive; if not, no run starts.
         next_run_at: start of the next scheduled run.
         opened: id of the DAG run in progress; empty if there is none or its gate has not opened.
+        queued: ids of the DAG runs that wait for their turn.
         control: people's orders and the circuit breaker.
         last_plan: id of the last recorded plan.
         drains: drained brokers.
         unreadable: why the drained brokers are unknown; empty if they are known.
         question: the open question, whose plan waits for a person's approval.
         answers: people's answers to questions about plans.
+        handed_over: manual plans that people handed over to be carried out.
         approvals_unreadable: why the question or the answers are unknown; empty if they are known.
     """
 
@@ -58,6 +60,7 @@ class AirflowFacts(View):
     scheduled: bool = True
     next_run_at: AwareDatetime | None = None
     opened: str = ""
+    queued: tuple[str, ...] = ()
     failed: FailedRun | None = None
     control: Control = Control()
     last_plan: str = ""
@@ -65,6 +68,7 @@ class AirflowFacts(View):
     unreadable: str = ""
     question: Question = Question()
     answers: Answers = Answers()
+    handed_over: HandedOverPlans = HandedOverPlans()
     approvals_unreadable: str = ""
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
@@ -100,6 +104,11 @@ class AirflowFacts(View):
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
         if until is not None:
             sentences.append(f"Plan {self.question.hash[:12]} waits for approval until {until:%Y-%m-%d %H:%M %Z}")
+        sentences += [
+            f"Manual plan {known[:12]} of {handed.by or 'unknown'} waits in the queue for its run"
+            for known, handed in self.handed_over.plans.items()
+            if handed.run_id in self.queued
+        ]
         return " ".join(f"{text}." for text in sentences)
 
     def _closed(self, settings: Settings, now: datetime) -> list[Closed]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.show.page.brokers import broker_views
+from pulsar_rebalancer.show.page.drained import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
@@ -153,6 +154,7 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),
         plan=_plan(storage, run, now),
+        drains=tuple(drain_views(run, facts.drains)),
         findings=_findings(run),
         validated=run.validation is not None,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime
 
-from pulsar_rebalancer.show.page.plan_view import PlanView
+from pulsar_rebalancer.show.page.plan_view import DrainView, PlanView
 from pulsar_rebalancer.show.page.view import VERSION, State, Tone, View
 from pulsar_rebalancer.strategies.shedders.profile import Line
 
@@ -150,18 +150,22 @@ class ShownQuestion(View):
 class Acts(View):
     """What the user may do. A DAG's id is empty if the user may not start that DAG.
 
+    A run of a DAG that is paused in Airflow would wait, and then act when the DAG is unpaused.
+
     Attributes:
         control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the circuit breaker.
         rebalance: the DAG that balances the cluster.
+        by_hand: the DAG for manual plans.
         question: the open question; None if there is none, or the user may not answer it.
         paused: True if a person has paused the cluster.
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
-        paused_dags: DAGs that the user may start but that are paused in Airflow, so that a new run would wait.
+        paused_dags: DAGs that the user may start but that are paused in Airflow.
     """
 
     control: str = ""
     rebalance: str = ""
+    by_hand: str = ""
     question: ShownQuestion | None = None
     paused: bool = False
     skips: bool = False
@@ -205,6 +209,7 @@ class Overview(View):
     plan: PlanView | None = None
     awaiting: PlanView | None = None
     last: PlanView | None = None
+    drains: tuple[DrainView, ...] = ()
     findings: tuple[FindingView, ...] = ()
     validated: bool = False
     links: Links = Links()

@@ -67,6 +67,32 @@ class Count(View):
     count: int
 
 
+class StayView(View):
+    """A bundle that was considered and is not where it was to go: it stays on its broker, with the reason code."""
+
+    bundle: str
+    broker: str
+    reason: str
+    meaning: str
+
+
+class DrainView(View):
+    """A drained broker, as the run on the page left it.
+
+    Attributes:
+        drained: text about the drain with its start, person and reason.
+        bundles: number of bundles that the broker had; None if the drain began after the run's sample.
+        left: the first bundles that are still there, although the run has considered them.
+        more: number of such bundles that are not listed.
+    """
+
+    broker: str
+    drained: str
+    bundles: int | None = None
+    left: tuple[StayView, ...] = ()
+    more: int = 0
+
+
 class Measured(View):
     """The score range at a number of minutes after a run ended; None while unknown."""
 

@@ -12,7 +12,8 @@ import { moment, points } from "./texts.js";
 /**
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
- * @typedef {Words & { optional?: boolean, request: () => Request }} Act - `optional`: the reason may be empty
+ * @typedef {Words & { dag: string, optional?: boolean, request: () => Request }} Act - `optional`: the reason may be
+ *   empty
  * @typedef {{ name: string, dag: string, run: string }} Started
  */
 
@@ -27,15 +28,18 @@ const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a da
 export function acts(view, base, now, follow) {
   const buttons = offered(view, now).map((act) => {
     const label = `${act.name}…`;
+    const waits = view.acts.paused_dags.includes(act.dag);
+    const why = waits && { disabled: true, title: paused(act.dag), "aria-describedby": `paused-${act.dag}` };
     const open = () => openDialog(act, base, follow);
-    return make("button", { type: "button", "data-key": `act ${label}`, onclick: open }, label);
+    return make("button", { type: "button", "data-key": `act ${label}`, onclick: open, ...why }, label);
   });
-  return [...buttons, ...paused(view).map((text) => make("p", { class: "more" }, text))];
+  const reasons = view.acts.paused_dags.map((dag) => make("p", { class: "more", id: `paused-${dag}` }, paused(dag)));
+  return [...buttons, ...reasons];
 }
 
-/** @param {Overview} view */
-export function paused({ acts }) {
-  return acts.paused_dags.map((dag) => `${dag} is paused in Airflow: its buttons appear when it is unpaused.`);
+/** @param {string} dag */
+export function paused(dag) {
+  return `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
 }
 
 /**
@@ -49,6 +53,7 @@ export function offered(view, now) {
   /** @type {(action: string, words: Words, conf?: (form: FormData) => object) => Act} */
   const order = (action, words, conf = () => ({})) => ({
     ...words,
+    dag: control,
     request: () => started(control, (form) => ({ action, reason: form.get("reason"), ...conf(form) })),
   });
   const forPause = paused ? "Extend the pause" : "Pause all moves";
@@ -80,6 +85,7 @@ export function offered(view, now) {
  */
 function balance(dag, pairing) {
   return {
+    dag,
     name: "Balance now",
     title: "Balance now, without waiting for hits",
     hint: "Mode, caps, pauses and validation still apply.",
@@ -129,6 +135,7 @@ function answer(option, title, view, { dag, run, task, hash, until }) {
     : "Its bundles cannot be shown, so it can only be rejected. ";
   const path = `dagRuns/${encodeURIComponent(run)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
   return {
+    dag,
     name: option,
     title,
     hint: `Plan ${hash.slice(0, 12)}. ${what}Answer by ${moment(until)}.`,

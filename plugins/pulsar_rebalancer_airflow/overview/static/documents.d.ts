@@ -3,6 +3,7 @@
 export interface Acts {
   control: string;
   rebalance: string;
+  by_hand: string;
   question: ShownQuestion | null;
   paused: boolean;
   skips: boolean;
@@ -49,6 +50,14 @@ export interface Count {
   reason: string;
   meaning: string;
   count: number;
+}
+
+export interface DrainView {
+  broker: string;
+  drained: string;
+  bundles: number | null;
+  left: StayView[];
+  more: number;
 }
 
 export interface EndView {
@@ -121,6 +130,7 @@ export interface Overview {
   plan: PlanView | null;
   awaiting: PlanView | null;
   last: PlanView | null;
+  drains: DrainView[];
   findings: FindingView[];
   validated: boolean;
   links: Links;
@@ -236,6 +246,13 @@ export interface Status {
   score_range: number | null;
   deviation: number | null;
   predicted: boolean;
+}
+
+export interface StayView {
+  bundle: string;
+  broker: string;
+  reason: string;
+  meaning: string;
 }
 
 export interface Timeline {

@@ -5,6 +5,7 @@ import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
 import { later, make, renew } from "./dom.js";
+import { drains } from "./drains.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { followOrder, orderList, orders } from "./orders.js";
@@ -120,9 +121,12 @@ function showLoad(view) {
   renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
   const examined = [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at];
   renew(section("pairs"), [examined, [...labels]], () => pairs(view, short));
+  renew(section("drains"), [view.drains, [...labels]], () => drains(view.drains, short));
+  /** @param {string} folder */
+  const staying = (folder) => ask(`${base}${dagPath(dag)}/plans/${encodeURIComponent(folder)}/stay`);
   const plans = { awaiting: "Plan awaiting approval", plan: "Plan", last: "Last run that moved bundles" };
   for (const name of /** @type {(keyof typeof plans)[]} */ (Object.keys(plans))) {
-    renew(section(name), [view[name], [...labels]], () => plan(view[name], short, plans[name], address));
+    renew(section(name), [view[name], [...labels]], () => plan(view[name], short, plans[name], address, staying));
   }
 }
 

@@ -4,7 +4,7 @@ import { folded, make, table } from "./dom.js";
 import { uiLink } from "./links.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { EndView, MoveView, PlanView, SplitView } from "./documents.d.ts" */
+/** @import { EndView, MoveView, PlanView, SplitView, StayView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
@@ -15,8 +15,9 @@ export const FOR_EVER = "A split is for ever: Pulsar cannot merge bundles.";
  * @param {Short} short
  * @param {string} title
  * @param {(run: string) => string} address - of a run in Airflow
+ * @param {(folder: string) => Promise<StayView[]>} staying - bundles that a plan does not move
  */
-export function plan(view, short, title, address) {
+export function plan(view, short, title, address, staying) {
   if (!view) return [];
   const { bundles, splits, brokers, run_id: run } = view;
   return [
@@ -27,7 +28,7 @@ export function plan(view, short, title, address) {
     splits.length > 0 && splitTable(view, short),
     bundles > 0 && moves(view, short),
     brokers.length > 0 && predictions(view, short),
-    stay(view),
+    stay(view, () => staying(view.folder), short),
     aboutSplits(view),
     run && make("p", { class: "more" }, uiLink(address(run), "The run in Airflow")),
   ];
@@ -183,17 +184,54 @@ function predictions({ folder, brokers }, short) {
   return folded(`ends ${folder}`, "Prediction per broker", scores);
 }
 
-/** @param {PlanView} view */
-function stay({ folder, stay }) {
+/**
+ * @param {PlanView} view
+ * @param {() => Promise<StayView[]>} read
+ * @param {Short} short
+ */
+function stay({ folder, stay }, read, short) {
   if (!stay.length) return null;
   const all = stay.reduce((sum, { count }) => sum + count, 0);
   const reasons = stay.map(({ reason, meaning, count }) =>
     make("li", {}, make("b", {}, count.toLocaleString("en")), ` ${meaning} `, make("code", {}, reason))
   );
+  const names = folded(`names ${folder}`, "Their names", make("p", { class: "empty", role: "status" }, "Loading…"));
+  const show = async () => {
+    if (!names.open) return;
+    const named = await read().catch((problem) => String(problem.message));
+    const shown = typeof named === "string"
+      ? make("p", { class: "empty" }, named)
+      : stayTable(folder, named, all, short);
+    names.lastChild?.replaceWith(shown);
+  };
+  names.addEventListener("toggle", show);
   return folded(
     `stay ${folder}`,
     `Why ${several(all, "bundle")} stay${all === 1 ? "s" : ""}`,
     make("ul", { class: "stay" }, reasons),
+    names,
+  );
+}
+
+/**
+ * @param {string} key
+ * @param {StayView[]} bundles
+ * @param {number} all
+ * @param {Short} short
+ */
+export function stayTable(key, bundles, all, short) {
+  /** @type {Column<StayView>[]} */
+  const columns = [
+    { title: "bundle", cell: ({ bundle }) => bundle },
+    { title: "broker", cell: ({ broker }) => short(broker) },
+    { title: "stays because", cell: ({ meaning, reason }) => [meaning, " ", make("code", {}, reason)], kind: "text" },
+  ];
+  const more = all - bundles.length;
+  return make(
+    "div",
+    {},
+    table(`staying ${key}`, "Bundles that stay", columns, bundles),
+    more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`),
   );
 }
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, seen, uneven
 
+from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.manual_plans import Drain
+from pulsar_rebalancer.state.manual_plans import Drain, HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 
@@ -40,6 +41,15 @@ def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) ->
     assert ordered(made, unreadable="damaged") == "Which brokers are drained cannot be read: damaged."
     assert ordered(made, approvals_unreadable="damaged") == "Approvals cannot be read: damaged."
     assert "what people ordered cannot be read: damaged" in ordered(made, control=Control(unreadable="damaged"))
+
+
+def test_a_manual_plan_in_the_queue_is_told(tmp_path: Path) -> None:
+    made = Scene(str(tmp_path), EVEN)
+    plan = ShownPlan(plan_id="p", action=Action.UNLOAD, at=NOW, by="ada")
+    handed = HandedOverPlans(plans={"0" * 64: HandedOver(plan=plan, run_id="by_hand__1", at=NOW, by="bob")})
+    assert ordered(made, handed_over=handed) == ""
+    said = "Manual plan 000000000000 of bob waits in the queue for its run."
+    assert ordered(made, handed_over=handed, queued=("scheduled__1", "by_hand__1")) == said
 
 
 def test_a_stop_and_a_plan_that_waits_are_told_with_their_people_and_times(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from tests.overview_scene import JUST_NOW, NOW, broker, history, seen, uneven
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.manual_request import DrainProgress
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.brokers import short_names
+from pulsar_rebalancer.show.page.drained import stay_views
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies.kept import ShedderState
 
@@ -51,6 +53,28 @@ def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> N
     assert found.status.score_range == pytest.approx(2, abs=3)
     assert found.middle == pytest.approx(61, abs=3)
     assert found.brokers[-1].score == pytest.approx(2, abs=1)
+
+
+def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads={broker(0): 82.0, broker(1): 40.0, broker(2): 2.0}, max_bundles_per_run=2)
+    made.run(JUST_NOW - timedelta(minutes=1))
+    folder = made.run(JUST_NOW, astray=1)
+    drain = Drain(at=NOW, by="ada", reason="new disks")
+    drains = dict.fromkeys((broker(0), broker(1)), drain)
+    plan = folder / "plan" / "summary.json"
+    progress = DrainProgress(since=NOW, by="ada", reason="new disks", bundles=10, moving=2)
+    plan.write_json(plan.read_json() | {"drains": {broker(0): progress.model_dump(mode="json")}})
+
+    drained, later = seen(made, drains=drains).drains
+
+    assert drained.drained == "since 2026-11-22 12:00 UTC by ada: new disks"
+    assert {each.broker for each in drained.left} == {broker(0)}
+    reasons = [each.reason for each in drained.left]
+    assert (reasons.count(Reason.UNOWNED), drained.bundles) == (1, 10)
+    assert all(each.meaning for each in drained.left)
+    assert [each for each in drained.left if each.reason != Reason.UNOWNED] == list(stay_views(folder))
+    # The drain of the other began after the sample.
+    assert (later.bundles, later.left) == (None, ())
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ const NOW = Date.parse("2026-03-05T12:00:00Z");
 const NONE = {
   control: "",
   rebalance: "",
+  by_hand: "",
   question: null,
   paused: false,
   skips: false,
@@ -68,10 +69,9 @@ for (
 }
 
 test("a DAG that is paused in Airflow is named", () => {
-  assert.deepEqual(paused(view({})), []);
-  assert.deepEqual(paused(view({ paused_dags: ["pulsar_control__a"] })), [
-    "pulsar_control__a is paused in Airflow: its buttons appear when it is unpaused.",
-  ]);
+  assert.equal(paused("c"), "c is paused in Airflow: its buttons work again when it is unpaused.");
+  const acts = { control: "c", rebalance: "r", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
+  assert.deepEqual(offered(view(acts), () => NOW).map(({ dag }) => dag), [QUESTION.dag, "c", "c", "c", "r"]);
 });
 
 test("each dialog has a run of its own, and sends it however often", () => {

@@ -1,0 +1,70 @@
+"""Bundles that stay where they are, by name: those of drained brokers, and those that a plan passed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.plan import considered
+from pulsar_rebalancer.show.page.brokers import drained
+from pulsar_rebalancer.show.page.plan_view import DrainView, StayView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.state.manual_plans import Drain
+    from pulsar_rebalancer.storage.path import StoragePath
+
+LISTED = 1000
+"""Maximum number of bundles that are named, for each drained broker or plan."""
+
+
+def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
+    """Return the first bundles that a run's plan considers and does not move, by reason and name.
+
+    Raises:
+        SnapshotError: the run has no readable plan.
+    """
+    return _named((row["reason"], row["bundle"], row["source"]) for row in considered(folder) if not row["taken"])
+
+
+def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
+    """Yield the drained brokers, each with the bundles that a run has left there."""
+    served = run.summary.drains if run.summary else {}
+    left: dict[str, list[tuple[str, str, str]]] = {broker: [] for broker in drains}
+    for row in _considered(run.folder) if served else ():
+        reason = _left_by(run, row["bundle"]) if row["taken"] else row["reason"]
+        if reason and row["source"] in left:
+            left[row["source"]].append((reason, row["bundle"], row["source"]))
+    for broker, drain in drains.items():
+        yield DrainView(
+            broker=broker,
+            drained=drained(drain),
+            bundles=served[broker].bundles if broker in served else None,
+            left=_named(left[broker]),
+            more=max(0, len(left[broker]) - LISTED),
+        )
+
+
+def _left_by(run: Run, bundle: str) -> str:
+    """Return why a bundle of the plan has no new owner; empty if it has one, or may still get one."""
+    move = run.moves.get(bundle)
+    if move is None:
+        return run.outcome.verdict if run.outcome else ""
+    return "" if move.reason.has(Trait.NEW_OWNER) else move.reason
+
+
+def _considered(folder: StoragePath) -> list[dict[str, Any]]:
+    try:
+        return considered(folder)
+    except SnapshotError:
+        return []
+
+
+def _named(rows: Iterable[tuple[str, str, str]]) -> tuple[StayView, ...]:
+    return tuple(
+        StayView(bundle=bundle, broker=broker, reason=reason, meaning=Reason(reason).meaning)
+        for reason, bundle, broker in sorted(rows)[:LISTED]
+    )

@@ -1,0 +1,29 @@
+// Drained brokers: who ordered it, how far it is, and the bundles that are left, with the reasons.
+
+import { make } from "./dom.js";
+import { stayTable } from "./plan.js";
+import { several } from "./texts.js";
+
+/** @import { DrainView } from "./documents.d.ts" */
+/** @import { Short } from "./plan.js" */
+
+/**
+ * @param {DrainView[]} all
+ * @param {Short} short
+ */
+export function drains(all, short) {
+  if (!all.length) return [];
+  const items = all.map((drain) => [
+    make("p", {}, make("b", {}, short(drain.broker)), ` ${drain.drained} — ${left(drain)}`),
+    drain.left.length > 0 && stayTable(drain.broker, drain.left, drain.left.length + drain.more, short),
+  ]);
+  return [make("h2", {}, "Drained brokers"), items];
+}
+
+/** @param {DrainView} drain */
+export function left({ bundles, left, more }) {
+  if (bundles === null) return "its bundles move from the next run on.";
+  if (!bundles) return "no bundle is left.";
+  const stay = left.length + more;
+  return stay ? `${stay} of ${several(bundles, "bundle")} left:` : `${several(bundles, "bundle")} leave with this run.`;
+}
