@@ -25,12 +25,16 @@ def sentence(error: RebalancerError) -> str:
     return f"{error} {action}".strip() if action not in error.message else str(error)
 
 
+MESSAGE = "failure_message"
+"""XCom key of a failed task's error message."""
+
+
 @contextmanager
 def final_unless_passing(context: Context | None = None) -> Iterator[None]:
     """Convert the rebalancer's errors to failures without a retry, except errors with a temporary reason.
 
     Args:
-        context: task context, in which the reason code is stored as the XCom `failure`; None to store none.
+        context: task context, in which the reason code and the message are stored as XComs; None to store none.
 
     Raises:
         AirflowFailException: replaces a `RebalancerError` that a retry cannot resolve.
@@ -40,6 +44,7 @@ def final_unless_passing(context: Context | None = None) -> Iterator[None]:
     except RebalancerError as error:
         if context is not None:
             context["ti"].xcom_push(key=FAILURE, value=error.reason)
+            context["ti"].xcom_push(key=MESSAGE, value=error.message)
         if error.reason.has(Trait.PASSING):
             raise
         raise AirflowFailException(sentence(error)) from error

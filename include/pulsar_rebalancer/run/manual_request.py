@@ -46,7 +46,13 @@ def _position(value: object) -> object:
     return value
 
 
+def _listed(value: object) -> object:
+    """Return a single name as a list, as forms and plans of earlier releases have it."""
+    return [value] if isinstance(value, str) and value else value or []
+
+
 _Broker = Annotated[str, AfterValidator(_broker)]
+_Brokers = Annotated[tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_listed)]
 _Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_position)]
 
 _NEEDED = {
@@ -78,7 +84,7 @@ class HandRequest(BaseModel):
     destination: _Broker = Field(
         "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
     )
-    broker: _Broker = Field("", description="drain, release, fill: the broker (host:port)")
+    broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
     algorithm: SplitAlgorithm | None = Field(
         None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"
     )

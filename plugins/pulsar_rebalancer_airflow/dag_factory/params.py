@@ -75,6 +75,8 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
         return Param(False, type=["null", "boolean"], **given)
     if name in ("bundles", "positions"):
         return Param([], type=["null", "array"], items={"type": "string"}, **given)
+    if name == "broker":  # the form shows the first type
+        return Param([], type=["null", "array", "string"], items={"type": "string"}, **given)
     return Param("", type=["null", "string"], maxLength=500, **given)
 
 

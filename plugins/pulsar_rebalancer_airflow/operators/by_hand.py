@@ -40,7 +40,7 @@ from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from airflow.sdk import Context
 
@@ -135,15 +135,15 @@ class PlanByHandOperator(BaseOperator):
 
 
 class CarryOutOperator(HandOverOperator):
-    """Release a broker, or carry out the plan with the given hash.
+    """Release brokers, or carry out the plan with the given hash.
 
-    The plan of a drain marks the broker as drained; later runs then move its bundles. Any other plan is handed over to
+    The plan of a drain marks its brokers as drained; later runs then move their bundles. Any other plan is handed over to
     a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented may be handed over
     again; the new run carries out the rest of the plan.
     """
 
     def execute(self, context: Context) -> None:
-        """Carry out the plan, or release the broker.
+        """Carry out the plan, or release the brokers.
 
         Raises:
             AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, or the reason why
@@ -174,15 +174,16 @@ class CarryOutOperator(HandOverOperator):
         super().execute(context)
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
-        """Release a broker."""
+        """Release brokers."""
         drains, unreadable = store.readable_drains(self.storage)
         # Unreadable marks are lost; the readable marks are written again.
-        if form.broker not in drains.brokers and not unreadable:
-            raise PlanError(
-                Reason.NOT_DRAINED, f"{form.broker} is not drained; drained are: {', '.join(drains.brokers)}"
-            )
-        store.put_drains(self.storage, drains.without(form.broker, datetime.now(UTC)))
-        self.log.warning("%s released %s: %s", by or "unknown", form.broker, form.reason)
+        others = ", ".join(name for name in form.broker if name not in drains.brokers)
+        if others and not unreadable:
+            raise PlanError(Reason.NOT_DRAINED, f"{others}: not drained; drained are: {', '.join(drains.brokers)}")
+        for broker in form.broker:
+            drains = drains.without(broker, datetime.now(UTC))
+        store.put_drains(self.storage, drains)
+        self.log.warning("%s released %s: %s", by or "unknown", ", ".join(form.broker), form.reason)
 
     def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
         """Return the plan that the form's hash names, and its request; raise an error if it may not be carried out."""
@@ -200,10 +201,12 @@ class CarryOutOperator(HandOverOperator):
         self._refuse_while_closed(store, now)
         return entry, planned.request
 
-    def _drain(self, store: StateStore, handed: HandedOver, before: HandedOver | None, broker: str) -> HandedOver:
+    def _drain(
+        self, store: StateStore, handed: HandedOver, before: HandedOver | None, brokers: Iterable[str]
+    ) -> HandedOver:
         """Return the record of a drain's plan: a new one, or the existing one if the same run is cleared.
 
-        If the broker was released after the existing record, or another run used the plan, an error is raised.
+        If one of the brokers was released after the existing record, or another run used the plan, an error is raised.
         """
         drains = store.drains(self.storage)
         if before is None:
@@ -212,16 +215,17 @@ class CarryOutOperator(HandOverOperator):
                 named = ", ".join(drains.brokers)
                 raise PlanError(Reason.OTHER_PLAN, f"the drained brokers have changed since it was shown: {named}")
             return handed
-        released = drains.released.get(broker)
-        if before.run_id != handed.run_id or (released is not None and released >= before.at):
+        released = [drains.released[broker] for broker in brokers if broker in drains.released]
+        if before.run_id != handed.run_id or any(at >= before.at for at in released):
             raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
         return before
 
-    def _mark(self, store: StateStore, broker: str, drain: Drain) -> None:
-        """Mark a broker as drained."""
+    def _mark(self, store: StateStore, brokers: Iterable[str], drain: Drain) -> None:
+        """Mark brokers as drained."""
         marked = store.drains(self.storage)
-        store.put_drains(self.storage, marked.model_copy(update={"brokers": marked.brokers | {broker: drain}}))
-        self.log.warning("%s has %s drained: %s", drain.by or "unknown", broker, drain.reason)
+        drained = marked.brokers | dict.fromkeys(brokers, drain)
+        store.put_drains(self.storage, marked.model_copy(update={"brokers": drained}))
+        self.log.warning("%s has %s drained: %s", drain.by or "unknown", ", ".join(brokers), drain.reason)
 
     def _next_run(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +19,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.splits import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.decide.by_hand.scene import Scene
     from pulsar_rebalancer.run.bundle_columns import BundleSample
@@ -139,17 +141,18 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
     }
 
 
-def drain(scene: Scene, broker: str) -> list[Wish]:
-    """Return every bundle that a broker reports; raise an error if the broker cannot be drained.
+def drain(scene: Scene, brokers: Collection[str]) -> list[Wish]:
+    """Return every bundle that the brokers report; raise an error if one of them cannot be drained.
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why validation or a setting excludes the broker.
     """
-    if scene.left_out.get(broker) is not Reason.DRAINING:
-        check_broker(scene, broker)
+    for broker in brokers:
+        if scene.left_out.get(broker) is not Reason.DRAINING:
+            check_broker(scene, broker)
     if not scene.sample.taking_part:
-        raise PlanError(Reason.LAST_BROKER, f"{broker} is the last broker that could take bundles")
-    return of_broker(scene, broker)
+        raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
+    return [wish for broker in brokers for wish in of_broker(scene, broker)]
 
 
 def of_broker(scene: Scene, broker: str) -> list[Wish]:
@@ -157,15 +160,17 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
     return [Wish(bundle.bundle, source=broker) for bundle in scene.sample.bundles.of(broker)]
 
 
-def fill(scene: Scene, broker: str) -> list[Wish]:
-    """Choose bundles of the hottest brokers to fill a broker until its score reaches the mean, largest bundles first.
+def fill(scene: Scene, brokers: Sequence[str]) -> list[Wish]:
+    """Choose bundles of the hottest brokers to fill brokers until their scores reach the mean, largest bundles first.
 
-    A bundle is suitable if moving it leaves the broker's score at or below both the mean and the source's score.
+    The coldest broker comes first. A bundle is suitable if moving it leaves the broker's score at or below both the
+    mean and the source's score.
 
     Raises:
-        PlanError: `unknown_destination`, or the reason why the broker is excluded.
+        PlanError: `unknown_destination`, or the reason why one of the brokers is excluded.
     """
-    check_broker(scene, broker)
+    for broker in brokers:
+        check_broker(scene, broker)
     scores, policies = dict(scene.scores), scene.policy_filter()
     mean = fmean(figure for name, figure in scores.items() if name not in scene.left_out)
     pools = {
@@ -173,27 +178,34 @@ def fill(scene: Scene, broker: str) -> list[Wish]:
             (
                 (share_of_score(scene, bundle), bundle.bundle)
                 for bundle in scene.sample.bundles.of(source)
-                if scene.stays(bundle) is None and policies.forbids(bundle.bundle, source, broker) is None
+                if scene.stays(bundle) is None
             ),
             reverse=True,
         )
-        for source in scores
+        for source in scores.keys() - set(brokers)
     }
+    forbids = cache(policies.forbids)
+    run, onto = scene.settings.max_bundles_per_run, _onto(scene)
     wishes: list[Wish] = []
-    while len(wishes) < _most(scene):
+    taken = Counter[str]()
+    while run is None or len(wishes) < run:
         fitting = (
-            (source, share, bundle)
+            (source, share, bundle, broker)
+            for broker in sorted(brokers, key=lambda name: (scores[name], name))
+            if taken[broker] < onto
             for source in sorted(pools, key=lambda name: (-scores[name], name))
             for share, bundle in pools[source]
             if 0 < share <= min(mean - scores[broker], (scores[source] - scores[broker]) / 2)
+            and forbids(bundle, source, broker) is None
         )
         largest = next(fitting, None)
         if largest is None:
             break
-        source, share, bundle = largest
+        source, share, bundle, broker = largest
         pools[source].remove((share, bundle))
         scores[source] -= share
         scores[broker] += share
+        taken[broker] += 1
         wishes.append(Wish(bundle, broker))
     return wishes
 
@@ -207,9 +219,9 @@ def share_of_score(scene: Scene, bundle: BundleSample) -> float:
     return scene.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
 
-def _most(scene: Scene) -> float:
-    settings = scene.settings
-    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, settings.max_bundles_onto_broker)
+def _onto(scene: Scene) -> float:
+    """Return the maximum number of bundles that one broker gets."""
+    caps = (scene.settings.max_bundles_per_broker, scene.settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
 
 

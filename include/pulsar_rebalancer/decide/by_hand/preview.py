@@ -48,17 +48,18 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         by: name of the Airflow user.
 
     Raises:
-        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or the reason why the named broker is
+        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or the reason why a named broker is
             excluded.
         SnapshotError: a file of the run cannot be read.
     """
-    draining = request.broker if request.action is Action.DRAIN else ""
+    draining = request.broker if request.action is Action.DRAIN else ()
     scene = Scene.read(Snapshot(run), storage.state, request.overruled, draining)
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
         return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
     # A drain is shown as its runs will decide it.
-    room = SpareCapacity({draining: scene}, {draining: request.overrule}) if draining else None
+    drained = dict.fromkeys(draining, scene), dict.fromkeys(draining, request.overrule)
+    room = SpareCapacity(*drained) if draining else None
     return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record, room=room)
 
 

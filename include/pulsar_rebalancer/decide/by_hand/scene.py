@@ -22,7 +22,7 @@ from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     import pyarrow as pa
 
@@ -52,7 +52,11 @@ class Scene:
 
     @classmethod
     def read(
-        cls, snapshot: Snapshot, state_folder: StoragePath, overruled: Collection[Overrule] = (), draining: str = ""
+        cls,
+        snapshot: Snapshot,
+        state_folder: StoragePath,
+        overruled: Collection[Overrule] = (),
+        draining: Iterable[str] = (),
     ) -> Self:
         """Read the input from a run's snapshot.
 
@@ -60,7 +64,7 @@ class Scene:
             snapshot: a run's snapshot.
             state_folder: the folder with the moving averages of the run's cluster.
             overruled: rules that a person lifted, and that therefore do not apply.
-            draining: a broker to drain in addition to those already drained.
+            draining: brokers to drain in addition to those already drained.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
@@ -68,7 +72,7 @@ class Scene:
         """
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         quarantined = snapshot.validation.quarantined
-        drained = {*snapshot.before.drains.brokers, *filter(None, [draining])}
+        drained = {*snapshot.before.drains.brokers, *draining}
         brokers = snapshot.brokers_without(left_out(settings, policies, quarantined=quarantined, drained=drained))
         passed_over = _passed_over(snapshot, overruled) | dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
         table, means = snapshot.table("bundles"), snapshot.means_in(state_folder)
