@@ -16,7 +16,7 @@ from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from tests.browser import Browser
-    from tests.integration.airflow_world import World
+    from tests.integration.airflow_world import Outcome, World
 
 HOSTILE = "<script>alert(1)</script>"
 READY = "document.getElementById('page').getAttribute('aria-busy') === 'false'"
@@ -95,3 +95,43 @@ def ordered(chromium: Browser, paged: World, button: str, reason: str) -> None:
     (run_id,) = paged.queued("control")
     assert paged.begin(run_id, "control").state == "success"
     told(chromium, "Done.")
+
+
+def changed_in_file(cluster: str, **given: object) -> None:
+    """Change settings of a cluster in the clusters file, as an operator does; None removes one."""
+    clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
+    document = yaml.safe_load(clusters.read_text())
+    entry = document["clusters"][cluster]
+    document["clusters"][cluster] = {name: value for name, value in (entry | given).items() if value is not None}
+    clusters.write_text(yaml.safe_dump(document))
+
+
+def asked_for(chromium: Browser, button: str, fields: str = "", reason: str = "a test") -> None:
+    """Open the dialog of a manual action, fill in its fields by a script, and its reason."""
+    chromium.until(f"document.querySelector('[data-key=\"act {button}\"]:enabled')")
+    chromium.run(f"document.querySelector('[data-key=\"act {button}\"]').click()")
+    chromium.until("document.querySelector('dialog[open]')")
+    chromium.run(f"{fields}; document.querySelector('dialog [name=reason]').value = {json.dumps(reason)}; undefined")
+
+
+def planned(chromium: Browser, paged: World, times: int = 1) -> str:
+    """Have the plan of the open dialog made; returns what the dialog says then."""
+    go = "document.querySelector('dialog button[type=submit]')"
+    chromium.run(f"{go}.focus()")
+    for _ in range(times):
+        chromium.run(f"{go}.click()")
+    chromium.until("document.querySelector('dialog .said').textContent.includes('waits for its turn')")
+    (run_id,) = paged.queued("by_hand")
+    assert paged.begin(run_id, "by_hand").state == "success"
+    chromium.until("document.querySelector('dialog .said').textContent.includes('plan')")
+    chromium.until("document.querySelector('dialog .carry')")
+    return str(chromium.run("document.querySelector('dialog').innerText"))
+
+
+def carried_out(chromium: Browser, paged: World, times: int = 1) -> Outcome:
+    """Press *Carry out*; returns the run that accepts or refuses the plan."""
+    for _ in range(times):
+        chromium.run("document.querySelector('dialog .carry').click()")
+    chromium.until("document.querySelector('dialog .said').textContent.includes('waits for its turn')")
+    (run_id,) = paged.queued("by_hand")
+    return paged.begin(run_id, "by_hand")

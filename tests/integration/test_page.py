@@ -19,7 +19,18 @@ from sqlalchemy import update
 from tests.airflow_server import airflow_server
 from tests.browser import browser
 from tests.integration.airflow_world import world
-from tests.integration.page_scene import HOSTILE, ordered, prepare, press, show, told
+from tests.integration.page_scene import (
+    HOSTILE,
+    asked_for,
+    carried_out,
+    changed_in_file,
+    ordered,
+    planned,
+    prepare,
+    press,
+    show,
+    told,
+)
 from tests.overview_scene import Scene, broker
 
 from pulsar_rebalancer.run.splits import read_splits
@@ -37,6 +48,8 @@ PICTURES = Path(__file__).parents[2] / "docs" / "pictures" if os.environ.get("DR
 """Where the pictures of the documents go when they are to be drawn anew."""
 
 CONTROL = "pulsar_control__paged"
+
+BUNDLES = "document.querySelector('dialog [name=bundles]')"
 
 FRAME = "document.querySelector('iframe').contentDocument"
 
@@ -397,3 +410,43 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     assert dialog.count(" clients reconnect.") == 2
     chromium.press("Escape", 27)
     assert chromium.problems == []
+
+
+@pytest.mark.usefixtures("blocked")
+def test_bundles_are_unloaded_with_a_plan_that_appears_in_its_dialog(chromium: Browser, url: str, paged: World) -> None:
+    paged.served.cluster.faults.clear()
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+
+    # Picked in a table, and given as a pattern; the plan is too old as soon as it is there.
+    changed_in_file("paged", max_shown_plan_age_seconds=0.1)
+    asked_for(chromium, "Unload…", f"{BUNDLES}.value = 'nobody/nothing\\nacme/*'")
+    chromium.run("document.querySelector('dialog input[type=search]').focus()")
+    chromium.until("document.querySelectorAll('dialog table input').length > 10")
+    chromium.run("document.querySelector('dialog table input').click()")
+    assert len(chromium.run(f"{BUNDLES}.value.split('\\n')")) == 3
+    dialog = planned(chromium, paged, times=2)
+    assert "Matched nothing: nobody/nothing." in dialog
+    assert chromium.until("document.querySelector('dialog .warn[role=status]').textContent.includes('too old')")
+    assert chromium.run("document.querySelector('dialog .carry').disabled")
+    assert chromium.run("document.querySelectorAll('dialog .ends li').length") > 1
+
+    changed_in_file("paged", max_shown_plan_age_seconds=None)
+    planned(chromium, paged)
+    chromium.until("document.querySelector('dialog .carry:enabled')")
+
+    # A session that has ended loses nothing: signed in again, the same button goes on.
+    cookies = chromium.send("Network.getCookies")["cookies"]
+    chromium.send("Network.clearBrowserCookies")
+    chromium.run("document.querySelector('dialog .carry').click()")
+    chromium.until("document.querySelector('dialog .said').textContent.includes('Your session has expired')")
+    chromium.send("Network.setCookies", cookies=cookies)
+    chromium.until("document.querySelector('dialog .carry:enabled')")
+    assert paged.queued("by_hand") == []
+
+    assert carried_out(chromium, paged, times=2).states["carry_out"] == "success"
+    chromium.until("!document.querySelector('dialog')")
+    told(chromium, "waits for its turn")
+    chromium.until("document.querySelector('.force').textContent.includes('of ada waits in the queue for its run')")
+    (run_id,) = paged.queued()
+    assert paged.begin(run_id).xcom("gate", "reason") == "awaiting_approval"
+    told(chromium, "waits for a person's approval")

@@ -137,8 +137,8 @@ class PlanByHandOperator(BaseOperator):
 class CarryOutOperator(HandOverOperator):
     """Release brokers, or carry out the plan with the given hash.
 
-    The plan of a drain marks its brokers as drained; later runs then move their bundles. Any other plan is handed over to
-    a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented may be handed over
+    The plan of a drain marks its brokers as drained; later runs then move their bundles. Any other plan is handed over
+    to a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented may be handed over
     again; the new run carries out the rest of the plan.
     """
 

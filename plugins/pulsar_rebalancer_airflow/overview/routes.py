@@ -19,9 +19,10 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.buckets import Timeline
+from pulsar_rebalancer.show.page.bundles import find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
-from pulsar_rebalancer.show.page.page_model import Overview, RunAnswer, Status
-from pulsar_rebalancer.show.page.plan_view import StayView
+from pulsar_rebalancer.show.page.page_model import Acts, Overview, RunAnswer, Status
+from pulsar_rebalancer.show.page.plan_view import BundlesFound, StayView
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import load_clusters
@@ -104,16 +105,15 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     """
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
+    facts = airflow_facts.of_dag(session, storage, balances)
+    acts = Acts() if entry.error else airflow_facts.acts(session, entry, facts, user, _now())
     if run_id:
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
         view = overview.of_one_run(storage, entry, folder, _now()) if folder else None
         if view is None:
             raise HTTPException(404, "This run has no files yet, or they are already part of its day's history.")
-        return airflow_facts.with_links(view, dag_id, storage)
-    facts = airflow_facts.of_dag(session, storage, balances)
-    view = overview.present(storage, entry, facts, _now())
-    if not entry.error:
-        view = view.model_copy(update={"acts": airflow_facts.acts(session, entry, facts, user, _now())})
+        return airflow_facts.with_links(view.model_copy(update={"acts": acts}), dag_id, storage)
+    view = overview.present(storage, entry, facts, _now()).model_copy(update={"acts": acts})
     return airflow_facts.with_links(view, balances, storage, facts.failed)
 
 
@@ -141,6 +141,16 @@ def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
     if run is None:
         raise HTTPException(404, "There is no such plan.")
     return stay_views(run)
+
+
+@router.get("/dags/{dag_id}/bundles")
+def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> BundlesFound:
+    """Return bundles of the newest sample whose names contain a text.
+
+    Raises:
+        HTTPException: 404 if the DAG belongs to no cluster.
+    """
+    return find_bundles(ClusterStorage(storage_root(), _entry(dag_id)[1].name), part, _now())
 
 
 @router.get("/dags/{dag_id}/timeline")

@@ -8,24 +8,27 @@ from airflow.models.dagrun import DagRun
 from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
+from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import RunAnswer
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.status import of_run
 from pulsar_rebalancer.texts import number_of
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, CONTROL_DAG, REBALANCE_DAG, storage_of
+from pulsar_rebalancer_airflow.failures import MESSAGE
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG, storage_of
 from pulsar_rebalancer_airflow.overview.airflow_facts import failure_of, run_folder
 from pulsar_rebalancer_airflow.xcoms import left_by
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+_WITH_BUTTONS = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG)
 _IN_PROGRESS = {DagRunState.QUEUED: "waits for its turn", DagRunState.RUNNING: "is under way"}
 
 
 def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     """Return the outcome of a run; None if the run does not exist, or its DAG has no buttons."""
-    prefix = next((dag for dag in (CONTROL_DAG, APPLY_DAG, REBALANCE_DAG) if dag_id.startswith(dag)), "")
+    prefix = next((dag for dag in _WITH_BUTTONS if dag_id.startswith(dag)), "")
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
     if not prefix or run is None:
         return None
@@ -39,20 +42,35 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     if prefix == CONTROL_DAG:
         result = left_by(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(state=state, text=_ordered(result if isinstance(result, dict) else {}))
-    if prefix == APPLY_DAG:
+    if prefix in (APPLY_DAG, BY_HAND_DAG):
         started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
-        if started is None:
+        if started is None and prefix == APPLY_DAG:
             return RunAnswer(state=state, text="Nothing is carried out: the plan was rejected.")
-        text = f"The plan was approved; run {started} carries it out."
+        if started is None:
+            return _by_hand(session, run, state)
+        text = f"The plan was {'approved' if prefix == APPLY_DAG else 'accepted'}; run {started} carries it out."
         return RunAnswer(state=state, text=text, next_dag=f"{REBALANCE_DAG}{cluster}", next_run=str(started))
     return RunAnswer(state=state, text=came_to or "ended, and left no files.")
+
+
+def _by_hand(session: Session, run: DagRun, state: DagRunState) -> RunAnswer:
+    shown = left_by(session, run.dag_id, run.run_id, key="return_value", task="plan")
+    if isinstance(shown, dict):
+        identity = str(shown.get("plan") or "")
+        text = "The plan is shown; nothing is carried out yet." if identity else "The plan would have no effect."
+        return RunAnswer(state=state, text=text, plan=identity)
+    released = (run.conf or {}).get("action") == Action.RELEASE
+    text = "Done: released." if released else "Done: drained; the next runs move the bundles."
+    return RunAnswer(state=state, text=text)
 
 
 def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> str:
     task, code = failure_of(session, dag_id, run_id)
     reason = Reason.get(code)
     if reason is not None:
-        return " ".join(filter(None, [f"refused in {task} ({reason}): {reason.meaning}", reason.action]))
+        message = str(left_by(session, dag_id, run_id, key=MESSAGE, task=task) or "")
+        detail = f"{message}." if message else ""
+        return " ".join(filter(None, [f"refused in {task} ({reason}): {reason.meaning}", detail, reason.action]))
     return f"failed in {task}: {came_to or 'its log says why.'}" if task else "took too long and was ended."
 
 

@@ -222,11 +222,13 @@ class RunAnswer(View):
     Attributes:
         state: Airflow's state of the run.
         text: the text to show; a verb phrase while the run is in progress.
+        plan: hash of the plan that the run shows; empty if it shows none, or its plan would have no effect.
         next_dag, next_run: ids of the DAG run that this run started, whose outcome is shown next; empty if it started
             none.
     """
 
     state: str
     text: str
+    plan: str = ""
     next_dag: str = ""
     next_run: str = ""

@@ -107,6 +107,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         more=max(0, len(rows) - LISTED),
         splits=splits,
         about_splits=_about_splits(run, summary),
+        unknown=summary.by_hand.unknown if summary.by_hand else (),
         stay=_stay(summary.bundles_passed_over),
         done=len(outcomes),
         failed=sum(not outcome.ok for outcome in outcomes),

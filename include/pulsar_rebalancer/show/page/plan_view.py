@@ -76,6 +76,22 @@ class StayView(View):
     meaning: str
 
 
+class BundleFound(View):
+    """A bundle that a person may pick; its traffic is in bytes/s."""
+
+    bundle: str
+    broker: str
+    traffic: float
+    topics: int
+
+
+class BundlesFound(View):
+    """The bundles with the most traffic among those whose names contain a text, and the number of all of those."""
+
+    bundles: tuple[BundleFound, ...] = ()
+    all: int = 0
+
+
 class DrainView(View):
     """A drained broker, as the run on the page left it.
 
@@ -118,6 +134,7 @@ class PlanView(View):
         more: number of moves not listed.
         splits: bundles that are split.
         about_splits: sentences about bundles that are not split, and about splits that would help.
+        unknown: names in a manual request that match no bundle.
         stay: number of considered bundles that are not moved, by reason.
         done: number of moves and splits with an outcome.
         failed: number of moves and splits with an outcome other than planned.
@@ -146,6 +163,7 @@ class PlanView(View):
     more: int = 0
     splits: tuple[SplitView, ...] = ()
     about_splits: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     stay: tuple[Count, ...] = ()
     done: int = 0
     failed: int = 0

@@ -1,40 +1,52 @@
 // The acts that the user may do. Each starts a DAG run, or answers the question of one, through Airflow's own API and
 // with the user's session.
 
-import { airflowRoot } from "./address.js";
+import { manual } from "./by_hand.js";
+import { choices, openDialog, send, started } from "./dialog.js";
 import { make } from "./dom.js";
 import { amounts, FOR_EVER, splitText } from "./plan.js";
-import { ask, Refusal } from "./server.js";
 import { moment, points } from "./texts.js";
 
 /** @import { Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
+/** @import { Request, Started } from "./dialog.js" */
 /**
- * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
  * @typedef {Words & { dag: string, optional?: boolean, request: () => Request }} Act - `optional`: the reason may be
  *   empty
- * @typedef {{ name: string, dag: string, run: string }} Started
+ * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined,
+ *   follow: (started: Started) => void }} Page - `now`: by the server's clock, milliseconds
  */
 
 const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
 
 /**
  * @param {Overview} view
- * @param {string} base
- * @param {() => number} now - by the server's clock, milliseconds
- * @param {(started: Started) => void} follow
+ * @param {Page} page
  */
-export function acts(view, base, now, follow) {
-  const buttons = offered(view, now).map((act) => {
-    const label = `${act.name}…`;
-    const waits = view.acts.paused_dags.includes(act.dag);
-    const why = waits && { disabled: true, title: paused(act.dag), "aria-describedby": `paused-${act.dag}` };
-    const open = () => openDialog(act, base, follow);
+export function acts(view, page) {
+  const all = view.of_one_run ? [] : offered(view, page.now).map((act) => ({ ...act, open: () => open(act, page) }));
+  const buttons = [...all, ...manual(view, page)].map(({ name, dag, open }) => {
+    const label = `${name}…`;
+    const waits = view.acts.paused_dags.includes(dag);
+    const why = waits && { disabled: true, title: paused(dag), "aria-describedby": `paused-${dag}` };
     return make("button", { type: "button", "data-key": `act ${label}`, onclick: open, ...why }, label);
   });
   const reasons = view.acts.paused_dags.map((dag) => make("p", { class: "more", id: `paused-${dag}` }, paused(dag)));
   return [...buttons, ...reasons];
+}
+
+/**
+ * @param {Act} act
+ * @param {Page} page
+ */
+function open(act, { base, follow }) {
+  const request = act.request();
+  openDialog({ ...act, fields: act.fields?.() }, async (form, { dialog }) => {
+    await send(request, form, base);
+    dialog.close();
+    follow({ name: act.name, dag: request.dag, run: request.run });
+  });
 }
 
 /** @param {string} dag */
@@ -49,7 +61,7 @@ export function paused(dag) {
  * @returns {Act[]}
  */
 export function offered(view, now) {
-  const { control, rebalance, question, paused, skips, breaker } = view.acts;
+  const { control, rebalance, by_hand, question, paused, skips, breaker } = view.acts;
   /** @type {(action: string, words: Words, conf?: (form: FormData) => object) => Act} */
   const order = (action, words, conf = () => ({})) => ({
     ...words,
@@ -74,6 +86,7 @@ export function offered(view, now) {
     control && !skips && order("skip", { name: "Skip next run", title: "The next run moves nothing" }),
     control && breaker && order("close_breaker", { name: "Close breaker", title: "Close the circuit breaker early" }),
     rebalance && balance(rebalance, view.status.pairing),
+    by_hand && view.drains.length > 0 && release(by_hand, view.drains.map(({ broker }) => broker)),
   ];
   return acts.filter((act) => !!act);
 }
@@ -95,6 +108,23 @@ function balance(dag, pairing) {
         force: form.get("reason"),
         ...(form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {}),
       })),
+  };
+}
+
+/**
+ * @param {string} dag
+ * @param {string[]} drained
+ * @returns {Act}
+ */
+function release(dag, drained) {
+  return {
+    dag,
+    name: "Release",
+    title: "Release drained brokers",
+    hint: "They take bundles again.",
+    fields: () => choices("Brokers", "broker", drained),
+    request: () =>
+      started(dag, (form) => ({ action: "release", broker: form.getAll("broker"), reason: form.get("reason") })),
   };
 }
 
@@ -152,19 +182,6 @@ function answer(option, title, view, { dag, run, task, hash, until }) {
 }
 
 /**
- * Return the request that starts a run. Each dialog has one run id, so Airflow refuses to start the run twice.
- * @param {string} dag
- * @param {(form: FormData) => object} conf
- * @returns {Request}
- */
-function started(dag, conf) {
-  // randomUUID() exists over HTTPS only.
-  const run = `page__${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
-  const body = (/** @type {FormData} */ form) => ({ dag_run_id: run, logical_date: null, conf: conf(form) });
-  return { dag, run, path: "dagRuns", method: "POST", body };
-}
-
-/**
  * @param {FormData} form
  * @param {number} now - milliseconds
  */
@@ -190,74 +207,4 @@ function gapField() {
     make("input", { name: "gap", ...range, placeholder: "the low threshold" }),
     " points",
   );
-}
-
-/**
- * @param {Act} act
- * @param {string} base
- * @param {(started: Started) => void} follow
- */
-function openDialog(act, base, follow) {
-  const request = act.request();
-  const said = make("p", { class: "said", role: "status" });
-  const go = make("button", { type: "submit", class: "go" }, "Confirm");
-  const reason = make("input", {
-    name: "reason",
-    required: !act.optional,
-    placeholder: act.optional ? "optional" : "",
-    maxlength: 500,
-    autocomplete: "off",
-  });
-  /** @param {Event} event */
-  const submit = async (event) => {
-    event.preventDefault();
-    go.disabled = true;
-    said.replaceChildren("Asking Airflow…");
-    try {
-      await send(request, new FormData(form), base);
-      dialog.close();
-      follow({ name: act.name, dag: request.dag, run: request.run });
-    } catch (problem) {
-      said.replaceChildren(problem instanceof Refusal ? problem.message : String(problem));
-      go.disabled = false;
-    }
-  };
-  const form = make(
-    "form",
-    { onsubmit: submit },
-    make("h2", {}, act.title),
-    act.hint && make("p", { class: "more" }, act.hint),
-    act.fields?.(),
-    make("label", {}, "Reason", reason),
-    said,
-    make("div", { class: "buttons" }, make("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
-  );
-  const closed = () => {
-    dialog.remove();
-    // The button may have been drawn again meanwhile.
-    const button = document.querySelector(`[data-key="act ${act.name}…"]`);
-    if (button instanceof HTMLElement) button.focus({ preventScroll: true });
-  };
-  const dialog = make("dialog", { "aria-label": act.title, onclose: closed }, form);
-  document.body.append(dialog);
-  dialog.showModal();
-  reason.focus();
-}
-
-/**
- * @param {Request} request
- * @param {FormData} form
- * @param {string} base
- * @throws {Refusal} Airflow refused the request
- */
-async function send({ dag, path, method, body }, form, base) {
-  try {
-    const address = `${airflowRoot(base)}/api/v2/dags/${encodeURIComponent(dag)}/${path}`;
-    await ask(address, { method, body: JSON.stringify(body(form)) });
-  } catch (problem) {
-    const conflict = problem instanceof Refusal && problem.status === 409;
-    if (!conflict) throw problem;
-    if (method === "PATCH") throw new Refusal(409, "Someone has already answered.");
-    // The run was started by an earlier attempt whose answer got lost.
-  }
 }

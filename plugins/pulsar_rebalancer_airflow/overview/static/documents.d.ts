@@ -46,6 +46,18 @@ export interface Bucket {
   high_threshold: number | null;
 }
 
+export interface BundleFound {
+  bundle: string;
+  broker: string;
+  traffic: number;
+  topics: number;
+}
+
+export interface BundlesFound {
+  bundles: BundleFound[];
+  all: number;
+}
+
 export interface Count {
   reason: string;
   meaning: string;
@@ -175,6 +187,7 @@ export interface PlanView {
   more: number;
   splits: SplitView[];
   about_splits: string[];
+  unknown: string[];
   stay: Count[];
   done: number;
   failed: number;
@@ -183,6 +196,7 @@ export interface PlanView {
 export interface RunAnswer {
   state: string;
   text: string;
+  plan: string;
   next_dag: string;
   next_run: string;
 }

@@ -10,14 +10,15 @@ import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { followOrder, orderList, orders } from "./orders.js";
 import { pairs } from "./pairs.js";
-import { plan } from "./plan.js";
+import { plan, stayReader } from "./plan.js";
 import { ask, Refusal } from "./server.js";
 import { strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
 
 /** @import { Links, Overview, Status, Timeline } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
-/** @import { Started } from "./acts.js" */
+/** @import { Page } from "./acts.js" */
+/** @import { Started } from "./dialog.js" */
 
 const VERSION = 1;
 const { base = "" } = document.documentElement.dataset;
@@ -33,6 +34,9 @@ let serverAhead = 0;
 let chosenSpan = "hour";
 let announced = "";
 let reading = 0;
+
+/** @type {Page} */
+const acting = { base, dag, now: serverNow, present: () => last.view, follow };
 
 /** @param {string} id */
 function element(id) {
@@ -99,11 +103,11 @@ function show(view) {
           uiLink(`${links.dag}/plugin/pulsar-balance-dag`, "See it now"),
         ),
     );
-  } else {
-    const answerable = [view.awaiting?.hash, view.plan?.hash];
-    renew(section("acts", "nav"), [view.acts, status.pairing, answerable], () => acts(view, base, serverNow, follow));
-    showOrders();
   }
+  const plans = [view.awaiting, view.plan, view.last].map((shown) => shown && [shown.hash, shown.ended_at]);
+  const drained = view.drains.map(({ broker }) => broker);
+  renew(section("acts", "nav"), [view.acts, status.pairing, plans, drained], () => acts(view, acting));
+  showOrders();
   showLoad(view);
   section("time");
   renew(section("validation"), [view.findings, view.validated, links], () => findings(view));
@@ -122,8 +126,7 @@ function showLoad(view) {
   const examined = [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at];
   renew(section("pairs"), [examined, [...labels]], () => pairs(view, short));
   renew(section("drains"), [view.drains, [...labels]], () => drains(view.drains, short));
-  /** @param {string} folder */
-  const staying = (folder) => ask(`${base}${dagPath(dag)}/plans/${encodeURIComponent(folder)}/stay`);
+  const staying = stayReader(base, dag);
   const plans = { awaiting: "Plan awaiting approval", plan: "Plan", last: "Last run that moved bundles" };
   for (const name of /** @type {(keyof typeof plans)[]} */ (Object.keys(plans))) {
     renew(section(name), [view[name], [...labels]], () => plan(view[name], short, plans[name], address, staying));

@@ -1,7 +1,9 @@
 // A plan and its outcome: what moves, which clients notice, what stays and why.
 
+import { dagPath } from "./address.js";
 import { folded, make, table } from "./dom.js";
 import { uiLink } from "./links.js";
+import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
 /** @import { EndView, MoveView, PlanView, SplitView, StayView } from "./documents.d.ts" */
@@ -32,6 +34,16 @@ export function plan(view, short, title, address, staying) {
     aboutSplits(view),
     run && make("p", { class: "more" }, uiLink(address(run), "The run in Airflow")),
   ];
+}
+
+/**
+ * Return a function that reads the bundles that a plan does not move.
+ * @param {string} base
+ * @param {string} dag
+ * @returns {(folder: string) => Promise<StayView[]>}
+ */
+export function stayReader(base, dag) {
+  return (folder) => ask(`${base}${dagPath(dag)}/plans/${encodeURIComponent(folder)}/stay`);
 }
 
 /** @param {PlanView} view */

@@ -1,0 +1,257 @@
+// Manual actions: a form, the plan that its dry run shows in the same dialog, and the button that carries it out.
+
+import { dagPath, runPath } from "./address.js";
+import { attempt, choices, openDialog, send, started } from "./dialog.js";
+import { folded, make } from "./dom.js";
+import { answered } from "./orders.js";
+import { bundleFields, lines } from "./picker.js";
+import { plan, stayReader } from "./plan.js";
+import { bars } from "./prediction.js";
+import { ask, Refusal } from "./server.js";
+import { moment } from "./texts.js";
+
+/** @import { Page } from "./acts.js" */
+/** @import { Parts, Request } from "./dialog.js" */
+/** @import { Overview, RunAnswer } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
+/**
+ * @typedef {{ name: string, title: string, hint: string, overrule: string[], optional?: boolean, fields?: () => Child,
+ *   conf: (form: FormData) => Record<string, unknown> }} Action
+ */
+
+const RULES = ["policies", "anti_affinity", "topic_ceiling", "exclusions", "grace_period", "overload"];
+const ALGORITHMS = [
+  "range_equally_divide",
+  "topic_count_equally_divide",
+  "flow_or_qps_equally_divide",
+  "specified_positions_divide",
+];
+const SECONDS = 1;
+
+/**
+ * Return the manual actions that the user may do; on the page of a past run, only the one that undoes it.
+ * @param {Overview} view
+ * @param {Page} page
+ */
+export function manual(view, page) {
+  const dag = view.acts.by_hand;
+  if (!dag) return [];
+  const all = view.of_one_run ? [] : actions(view, page);
+  return [...all, ...undo(view)].map((action) => ({ name: action.name, dag, open: () => openPlan(action, dag, page) }));
+}
+
+/**
+ * @param {Overview} view
+ * @param {Page} page
+ * @returns {Action[]}
+ */
+function actions(view, { base, dag }) {
+  const brokers = view.brokers.map(({ name }) => name).sort();
+  const of = (/** @type {FormData} */ form) => ({ broker: form.getAll("broker") });
+  const bundles = (/** @type {FormData} */ form) => ({ bundles: lines(String(form.get("bundles"))) });
+  return [
+    {
+      name: "Unload",
+      title: "Unload bundles",
+      hint: "Moves bundles to a broker, or to where placement puts them.",
+      overrule: [...RULES, "caps"],
+      optional: true,
+      fields: () => [bundleFields(base, dag, true), select("To", "destination", ["", ...brokers], "placement chooses")],
+      conf: (form) => ({ ...bundles(form), destination: form.get("destination") }),
+    },
+    {
+      name: "Drain",
+      title: "Drain brokers",
+      hint: "Moves all bundles off, run by run, and brings none there until the brokers are released.",
+      overrule: RULES,
+      fields: () => choices("Brokers", "broker", brokers),
+      conf: of,
+    },
+    {
+      name: "Fill",
+      title: "Fill brokers",
+      hint: "Brings brokers up to the mean score, with few bundles of the hottest brokers.",
+      overrule: [...RULES, "caps"],
+      optional: true,
+      fields: () => choices("Brokers", "broker", brokers),
+      conf: of,
+    },
+    {
+      name: "Split",
+      title: "Split a bundle",
+      hint: "A split is for ever: Pulsar cannot merge bundles.",
+      overrule: ["exclusions"],
+      optional: true,
+      fields: () => [
+        bundleFields(base, dag, false),
+        select("Algorithm", "algorithm", ALGORITHMS),
+        make("label", {}, "Positions, for specified_positions_divide", make("input", { name: "positions" })),
+        make("label", {}, make("input", { type: "checkbox", name: "unload" }), " Unload the parts afterwards"),
+      ],
+      conf: (form) => ({
+        ...bundles(form),
+        algorithm: form.get("algorithm"),
+        positions: String(form.get("positions")).split(/[\s,]+/).filter(Boolean),
+        unload: form.has("unload"),
+      }),
+    },
+  ];
+}
+
+/**
+ * Return the action that undoes the newest run that moved bundles.
+ * @param {Overview} view
+ * @returns {Action[]}
+ */
+function undo({ plan, last }) {
+  const moved = [plan, last].find((shown) => shown?.ended_at && shown.done > 0 && shown.bundles > 0);
+  if (!moved) return [];
+  return [{
+    name: "Undo run",
+    title: `Undo the run of ${moment(moved.collected_at)}`,
+    hint: "Moves back what the run moved, unless it was moved again since.",
+    overrule: [...RULES, "caps"],
+    optional: true,
+    conf: () => ({ run: moved.folder }),
+  }];
+}
+
+/**
+ * @param {string} label
+ * @param {string} name
+ * @param {string[]} values
+ * @param {string} [none] - text of the empty value
+ */
+function select(label, name, values, none = "") {
+  const options = values.map((value) => make("option", { value }, value || none));
+  return make("label", {}, `${label} `, make("select", { name }, options));
+}
+
+/**
+ * @param {Action} action
+ * @param {string} dag - of manual plans
+ * @param {Page} page
+ */
+function openPlan(action, dag, page) {
+  /** @type {Request | undefined} */
+  let request;
+  const fields = [action.fields?.(), folded("overrule", "Overrule", choices("Rules", "overrule", action.overrule))];
+  openDialog({ ...action, fields, confirm: "Make the plan", kind: "wide" }, async (form, parts) => {
+    const name = action.name.toLowerCase().split(" ")[0];
+    // The same run until Airflow has answered, so that no run is started twice.
+    request ??= started(dag, (given) => ({
+      action: name,
+      ...action.conf(given),
+      overrule: given.getAll("overrule"),
+      reason: given.get("reason"),
+    }));
+    await send(request, form, page.base);
+    const { run } = request;
+    request = undefined;
+    const answer = await ended(parts, page.base, dag, run);
+    /** @type {Overview} */
+    const shown = await ask(`${page.base}${dagPath(dag)}/overview?run_id=${encodeURIComponent(run)}`);
+    showPlan(parts, action, shown, answer, dag, page);
+  });
+}
+
+/**
+ * Return the answer of a run once it has ended well.
+ * @param {Parts} parts
+ * @param {string} base
+ * @param {string} dag
+ * @param {string} run
+ * @throws {Refusal} the run failed, or the dialog was closed
+ */
+async function ended({ dialog, said }, base, dag, run) {
+  while (dialog.isConnected) {
+    /** @type {RunAnswer} */
+    const answer = await ask(`${base}${runPath(dag, run)}/answer`);
+    if (answer.state === "failed") throw new Refusal(422, answer.text);
+    if (answer.state === "success") return answer;
+    said.replaceChildren(`The run ${answer.text}…`);
+    await new Promise((resolve) => setTimeout(resolve, SECONDS * 1000));
+  }
+  throw new Refusal(410, "The dialog was closed.");
+}
+
+/**
+ * Show a plan in its dialog, with the button that carries it out.
+ * @param {Parts} parts
+ * @param {Action} action
+ * @param {Overview} shown - the page of the dry run
+ * @param {RunAnswer} answer
+ * @param {string} dag
+ * @param {Page} page
+ */
+function showPlan(parts, action, shown, answer, dag, page) {
+  const { dialog, said, result, go, buttons } = parts;
+  const view = shown.plan;
+  const labels = new Map(shown.brokers.map(({ name, label }) => [name, label]));
+  /** @param {string} name */
+  const short = (name) => make("span", { title: name }, labels.get(name) ?? name);
+  const address = (/** @type {string} */ run) => `${shown.links.dag}/runs/${encodeURIComponent(run)}`;
+  const warning = make("p", { class: "warn", role: "status" });
+  const unknown = view?.unknown ?? [];
+  result.replaceChildren(
+    ...[
+      unknown.length > 0 && make("p", { class: "warn" }, `Matched nothing: ${unknown.join(", ")}.`),
+      view && bars(view.brokers, short),
+      ...(view ? plan(view, short, "The plan", address, stayReader(page.base, page.dag)) : []),
+    ].flat(9).filter((node) => node instanceof Node),
+    warning,
+  );
+  said.replaceChildren(answer.text);
+  go.textContent = "Plan again";
+  go.classList.remove("go");
+  buttons.querySelector(".carry")?.remove();
+
+  let request = started(dag, () => ({ plan: answer.plan }));
+  let underWay = false;
+  const onclick = () => {
+    underWay = true;
+    return attempt(parts, carry, async () => {
+      await send(request, new FormData(), page.base);
+      const { run } = request;
+      try {
+        const accepted = { dag, run, ...answered(await ended(parts, page.base, dag, run)) };
+        dialog.close();
+        page.follow({ name: action.name, dag: accepted.dag, run: accepted.run });
+      } catch (problem) {
+        // It was refused: pressed again, it is another run.
+        if (problem instanceof Refusal && problem.status === 422) request = started(dag, () => ({ plan: answer.plan }));
+        throw problem;
+      }
+    }).finally(() => {
+      underWay = false;
+    });
+  };
+  const carry = make("button", { type: "button", class: "go carry", onclick }, "Carry out");
+  buttons.append(carry);
+  const look = () => {
+    if (!carry.isConnected) return clearInterval(watching);
+    const old = view !== null && page.now() > Date.parse(view.until);
+    carry.disabled = !answer.plan || old || underWay;
+    const text = old ? "This plan is too old to be carried out: plan again." : changed(shown, page.present());
+    if (warning.textContent !== text) warning.textContent = text;
+  };
+  const watching = setInterval(look, 1000);
+  look();
+  (answer.plan ? carry : go).focus();
+}
+
+/**
+ * Return a sentence about what has changed in the cluster since a plan was made; empty if nothing has.
+ * @param {Overview} shown - the page of the dry run
+ * @param {Overview | undefined} present
+ */
+export function changed(shown, present) {
+  const since = Date.parse(shown.sampled_at ?? "");
+  if (!present?.sampled_at || Date.parse(present.sampled_at) <= since) return "";
+  const ended = [present.plan, present.last].filter((other) => other && other.done > 0 && other.ended_at);
+  if (ended.some((other) => Date.parse(other?.ended_at ?? "") > since)) {
+    return "Bundles were moved since this plan was made: plan again to see it with them.";
+  }
+  const names = (/** @type {Overview} */ { brokers }) => brokers.map(({ name }) => name).sort().join(" ");
+  return names(shown) === names(present) ? "" : "The cluster has other brokers since this plan was made: plan again.";
+}

@@ -1,0 +1,116 @@
+// Dialogs with a form, and the requests that they send to Airflow's own API with the user's session.
+
+import { airflowRoot } from "./address.js";
+import { make } from "./dom.js";
+import { ask, Refusal } from "./server.js";
+
+/** @import { Child } from "./elements.d.ts" */
+/**
+ * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
+ * @typedef {{ name: string, dag: string, run: string }} Started
+ * @typedef {{ name: string, title: string, hint?: string, fields?: Child, optional?: boolean, confirm?: string,
+ *   kind?: string }} Form - `optional`: the reason may be empty
+ * @typedef {{ dialog: HTMLDialogElement, go: HTMLButtonElement, buttons: HTMLElement, said: HTMLElement,
+ *   result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence; `result`: more below it
+ */
+
+/**
+ * Return the request that starts a run. Each dialog has one run id, so Airflow refuses to start the run twice.
+ * @param {string} dag
+ * @param {(form: FormData) => object} conf
+ * @returns {Request}
+ */
+export function started(dag, conf) {
+  // randomUUID() exists over HTTPS only.
+  const run = `page__${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
+  const body = (/** @type {FormData} */ form) => ({ dag_run_id: run, logical_date: null, conf: conf(form) });
+  return { dag, run, path: "dagRuns", method: "POST", body };
+}
+
+/**
+ * Return checkboxes with a common label.
+ * @param {string} label
+ * @param {string} name
+ * @param {string[]} values
+ */
+export function choices(label, name, values) {
+  const boxes = values.map((value) => make("label", {}, make("input", { type: "checkbox", name, value }), ` ${value}`));
+  return make("fieldset", {}, make("legend", {}, label), boxes);
+}
+
+/**
+ * @param {Form} form
+ * @param {(form: FormData, parts: Parts) => Promise<void>} submit - throws if it was refused
+ * @returns {Parts}
+ */
+export function openDialog({ name, title, hint, fields, optional, confirm = "Confirm", kind }, submit) {
+  const said = make("p", { class: "said", role: "status" });
+  const result = make("div", { class: "result" });
+  const go = make("button", { type: "submit", class: "go" }, confirm);
+  const buttons = make("div", { class: "buttons" });
+  const given = { maxlength: 500, autocomplete: "off", placeholder: optional ? "optional" : "" };
+  const reason = make("input", { name: "reason", required: !optional, ...given });
+  const onsubmit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    await attempt(parts, go, () => submit(new FormData(form), parts));
+  };
+  const form = make(
+    "form",
+    { onsubmit },
+    make("h2", {}, title),
+    hint && make("p", { class: "more" }, hint),
+    fields,
+    make("label", {}, "Reason", reason),
+    said,
+    result,
+    buttons,
+  );
+  buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go);
+  const onclose = () => {
+    dialog.remove();
+    // The button may have been drawn again meanwhile.
+    const button = document.querySelector(`[data-key="act ${name}…"]`);
+    if (button instanceof HTMLElement) button.focus({ preventScroll: true });
+  };
+  const dialog = make("dialog", { "aria-label": title, class: kind, onclose }, form);
+  const parts = { dialog, go, buttons, said, result };
+  document.body.append(dialog);
+  dialog.showModal();
+  reason.focus();
+  return parts;
+}
+
+/**
+ * Do what a button asks for, with the button disabled meanwhile; say why it was refused.
+ * @param {Parts} parts
+ * @param {HTMLButtonElement} button
+ * @param {() => Promise<void>} action
+ */
+export async function attempt({ said }, button, action) {
+  button.disabled = true;
+  said.replaceChildren("Asking Airflow…");
+  try {
+    await action();
+  } catch (problem) {
+    said.replaceChildren(problem instanceof Refusal ? problem.message : String(problem));
+  }
+  button.disabled = false;
+}
+
+/**
+ * @param {Request} request
+ * @param {FormData} form
+ * @param {string} base
+ * @throws {Refusal} Airflow refused the request
+ */
+export async function send({ dag, path, method, body }, form, base) {
+  try {
+    const address = `${airflowRoot(base)}/api/v2/dags/${encodeURIComponent(dag)}/${path}`;
+    await ask(address, { method, body: JSON.stringify(body(form)) });
+  } catch (problem) {
+    const conflict = problem instanceof Refusal && problem.status === 409;
+    if (!conflict) throw problem;
+    if (method === "PATCH") throw new Refusal(409, "Someone has already answered.");
+    // The run was started by an earlier attempt whose answer got lost.
+  }
+}
