@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.show.page.buckets import Timeline
-from pulsar_rebalancer.show.page.page_model import Overview, RunAnswer, Status
+from pulsar_rebalancer.show.page.page_model import Overview, RequestView, RunAnswer, Status
 from pulsar_rebalancer.show.page.plan_view import BundlesFound, StayView
 from pulsar_simulator.__main__ import _parser
 from pulsar_simulator.faults import KINDS
@@ -72,7 +72,10 @@ def faults_table() -> str:
 
 def page_types() -> str:
     """Return the TypeScript types of the documents that the page reads."""
-    documents = [(model, "serialization") for model in (Overview, Status, Timeline, RunAnswer, StayView, BundlesFound)]
+    documents = [
+        (model, "serialization")
+        for model in (Overview, Status, Timeline, RunAnswer, RequestView, StayView, BundlesFound)
+    ]
     _, schema = models_json_schema(documents)  # type: ignore[arg-type]
     lines = ["// The documents that the page reads; written by scripts/reference.py."]
     for name, definition in sorted(schema["$defs"].items()):

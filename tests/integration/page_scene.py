@@ -80,12 +80,12 @@ def press(chromium: Browser, button: str, reason: str = "") -> None:
         chromium.write(reason)
     chromium.press("Enter", 13)
     chromium.until("!document.querySelector('dialog')")
-    chromium.until(f"document.querySelector('.orders p b').textContent === '{button.rstrip('…')}'")
+    chromium.until(f"document.querySelector('.orders li b').textContent === '{button.rstrip('…')}'")
 
 
 def told(chromium: Browser, said: str) -> None:
     """What became of the act that was asked for last."""
-    chromium.until(f"document.querySelector('.orders p').textContent.includes({json.dumps(said)})")
+    chromium.until(f"document.querySelector('.orders li').textContent.includes({json.dumps(said)})")
 
 
 def ordered(chromium: Browser, paged: World, button: str, reason: str) -> None:

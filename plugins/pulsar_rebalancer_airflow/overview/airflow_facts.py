@@ -51,6 +51,10 @@ _ASKS = "approve"
 """The apply DAG's task that asks a person."""
 
 
+_STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG)
+"""Prefixes of the DAGs that the page starts."""
+
+
 class _Stored:
     """Read access to a cluster's documents in Airflow's asset state store, for the web server."""
 
@@ -122,7 +126,11 @@ def _queued(session: Session, dag_id: str) -> tuple[str, ...]:
 
 
 def _failed(session: Session, dag_id: str) -> FailedRun | None:
-    ended = select(DagRun).where(DagRun.dag_id == dag_id, DagRun.state.in_((DagRunState.SUCCESS, DagRunState.FAILED)))
+    ended = select(DagRun).where(
+        DagRun.dag_id == dag_id,
+        DagRun.state.in_((DagRunState.SUCCESS, DagRunState.FAILED)),
+        DagRun.start_date.is_not(None),  # others were cancelled in the queue
+    )
     run = session.scalar(ended.order_by(DagRun.id.desc()).limit(1))
     if run is None or run.state != DagRunState.FAILED or run.end_date is None:
         return None
@@ -156,19 +164,19 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
         return None
 
 
+def may(user: BaseUser, dag_id: str, method: ResourceMethod, of: DagAccessEntity = DagAccessEntity.RUN) -> bool:
+    """Return whether a user has a permission on a DAG in Airflow."""
+    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+    return get_auth_manager().is_authorized_dag(method=method, access_entity=of, details=details, user=user)
+
+
 def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
     """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer."""
-    manager, control = get_auth_manager(), facts.control
-
-    def may(prefix: str, method: ResourceMethod = "POST", of: DagAccessEntity = DagAccessEntity.RUN) -> bool:
-        dag_id = f"{prefix}{entry.name}"
-        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
-        return manager.is_authorized_dag(method=method, access_entity=of, details=details, user=user)
-
-    allowed = {prefix: f"{prefix}{entry.name}" for prefix in (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG) if may(prefix)}
+    control, dag_ids = facts.control, {prefix: f"{prefix}{entry.name}" for prefix in _STARTED}
+    allowed = {prefix: dag_id for prefix, dag_id in dag_ids.items() if may(user, dag_id, "POST")}
     asks = f"{APPLY_DAG}{entry.name}"
     question = None
-    if may(APPLY_DAG) and may(APPLY_DAG, "PUT", DagAccessEntity.HITL_DETAIL):
+    if may(user, asks, "POST") and may(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
         question, allowed[APPLY_DAG] = _question(session, entry, facts, asks, now), asks
     startable = DagModel.dag_id.in_(allowed.values())
     closings = {closing.reason for closing in facts.held_by(entry.settings, now)}

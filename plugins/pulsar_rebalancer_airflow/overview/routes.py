@@ -21,13 +21,14 @@ from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.buckets import Timeline
 from pulsar_rebalancer.show.page.bundles import find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
-from pulsar_rebalancer.show.page.page_model import Acts, Overview, RunAnswer, Status
+from pulsar_rebalancer.show.page.page_model import Acts, Overview, RequestView, RunAnswer, Status
 from pulsar_rebalancer.show.page.plan_view import BundlesFound, StayView
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import load_clusters
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.overview import airflow_facts
+from pulsar_rebalancer_airflow.overview.requests import MOST, requests
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of
 from pulsar_rebalancer_airflow.replay.replay_link import report_path
 from pulsar_rebalancer_airflow.replay.replay_web import report_of_run
@@ -151,6 +152,18 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
         HTTPException: 404 if the DAG belongs to no cluster.
     """
     return find_bundles(ClusterStorage(storage_root(), _entry(dag_id)[1].name), part, _now())
+
+
+@router.get("/dags/{dag_id}/requests")
+def people_asked(
+    dag_id: str, session: SessionDep, user: GetUserDep, limit: Annotated[int, Query(ge=1, le=MOST)] = 10
+) -> list[RequestView]:
+    """Return people's newest requests about a cluster, newest first.
+
+    Raises:
+        HTTPException: 404 if the DAG belongs to no cluster.
+    """
+    return requests(session, ClusterStorage(storage_root(), _entry(dag_id)[1].name), user, _now(), limit)
 
 
 @router.get("/dags/{dag_id}/timeline")

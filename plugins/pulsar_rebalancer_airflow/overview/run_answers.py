@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.models.dagrun import DagRun
-from airflow.utils.state import DagRunState
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import select
 
 from pulsar_rebalancer.config.enums import Action
@@ -33,6 +34,8 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     if not prefix or run is None:
         return None
     state = DagRunState(run.state)
+    if _was_cancelled(session, run):
+        return RunAnswer(state=DagRunState.FAILED, text="was cancelled before it began.")
     if state in _IN_PROGRESS:
         return RunAnswer(state=state, text=_IN_PROGRESS[state])
     cluster = dag_id.removeprefix(prefix)
@@ -51,6 +54,19 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         text = f"The plan was {'approved' if prefix == APPLY_DAG else 'accepted'}; run {started} carries it out."
         return RunAnswer(state=state, text=text, next_dag=f"{REBALANCE_DAG}{cluster}", next_run=str(started))
     return RunAnswer(state=state, text=came_to or "ended, and left no files.")
+
+
+def _was_cancelled(session: Session, run: DagRun) -> bool:
+    """Return whether a run was marked as failed before it began. One with a teardown task stays in the queue then."""
+    if run.start_date is None and run.end_date is not None:
+        return True
+    first = (TaskInstance.run_id == run.run_id, TaskInstance.task_id == "collect")
+    skipped = (TaskInstance.state == TaskInstanceState.SKIPPED, TaskInstance.start_date.is_(None))
+    if not run.dag_id.startswith(REBALANCE_DAG):
+        return False
+    return (
+        session.scalar(select(TaskInstance.id).where(TaskInstance.dag_id == run.dag_id, *first, *skipped)) is not None
+    )
 
 
 def _by_hand(session: Session, run: DagRun, state: DagRunState) -> RunAnswer:

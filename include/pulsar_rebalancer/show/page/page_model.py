@@ -216,6 +216,36 @@ class Overview(View):
     acts: Acts = Acts()
 
 
+class RequestView(View):
+    """A person's request and its outcome.
+
+    Attributes:
+        name: the action.
+        target: what the action is about: bundles, brokers, a plan, a run or a time; may be empty.
+        by, at, reason: who asked, when and why.
+        dag, run: ids of the DAG run that carries the request out now.
+        state: `waiting`, `running`, `done` or `refused`.
+        done, total: bundles of the plan that have an outcome, and all of them; 0 if it moves none now.
+        seconds_left: time until all have one if they go on as fast; None if unknown.
+        cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither, or if the user
+            may not.
+    """
+
+    name: str
+    target: str = ""
+    by: str
+    at: AwareDatetime
+    reason: str = ""
+    dag: str
+    run: str
+    state: str
+    text: str
+    done: int = 0
+    total: int = 0
+    seconds_left: float | None = None
+    cancel: str = ""
+
+
 class RunAnswer(View):
     """The outcome of a run that was started with a button.
 

@@ -9,13 +9,13 @@ import { moment, points } from "./texts.js";
 
 /** @import { Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
-/** @import { Request, Started } from "./dialog.js" */
+/** @import { Request } from "./dialog.js" */
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
  * @typedef {Words & { dag: string, optional?: boolean, request: () => Request }} Act - `optional`: the reason may be
  *   empty
- * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined,
- *   follow: (started: Started) => void }} Page - `now`: by the server's clock, milliseconds
+ * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined, follow: () => void }}
+ *   Page - `now`: by the server's clock, milliseconds
  */
 
 const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
@@ -40,12 +40,12 @@ export function acts(view, page) {
  * @param {Act} act
  * @param {Page} page
  */
-function open(act, { base, follow }) {
+export function open(act, { base, follow }) {
   const request = act.request();
   openDialog({ ...act, fields: act.fields?.() }, async (form, { dialog }) => {
     await send(request, form, base);
     dialog.close();
-    follow({ name: act.name, dag: request.dag, run: request.run });
+    follow();
   });
 }
 

@@ -3,7 +3,6 @@
 import { dagPath, runPath } from "./address.js";
 import { attempt, choices, openDialog, send, started } from "./dialog.js";
 import { folded, make } from "./dom.js";
-import { answered } from "./orders.js";
 import { bundleFields, lines } from "./picker.js";
 import { plan, stayReader } from "./plan.js";
 import { bars } from "./prediction.js";
@@ -151,7 +150,7 @@ function openPlan(action, dag, page) {
     const answer = await ended(parts, page.base, dag, run);
     /** @type {Overview} */
     const shown = await ask(`${page.base}${dagPath(dag)}/overview?run_id=${encodeURIComponent(run)}`);
-    showPlan(parts, action, shown, answer, dag, page);
+    showPlan(parts, shown, answer, dag, page);
   });
 }
 
@@ -178,13 +177,12 @@ async function ended({ dialog, said }, base, dag, run) {
 /**
  * Show a plan in its dialog, with the button that carries it out.
  * @param {Parts} parts
- * @param {Action} action
  * @param {Overview} shown - the page of the dry run
  * @param {RunAnswer} answer
  * @param {string} dag
  * @param {Page} page
  */
-function showPlan(parts, action, shown, answer, dag, page) {
+function showPlan(parts, shown, answer, dag, page) {
   const { dialog, said, result, go, buttons } = parts;
   const view = shown.plan;
   const labels = new Map(shown.brokers.map(({ name, label }) => [name, label]));
@@ -214,9 +212,9 @@ function showPlan(parts, action, shown, answer, dag, page) {
       await send(request, new FormData(), page.base);
       const { run } = request;
       try {
-        const accepted = { dag, run, ...answered(await ended(parts, page.base, dag, run)) };
+        await ended(parts, page.base, dag, run);
         dialog.close();
-        page.follow({ name: action.name, dag: accepted.dag, run: accepted.run });
+        page.follow();
       } catch (problem) {
         // It was refused: pressed again, it is another run.
         if (problem instanceof Refusal && problem.status === 422) request = started(dag, () => ({ plan: answer.plan }));

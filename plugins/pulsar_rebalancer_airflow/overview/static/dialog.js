@@ -7,7 +7,6 @@ import { ask, Refusal } from "./server.js";
 /** @import { Child } from "./elements.d.ts" */
 /**
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
- * @typedef {{ name: string, dag: string, run: string }} Started
  * @typedef {{ name: string, title: string, hint?: string, fields?: Child, optional?: boolean, confirm?: string,
  *   kind?: string }} Form - `optional`: the reason may be empty
  * @typedef {{ dialog: HTMLDialogElement, go: HTMLButtonElement, buttons: HTMLElement, said: HTMLElement,

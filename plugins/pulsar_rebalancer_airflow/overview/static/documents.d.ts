@@ -193,6 +193,22 @@ export interface PlanView {
   failed: number;
 }
 
+export interface RequestView {
+  name: string;
+  target: string;
+  by: string;
+  at: string;
+  reason: string;
+  dag: string;
+  run: string;
+  state: string;
+  text: string;
+  done: number;
+  total: number;
+  seconds_left: number | null;
+  cancel: string;
+}
+
 export interface RunAnswer {
   state: string;
   text: string;

@@ -1,6 +1,6 @@
 // Requests the documents of the page repeatedly, and shows them.
 
-import { acts } from "./acts.js";
+import { acts, offered, open } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
@@ -8,17 +8,16 @@ import { later, make, renew } from "./dom.js";
 import { drains } from "./drains.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
-import { followOrder, orderList, orders } from "./orders.js";
 import { pairs } from "./pairs.js";
 import { plan, stayReader } from "./plan.js";
+import { ALL, FEW, requestList } from "./requests.js";
 import { ask, Refusal } from "./server.js";
 import { strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
 
-/** @import { Links, Overview, Status, Timeline } from "./documents.d.ts" */
+/** @import { Links, Overview, RequestView, Status, Timeline } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /** @import { Page } from "./acts.js" */
-/** @import { Started } from "./dialog.js" */
 
 const VERSION = 1;
 const { base = "" } = document.documentElement.dataset;
@@ -34,6 +33,9 @@ let serverAhead = 0;
 let chosenSpan = "hour";
 let announced = "";
 let reading = 0;
+let asking = 0;
+let requested = FEW;
+let unfinished = 0;
 
 /** @type {Page} */
 const acting = { base, dag, now: serverNow, present: () => last.view, follow };
@@ -107,7 +109,7 @@ function show(view) {
   const plans = [view.awaiting, view.plan, view.last].map((shown) => shown && [shown.hash, shown.ended_at]);
   const drained = view.drains.map(({ broker }) => broker);
   renew(section("acts", "nav"), [view.acts, status.pairing, plans, drained], () => acts(view, acting));
-  showOrders();
+  if (!past) section("orders", "section", { role: "log", "aria-label": "Requests" });
   showLoad(view);
   section("time");
   renew(section("validation"), [view.findings, view.validated, links], () => findings(view));
@@ -153,14 +155,31 @@ function announce({ cluster, state, sentence, in_force: force }) {
   live.textContent = `${cluster}: ${state}. ${sentence} ${force}`;
 }
 
-function showOrders() {
-  const log = section("orders", "section", { role: "log", "aria-label": "Requests from this page" });
-  renew(log, orders, () => orderList(base));
+async function refreshRequests() {
+  /** @type {RequestView[]} */
+  const all = await ask(`${base}${dagPath(dag)}/requests?limit=${requested}`);
+  const log = section("orders", "section", { role: "log", "aria-label": "Requests" });
+  renew(log, all, () => requestList(all, requested, base, { stop, more, changed: follow }));
+  clearTimeout(asking);
+  const open = all.filter(({ state }) => state === "waiting" || state === "running").length;
+  if (open) asking = setTimeout(follow, 2000);
+  if (open < unfinished) refresh().catch(report);
+  unfinished = open;
 }
 
-/** @param {Started} started */
-function follow(started) {
-  followOrder(started, base, showOrders, () => refresh().catch(report));
+/** Show what has become of the requests, and look again until all have ended. */
+function follow() {
+  refreshRequests().catch(report);
+}
+
+function more() {
+  requested = ALL;
+  follow();
+}
+
+function stop() {
+  const act = last.view && offered(last.view, serverNow).find(({ name }) => name === "Stop");
+  if (act) open(act, acting);
 }
 
 /** @param {Timeline} data */
@@ -188,6 +207,7 @@ async function refresh() {
   const view = await ask(`${base}${dagPath(dag)}/overview${run && `?run_id=${encodeURIComponent(run)}`}`);
   show(view);
   if (view.of_one_run) return 15;
+  await refreshRequests();
   await refreshTime();
   return Math.min(15, Math.max(3, view.status.interval_seconds / 4));
 }

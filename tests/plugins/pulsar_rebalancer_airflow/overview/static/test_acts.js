@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { offered, paused } from "page/acts.js";
-import { answered } from "page/orders.js";
 
 const NOW = Date.parse("2026-03-05T12:00:00Z");
 const NONE = {
@@ -133,16 +132,4 @@ test("an answer is sent to the task that asks", () => {
   assert.deepEqual(body(form()), { chosen_options: ["Reject"], params_input: { reason: "a party" } });
 });
 
-test("an order ends with its run, unless that started another one", () => {
-  const answer = { text: "said", next_dag: "", next_run: "" };
-  const states = ["queued", "running", "success", "failed"];
-  assert.deepEqual(states.map((state) => answered({ ...answer, state }).ended), [false, false, true, true]);
-  const next = { next_dag: "pulsar_rebalance__a", next_run: "r2" };
-  assert.deepEqual({ ended: false, ...answered({ ...answer, ...next, state: "success" }) }, {
-    state: "success",
-    text: "said",
-    dag: "pulsar_rebalance__a",
-    run: "r2",
-    ended: false,
-  });
 });

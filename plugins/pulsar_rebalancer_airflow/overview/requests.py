@@ -1,0 +1,133 @@
+"""The list of people's requests: runs that people started, and their answers to questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.models.dagrun import DagRun
+from airflow.models.hitl import HITLDetail
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunType
+from sqlalchemy import func, select
+
+from pulsar_rebalancer.reasons import Trait
+from pulsar_rebalancer.show.page.page_model import RequestView, RunAnswer
+from pulsar_rebalancer.show.page.recent_runs import read_run
+from pulsar_rebalancer.storage.cache import Cache
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.overview.airflow_facts import may, run_folder
+from pulsar_rebalancer_airflow.overview.run_answers import answer_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+    from sqlalchemy.orm import Session
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
+
+MOST = 200
+"""Maximum number of requests that are listed."""
+
+_STATES = {
+    DagRunState.QUEUED: "waiting",
+    DagRunState.RUNNING: "running",
+    DagRunState.SUCCESS: "done",
+    DagRunState.FAILED: "refused",
+}
+_NAMES = {"skip": "Skip next run", "undo": "Undo run"}
+
+_answers: Cache[RunAnswer] = Cache(2000)
+"""Answers of ended runs, by run and its end."""
+
+
+def requests(
+    session: Session, storage: ClusterStorage, user: BaseUser, now: datetime, limit: int = MOST
+) -> list[RequestView]:
+    """Return the newest requests of people, newest first. DAGs whose runs the user may not read are left out."""
+    cluster = storage.cluster
+    prefixes = [
+        prefix for prefix in (CONTROL_DAG, BY_HAND_DAG, REBALANCE_DAG) if may(user, f"{prefix}{cluster}", "GET")
+    ]
+    dag_ids = [f"{prefix}{cluster}" for prefix in prefixes]
+    by_people = (DagRun.dag_id.in_(dag_ids), DagRun.run_type == DagRunType.MANUAL)
+    runs = session.scalars(select(DagRun).where(*by_people).order_by(DagRun.id.desc()).limit(limit))
+    views = [_view(session, run, _asked(run)) for run in runs]
+    apply = f"{APPLY_DAG}{cluster}"
+    if may(user, apply, "GET") and may(user, apply, "GET", DagAccessEntity.HITL_DETAIL):
+        views += [_view(session, run, _answered(detail)) for detail, run in _answers_to(session, apply, limit)]
+    cancels = {dag_id for dag_id in {view.dag for view in views} if may(user, dag_id, "PUT")}
+    stops = may(user, f"{CONTROL_DAG}{cluster}", "POST")
+    newest = sorted(views, key=lambda view: view.at, reverse=True)[:limit]
+    return [_with_progress(session, storage, view, now, cancels, stops=stops) for view in newest]
+
+
+def _answers_to(session: Session, dag_id: str, limit: int) -> list[tuple[HITLDetail, DagRun]]:
+    """Return people's answers to the questions of the apply DAG, with their runs."""
+    asked = select(HITLDetail, DagRun).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
+    asked = asked.join(DagRun, (DagRun.dag_id == TaskInstance.dag_id) & (DagRun.run_id == TaskInstance.run_id))
+    by_people = (TaskInstance.dag_id == dag_id, HITLDetail.responded_at.is_not(None))
+    return [tuple(row) for row in session.execute(asked.where(*by_people).order_by(DagRun.id.desc()).limit(limit))]
+
+
+def _asked(run: DagRun) -> dict[str, Any]:
+    conf = run.conf or {}
+    action = str(conf.get("action") or ("carry out" if conf.get("plan") else "balance now"))
+    target = conf.get("plan") or conf.get("bundles") or conf.get("broker") or conf.get("run") or conf.get("until") or ""
+    return {
+        "name": _NAMES.get(action, action.replace("_", " ").capitalize()),
+        "target": (", ".join(map(str, target)) if isinstance(target, list) else str(target))[:200],
+        "by": run.triggering_user_name or "unknown",
+        "at": run.queued_at or run.run_after,
+        "reason": str(conf.get("reason") or conf.get("force") or ""),
+    }
+
+
+def _answered(detail: HITLDetail) -> dict[str, Any]:
+    return {
+        "name": ", ".join(detail.chosen_options or ()),
+        "by": detail.responded_by_user_name or "unknown",
+        "at": detail.responded_at,
+        "reason": str((detail.params_input or {}).get("reason") or ""),
+    }
+
+
+def _view(session: Session, run: DagRun, asked: dict[str, Any]) -> RequestView:
+    answer = _answer(session, run)
+    if answer.next_run:  # it goes on in a run of its own
+        its = (DagRun.dag_id == answer.next_dag, DagRun.run_id == answer.next_run)
+        run = session.scalar(select(DagRun).where(*its)) or run
+        answer = _answer(session, run)
+    state = _STATES[DagRunState(answer.state)]
+    return RequestView(**asked, dag=run.dag_id, run=run.run_id, state=state, text=answer.text)
+
+
+def _answer(session: Session, run: DagRun) -> RunAnswer:
+    key = f"{run.dag_id} {run.run_id} {run.end_date}"
+    known = _answers.get(key) if run.end_date else None
+    answer = known or answer_of(session, run.dag_id, run.run_id) or RunAnswer(state=run.state, text="")
+    return _answers.put(key, answer) if run.end_date else answer
+
+
+def _with_progress(
+    session: Session, storage: ClusterStorage, view: RequestView, now: datetime, cancels: set[str], *, stops: bool
+) -> RequestView:
+    if view.state == "waiting" and view.dag in cancels:
+        return view.model_copy(update={"cancel": "run"})
+    moves = view.state == "running" and view.dag.startswith(REBALANCE_DAG)
+    folder = run_folder(session, storage, view.dag, view.run) if moves else None
+    run = read_run(folder) if folder is not None else None
+    if run is None or run.summary is None:
+        return view
+    total = run.summary.bundles_taken + run.summary.bundles_split
+    ended = [*run.moves.values(), *run.cuts.values()]
+    done = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in ended)
+    begun = select(func.min(TaskInstance.start_date)).where(
+        TaskInstance.dag_id == view.dag, TaskInstance.run_id == view.run, TaskInstance.task_id.in_(("split", "unload"))
+    )
+    since = session.scalar(begun)
+    left = (now - since).total_seconds() / done * (total - done) if since and done else None
+    cancel = "stop" if stops and done < total else ""
+    return view.model_copy(update={"done": done, "total": total, "seconds_left": left, "cancel": cancel})

@@ -1,0 +1,82 @@
+// What people asked for, newest first, with its outcome and progress; requests in the queue can be cancelled.
+
+import { airflowRoot, runPath } from "./address.js";
+import { openDialog, send } from "./dialog.js";
+import { make } from "./dom.js";
+import { uiLink } from "./links.js";
+import { ask, Refusal } from "./server.js";
+import { moment, span } from "./texts.js";
+
+/** @import { RequestView, RunAnswer } from "./documents.d.ts" */
+
+export const FEW = 10;
+export const ALL = 200;
+
+/**
+ * @param {RequestView[]} all
+ * @param {number} limit - maximum number that was asked for
+ * @param {string} base
+ * @param {{ stop: () => void, more: () => void, changed: () => void }} actions
+ */
+export function requestList(all, limit, base, { stop, more, changed }) {
+  if (!all.length) return [];
+  const items = all.map((request) => {
+    const { state, text, dag, run, reason } = request;
+    const label = request.cancel === "stop" ? "Stop…" : "Cancel…";
+    const onclick = request.cancel === "stop" ? stop : () => cancel(request, base, changed);
+    const button = { type: "button", "data-key": `act ${label} ${run}`, onclick };
+    return make(
+      "li",
+      { class: state },
+      make("b", {}, request.name),
+      ` ${request.target} `,
+      make("small", {}, `by ${request.by}, ${moment(request.at)}${reason && `: ${reason}`}`),
+      make("span", { class: "text" }, make("i", {}, state), ` ${text} `, progress(request)),
+      uiLink(`${airflowRoot(base)}${runPath(dag, run)}`, "its run"),
+      request.cancel && make("button", { ...button, "aria-label": `${label} ${request.name}` }, label),
+    );
+  });
+  const rest = all.length === limit && limit < ALL &&
+    make("button", { type: "button", "data-key": "more requests", onclick: more }, `Show the last ${ALL}`);
+  return [make("h2", {}, "Requests"), make("ol", {}, items), rest];
+}
+
+/** @param {RequestView} request */
+function progress({ done, total, seconds_left: left, name }) {
+  if (!total) return null;
+  return [
+    make("progress", { max: total, value: done, "aria-label": `bundles of ${name} done` }),
+    ` ${share(done, total, left)} `,
+  ];
+}
+
+/**
+ * @param {number} done
+ * @param {number} total
+ * @param {number | null} left - seconds
+ */
+export function share(done, total, left) {
+  return `${done} of ${total} done${left === null ? "" : `, about ${span(left)} left`}`;
+}
+
+/**
+ * @param {RequestView} request
+ * @param {string} base
+ * @param {() => void} changed
+ */
+function cancel({ name, dag, run }, base, changed) {
+  const title = `Cancel: ${name}`;
+  const hint = "Its run is marked as failed before it begins.";
+  openDialog(
+    { name: "Cancel", title, hint, optional: true, confirm: "Cancel the request" },
+    async (form, { dialog }) => {
+      /** @type {RunAnswer} */
+      const { state } = await ask(`${base}${runPath(dag, run)}/answer`);
+      if (state !== "queued") throw new Refusal(409, "It has begun, or has ended.");
+      const body = () => ({ state: "failed", note: form.get("reason") });
+      await send({ dag, run, method: "PATCH", path: `dagRuns/${encodeURIComponent(run)}`, body }, form, base);
+      dialog.close();
+      changed();
+    },
+  );
+}
