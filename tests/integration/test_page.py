@@ -34,6 +34,7 @@ from tests.integration.page_scene import (
 from tests.overview_scene import Scene, broker
 
 from pulsar_rebalancer.run.splits import read_splits
+from pulsar_rebalancer.state.manual_plans import Drains, ShownPlans
 from pulsar_rebalancer.state.orders.breaker import Breaker
 
 if TYPE_CHECKING:
@@ -371,13 +372,6 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     assert outcomes
     assert all("moved" in outcome and outcome.endswith(" s") for outcome in outcomes)
 
-    # What stays is named when somebody asks.
-    chromium.run("document.querySelector('.plan details[data-key^=stay]').open = true")
-    chromium.run("document.querySelector('.plan details[data-key^=names]').open = true")
-    staying = chromium.until("document.querySelector('.plan details[data-key^=names] tbody')?.innerText")
-    assert len(staying.splitlines()) > 1
-    assert "cap_run" in staying
-
     question = asks()
     # What report writes after too many moves that failed: it holds until a person says otherwise.
     paged.put(Breaker(opened_at=datetime.now(UTC), why="5 moves failed"))
@@ -420,7 +414,6 @@ def test_bundles_are_unloaded_with_a_plan_that_appears_in_its_dialog(chromium: B
     # Picked in a table, and given as a pattern; the plan is too old as soon as it is there.
     changed_in_file("paged", max_shown_plan_age_seconds=0.1)
     asked_for(chromium, "Unload…", f"{BUNDLES}.value = 'nobody/nothing\\nacme/*'")
-    chromium.run("document.querySelector('dialog input[type=search]').focus()")
     chromium.until("document.querySelectorAll('dialog table input').length > 10")
     chromium.run("document.querySelector('dialog table input').click()")
     assert len(chromium.run(f"{BUNDLES}.value.split('\\n')")) == 3
@@ -429,6 +422,11 @@ def test_bundles_are_unloaded_with_a_plan_that_appears_in_its_dialog(chromium: B
     assert chromium.until("document.querySelector('dialog .warn[role=status]').textContent.includes('too old')")
     assert chromium.run("document.querySelector('dialog .carry').disabled")
     assert chromium.run("document.querySelectorAll('dialog .ends li').length") > 1
+    # What stays is named when somebody asks.
+    for fold in ("stay", "names"):
+        chromium.run(f"document.querySelector('dialog details[data-key^={fold}]').open = true")
+    staying = chromium.until("document.querySelector('dialog details[data-key^=names] tbody')?.innerText")
+    assert staying.count("cap_run") > 10
 
     changed_in_file("paged", max_shown_plan_age_seconds=None)
     planned(chromium, paged)
@@ -450,3 +448,73 @@ def test_bundles_are_unloaded_with_a_plan_that_appears_in_its_dialog(chromium: B
     (run_id,) = paged.queued()
     assert paged.begin(run_id).xcom("gate", "reason") == "awaiting_approval"
     told(chromium, "waits for a person's approval")
+
+
+def newest_plan(paged: World) -> str:
+    """The hash of the plan that was shown last."""
+    plans = paged.document(ShownPlans).plans
+    return max(plans, key=lambda known: plans[known].at)
+
+
+@pytest.mark.usefixtures("blocked")
+def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url: str, paged: World) -> None:
+    paged.served.cluster.faults.clear()
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+    asked_for(chromium, "Unload…", f"{BUNDLES}.value = '*/*/*'")
+    planned(chromium, paged)
+    assert paged.run("by_hand", plan=newest_plan(paged)).state == "success"
+
+    assert carried_out(chromium, paged).states["carry_out"] == "failed"
+    chromium.until("document.querySelector('dialog .said').textContent.includes('(plan_under_way)')")
+    chromium.press("Escape", 27)
+    chromium.until("!document.querySelector('dialog')")
+    assert chromium.run("document.activeElement.dataset.key") == "act Unload…"
+    told(chromium, "refused in carry_out (plan_under_way)")
+
+    # The plan in the queue is cancelled: nothing of it is carried out.
+    press(chromium, "Balance now…", "a test")
+    waits, cancelled = paged.queued()
+    chromium.until("document.querySelector('.orders li button')")
+    chromium.run("document.querySelector('.orders li button').click()")
+    chromium.until("document.querySelector('dialog[open]')")
+    chromium.press("Enter", 13)
+    told(chromium, "was cancelled before it began")
+    ended = paged.begin(cancelled)
+    assert set(ended.states.values()) <= {"skipped", "success", "upstream_failed"}, ended.states
+    told(chromium, "was cancelled before it began")
+    assert paged.begin(waits).xcom("gate", "reason") == "awaiting_approval"
+
+
+@pytest.mark.usefixtures("blocked")
+def test_brokers_are_drained_and_released_with_buttons(chromium: Browser, url: str, paged: World) -> None:
+    paged.served.cluster.faults.clear()
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+    boxes = "[...document.querySelectorAll('dialog [name=broker]')]"
+    asked_for(chromium, "Drain…", f"{boxes}.slice(0, 2).forEach((box) => box.click())")
+    planned(chromium, paged)
+    assert carried_out(chromium, paged).states["carry_out"] == "success"
+    told(chromium, "Done: drained; the next runs move the bundles.")
+    assert len(paged.document(Drains).brokers) == 2
+    chromium.until("document.querySelector('section.drains').innerText.includes('by ada: a test')")
+
+    assert paged.run().xcom("gate", "reason") == "awaiting_approval"
+    left = chromium.until("document.querySelector('section.drains tbody')?.innerText")
+    assert "awaiting_approval" in left or "cap_run" in left
+
+    asked_for(chromium, "Release…", f"{boxes}.forEach((box) => box.click())")
+    chromium.run("document.querySelector('dialog button[type=submit]').click()")
+    told(chromium, "waits for its turn")
+    (run_id,) = paged.queued("by_hand")
+    assert paged.begin(run_id, "by_hand").state == "success"
+    told(chromium, "Done: released.")
+    chromium.until("document.querySelector('section.drains').innerText === ''")
+
+    # The other actions show their plan in the same way.
+    asked_for(chromium, "Fill…", f"{boxes}[1].click()")
+    planned(chromium, paged)
+    chromium.press("Escape", 27)
+    asked_for(chromium, "Split…", f"{BUNDLES}.value = 'acme/orders/HOT'")
+    assert "A split is for ever" in planned(chromium, paged)
+    chromium.press("Escape", 27)
+    asked_for(chromium, "Undo run…")
+    assert "Total: 2 bundles" in planned(chromium, paged)

@@ -64,18 +64,26 @@ def requests(
     return [_with_progress(session, storage, view, now, cancels, stops=stops) for view in newest]
 
 
-def _answers_to(session: Session, dag_id: str, limit: int) -> list[tuple[HITLDetail, DagRun]]:
+def _answers_to(session: Session, dag_id: str, limit: int) -> list[Any]:
     """Return people's answers to the questions of the apply DAG, with their runs."""
     asked = select(HITLDetail, DagRun).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
     asked = asked.join(DagRun, (DagRun.dag_id == TaskInstance.dag_id) & (DagRun.run_id == TaskInstance.run_id))
     by_people = (TaskInstance.dag_id == dag_id, HITLDetail.responded_at.is_not(None))
-    return [tuple(row) for row in session.execute(asked.where(*by_people).order_by(DagRun.id.desc()).limit(limit))]
+    return list(session.execute(asked.where(*by_people).order_by(DagRun.id.desc()).limit(limit)))
 
 
 def _asked(run: DagRun) -> dict[str, Any]:
     conf = run.conf or {}
-    action = str(conf.get("action") or ("carry out" if conf.get("plan") else "balance now"))
-    target = conf.get("plan") or conf.get("bundles") or conf.get("broker") or conf.get("run") or conf.get("until") or ""
+    named = "carry out" if conf.get("plan") else "balance now" if conf.get("force") else "run now"
+    action = str(conf.get("action") or named)
+    target = (
+        str(conf.get("plan") or "")[:12]
+        or conf.get("bundles")
+        or conf.get("broker")
+        or conf.get("run")
+        or conf.get("until")
+        or ""
+    )
     return {
         "name": _NAMES.get(action, action.replace("_", " ").capitalize()),
         "target": (", ".join(map(str, target)) if isinstance(target, list) else str(target))[:200],
@@ -122,8 +130,8 @@ def _with_progress(
     if run is None or run.summary is None:
         return view
     total = run.summary.bundles_taken + run.summary.bundles_split
-    ended = [*run.moves.values(), *run.cuts.values()]
-    done = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in ended)
+    reasons = [move.reason for move in run.moves.values()] + [split.reason for split in run.cuts.values()]
+    done = sum(not reason.has(Trait.NOT_BEGUN) for reason in reasons)
     begun = select(func.min(TaskInstance.start_date)).where(
         TaskInstance.dag_id == view.dag, TaskInstance.run_id == view.run, TaskInstance.task_id.in_(("split", "unload"))
     )

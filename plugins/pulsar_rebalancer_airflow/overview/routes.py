@@ -19,7 +19,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.buckets import Timeline
-from pulsar_rebalancer.show.page.bundles import find_bundles
+from pulsar_rebalancer.show.page.bundle_search import find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
 from pulsar_rebalancer.show.page.page_model import Acts, Overview, RequestView, RunAnswer, Status
 from pulsar_rebalancer.show.page.plan_view import BundlesFound, StayView

@@ -60,13 +60,10 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
     """Return whether a run was marked as failed before it began. One with a teardown task stays in the queue then."""
     if run.start_date is None and run.end_date is not None:
         return True
-    first = (TaskInstance.run_id == run.run_id, TaskInstance.task_id == "collect")
-    skipped = (TaskInstance.state == TaskInstanceState.SKIPPED, TaskInstance.start_date.is_(None))
-    if not run.dag_id.startswith(REBALANCE_DAG):
-        return False
-    return (
-        session.scalar(select(TaskInstance.id).where(TaskInstance.dag_id == run.dag_id, *first, *skipped)) is not None
-    )
+    first = (TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id, TaskInstance.task_id == "collect")
+    never_tried = (TaskInstance.state == TaskInstanceState.SKIPPED, TaskInstance.try_number == 0)
+    found = select(TaskInstance.id).where(*first, *never_tried)
+    return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
 
 
 def _by_hand(session: Session, run: DagRun, state: DagRunState) -> RunAnswer:

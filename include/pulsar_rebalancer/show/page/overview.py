@@ -61,7 +61,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
     if shown is None:
         return Overview(status=strip, awaiting=awaiting)
     page = _of(storage, shown, strip, facts, now)
-    last = None if page.plan else _last_that_moved(storage, shown, now)
+    last = None if page.plan and page.plan.done else _last_that_moved(storage, shown, now)
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 

@@ -189,7 +189,7 @@ class Overview(View):
         hits: the whole cluster's hits; None if the strategy does not count such hits.
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan that waits for approval, if it is from another run; else None.
-        last: the last plan that moved bundles, if `plan` is None.
+        last: the last plan that moved bundles, unless `plan` has begun to.
         validated: True if the run has been validated.
     """
 

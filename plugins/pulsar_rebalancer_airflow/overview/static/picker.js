@@ -46,7 +46,7 @@ export function bundleFields(base, dag, many) {
     waiting = setTimeout(() => show().catch((problem) => found.replaceChildren(problem.message)), PAUSE);
   };
   search.addEventListener("input", again);
-  search.addEventListener("focus", again, { once: true });
+  again();
   const label = many ? "Bundles, namespaces or patterns (* and ?), one on each line" : "Bundle";
   return [make("label", {}, label, field), make("label", {}, "Find bundles to pick ", search), found];
 }

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { offered, paused } from "page/acts.js";
+import { changed, manual } from "page/by_hand.js";
+import { lines } from "page/picker.js";
+import { share } from "page/requests.js";
 
+const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
 const NONE = {
   control: "",
@@ -132,4 +136,33 @@ test("an answer is sent to the task that asks", () => {
   assert.deepEqual(body(form()), { chosen_options: ["Reject"], params_input: { reason: "a party" } });
 });
 
+test("a manual action sends what its form says, each with its own fields", () => {
+  const brokers = [{ name: "b:1" }, { name: "a:1" }];
+  const given = view({ by_hand: "h" }, {
+    brokers,
+    drains: [],
+    last: { ended_at: "x", done: 2, bundles: 2, folder: "f" },
+  });
+  assert.deepEqual(manual(view({}, { brokers }), PAGE), []);
+  assert.deepEqual(manual(given, PAGE).map(({ name }) => name), ["Unload", "Drain", "Fill", "Split", "Undo run"]);
+  assert.deepEqual(manual({ ...given, of_one_run: true }, PAGE).map(({ name }) => name), ["Undo run"]);
+  assert.deepEqual(lines(" a/b \n\nc/*\n"), ["a/b", "c/*"]);
+});
+
+test("what has changed in the cluster since a plan was made is told", () => {
+  const shown = { sampled_at: "2026-03-05T12:00:00Z", brokers: [{ name: "a:1" }] };
+  const present = { ...shown, plan: null, last: null };
+  const later = { ...present, sampled_at: "2026-03-05T12:01:00Z" };
+  assert.equal(changed(shown, undefined), "");
+  assert.equal(changed(shown, present), "");
+  assert.equal(changed(shown, later), "");
+  assert.match(changed(shown, { ...later, brokers: [] }), /other brokers/);
+  const ended = { done: 1, ended_at: "2026-03-05T12:00:30Z" };
+  assert.match(changed(shown, { ...later, last: ended }), /Bundles were moved/);
+  assert.equal(changed(shown, { ...later, last: { ...ended, ended_at: "2026-03-05T11:59:00Z" } }), "");
+});
+
+test("the progress of a request has the time that is left, if known", () => {
+  assert.equal(share(1, 4, null), "1 of 4 done");
+  assert.equal(share(1, 4, 61.2), "1 of 4 done, about 61 s left");
 });
