@@ -21,7 +21,7 @@ from scripts.drawing import ROOT
 from experiments.__main__ import commit_of_sources, refuse_changes
 from experiments.families import family_page
 from experiments.families.choosing import GRID_FAMILIES, GRID_SEEDS, best
-from experiments.families.contestants import contestants, grid
+from experiments.families.contestants import contestants, grid, joined_later
 from experiments.families.family import FOLDER, Family, load_all
 from experiments.families.family_results import Seal, read_all, write
 from experiments.families.family_run import run_all
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             refuse_changes(commit)
         families = _chosen(load_all(options.families), options)
         compared = [*grid()] if options.grid else [*contestants(best(read_all(family_page.RESULTS / "grid")))]
-        added = [from_outside(path) for path in options.strategy]
+        added = [*(() if options.grid else joined_later()), *(from_outside(path) for path in options.strategy)]
     except (RebalancerError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -88,7 +88,7 @@ def _opened(folder: Path, family: FamilyResults, covered: set[str]) -> int:
     """Write held-out results if their hash is the sealed one; else return 1.
 
     Args:
-        covered: contestants that the hash covers; shedders from outside came later.
+        covered: contestants that the hash covers; GainShedder and shedders from outside came later.
     """
     sealed = _sealed(family.family)
     if Seal.of(family.only(covered)).sha256 != sealed.sha256:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from experiments.families.contestants import GAIN, NOTHING
 from experiments.plots import explain, inches, page_style, svg
 
 if TYPE_CHECKING:
@@ -52,15 +53,23 @@ def moves_against_range(results: Mapping[str, FamilyResults], titles: Mapping[st
 
 
 def _marks(names: Sequence[str], colours: Palette) -> dict[str, dict[str, Any]]:
-    """Return the mark of each contestant: AvgShedder filled, controls as crosses, the others as outlines."""
+    """Return the mark of each contestant: AvgShedder and GainShedder filled, controls as crosses, the others as outlines."""
     marks: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         avg = name.startswith("AvgShedder")
         colour = colours.accent if avg else colours.hot if name.startswith("control") else colours.good
         marker = "x+"[name.endswith("means")] if name.startswith("control") else _SHAPES[number % len(_SHAPES)]
-        if name == "no shedding":
+        if name == NOTHING:
             colour, marker = colours.text, "_"
-        marks[name] = {"color": colour, "marker": marker, "markersize": 6, "markerfacecolor": colour if avg else "none"}
+        if name == GAIN:
+            marker = "*"
+        filled = avg or name == GAIN
+        marks[name] = {
+            "color": colour,
+            "marker": marker,
+            "markersize": 6,
+            "markerfacecolor": colour if filled else "none",
+        }
     return marks
 
 

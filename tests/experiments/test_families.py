@@ -12,7 +12,7 @@ import pytest
 from experiments.families import family_page
 from experiments.families.__main__ import main
 from experiments.families.choosing import GRID_FAMILIES, best, loses, ratio
-from experiments.families.contestants import AVG, DEFAULTS, RANDOM, SHUFFLED, avg, contestants, grid
+from experiments.families.contestants import AVG, DEFAULTS, RANDOM, SHUFFLED, avg, contestants, grid, joined_later
 from experiments.families.drawing_clusters import draw
 from experiments.families.family import Family, load, load_all
 from experiments.families.family_results import FamilyResults, read_all, write
@@ -253,7 +253,7 @@ def test_from_files_to_results_and_a_seal_that_other_results_break(
     where = ["--families", str(files(tmp_path)), "--output", str(tmp_path / "results"), "--processes", "1"]
     assert main(where) == 0
     (mine,) = read_all(tmp_path / "results" / "training").values()
-    assert set(mine.runs) == {variant.name for variant in contestants({})}
+    assert set(mine.runs) == {variant.name for variant in (*contestants({}), *joined_later())}
     assert (mine.family, mine.seeds) == ("mine", (7,))
     assert "| AvgShedder |" in capsys.readouterr().out
     assert main([*where, "--seal"]) == 0
@@ -293,7 +293,9 @@ def test_a_changed_number_changes_pictures_and_tables(tmp_path: Path, monkeypatc
 
 
 def test_committed_results_are_of_committed_sources_and_of_all_contestants() -> None:
-    everyone = [variant.name for variant in contestants(best(read_all(family_page.RESULTS / "grid")))]
+    everyone = [
+        variant.name for variant in (*contestants(best(read_all(family_page.RESULTS / "grid"))), *joined_later())
+    ]
     training = read_all(family_page.RESULTS / "training")
     assert training.keys() == {name for name, family in FAMILIES.items() if family.kind == "training"}
     for name, results in training.items():
