@@ -53,7 +53,7 @@ def moves_against_range(results: Mapping[str, FamilyResults], titles: Mapping[st
 
 
 def _marks(names: Sequence[str], colours: Palette) -> dict[str, dict[str, Any]]:
-    """Return the mark of each contestant: AvgShedder and GainShedder filled, controls as crosses, the others as outlines."""
+    """Return the marks: AvgShedder and GainShedder filled, controls as crosses, the others as outlines."""
     marks: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         avg = name.startswith("AvgShedder")

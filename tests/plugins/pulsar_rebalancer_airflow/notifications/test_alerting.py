@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition
 from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
 from pulsar_rebalancer.state.state_documents import MovesState
-from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
+from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -244,4 +244,4 @@ def test_a_task_leaves_the_reason_it_failed_with(state: MemoryState) -> None:
     with pytest.raises(Exception, match="state_lost"), final_unless_passing(given):
         raise StateError(Reason.STATE_LOST, "the store is empty")
 
-    assert given["ti"].pushed == {FAILURE: "state_lost"}
+    assert given["ti"].pushed == {FAILURE: "state_lost", MESSAGE: "the store is empty"}
