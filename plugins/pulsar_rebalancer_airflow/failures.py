@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 FAILURE = "failure"
 """XCom key of a failed task's reason code."""
 
+MESSAGE = "failure_message"
+"""XCom key of a failed task's error message."""
+
 
 def sentence(error: RebalancerError) -> str:
     """Return the error's message, reason code and remedy as text."""
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
-
-
-MESSAGE = "failure_message"
-"""XCom key of a failed task's error message."""
 
 
 @contextmanager

@@ -51,8 +51,14 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) and value else value or []
 
 
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
 _Broker = Annotated[str, AfterValidator(_broker)]
-_Brokers = Annotated[tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_listed)]
+_Brokers = Annotated[
+    tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_listed), AfterValidator(_each_once)
+]
 _Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_position)]
 
 _NEEDED = {

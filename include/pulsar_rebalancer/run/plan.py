@@ -199,7 +199,11 @@ def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
 
 
 def considered(run: StoragePath) -> list[dict[str, Any]]:
-    """Return bundle, source, reason and `taken` of all bundles that a plan considers; errors as above."""
+    """Return bundle, source, reason and `taken` of all bundles that a plan considers.
+
+    Raises:
+        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    """
     return (run / _MOVES).read_table(["bundle", "source", "reason", "taken"]).to_pylist()
 
 

@@ -20,7 +20,7 @@ from pulsar_rebalancer.run.manual_request import ByHand, parse_form
 from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
@@ -171,6 +171,16 @@ def test_a_plan_is_known_as_long_as_it_may_be_carried_out_and_its_run_may_last()
     assert [set(plans) for plans in shown_plans] == [{"a", "b"}, {"b"}]
     known = [HandedOverPlans(plans={"a": handed}).added("b", each, 45 * minute).plans for each in later]
     assert [set(plans) for plans in known] == [{"a", "b"}, {"b"}]
+
+
+def test_several_brokers_are_released_together_or_not_at_all(storage: ClusterStorage, state: MemoryState) -> None:
+    store, drain = StateStore(state), Drain(at=datetime.now(UTC), by="ada", reason="new disks")
+    store.put_drains(storage, Drains(brokers=dict.fromkeys(("a:1", "b:1", "c:1"), drain)))
+
+    assert act(storage, state, action="release", broker=["a:1", "x:1"], reason="x")[0] == "not_drained"
+    assert store.drains(storage).brokers.keys() == {"a:1", "b:1", "c:1"}
+    assert act(storage, state, action="release", broker=["a:1", "b:1"], reason="the disks are in")[0] == "done"
+    assert store.drains(storage).brokers.keys() == {"c:1"}
 
 
 def test_releases_of_two_days_are_known_and_of_two_copies_the_later_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: S
     summary, found = snapshots.show(action="drain", broker="a:1", reason="new disks")
 
     assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
+    again, _ = snapshots.show(action="drain", broker=["a:1", "a:1"], reason="new disks")
+    assert again.bundles_taken == summary.bundles_taken == 2
     assert (found[SYSTEM], found[HEARTBEAT], found[EMPTY]) == ("system_namespace", "system_namespace", "no_topic")
     assert summary.by_hand is not None
     assert summary.by_hand.scores["a:1"] == pytest.approx((40.0, 0.0))
@@ -316,6 +319,15 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
     policy = IsolationPolicy(name="p", namespaces=("t/n",), primary=("b:1",), secondary=())
     snapshots.policies = Policies(isolation=(policy,))
     assert snapshots.show(action="fill", broker="c:1")[1] == {}
+
+
+def test_several_brokers_are_filled_in_turn_the_coldest_first(tmp_path: Path) -> None:
+    # The mean is 20.
+    owned: dict[str, dict[str, float]] = {"a": {name(n): 10.0 for n in range(6)}, "b": {}, "c": {}}
+    for cap, each in ({}, 2), ({"max_bundles_per_run": 2}, 1), ({"max_bundles_onto_broker": 1}, 1):
+        snapshots = Snapshots(tmp_path / str(cap), owned, **cap)
+        _, found = snapshots.show(action="fill", broker=["b:1", "c:1", "b:1"])
+        assert Counter(found.values()) == {"b:1": each, "c:1": each}
 
 
 def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path: Path) -> None:

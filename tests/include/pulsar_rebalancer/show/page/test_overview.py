@@ -16,7 +16,9 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import DrainProgress
 from pulsar_rebalancer.run.request import Finding
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.page.brokers import short_names
+from pulsar_rebalancer.show.page.bundle_search import LISTED, find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies.kept import ShedderState
@@ -53,6 +55,22 @@ def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> N
     assert found.status.score_range == pytest.approx(2, abs=3)
     assert found.middle == pytest.approx(61, abs=3)
     assert found.brokers[-1].score == pytest.approx(2, abs=1)
+
+
+def test_bundles_are_found_by_a_part_of_their_names_those_with_the_most_traffic_first(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads={broker(0): 82.0, broker(1): 40.0})
+    assert find_bundles(made.storage, "", NOW).all == 0
+    run = made.run(JUST_NOW)
+    rows = Snapshot(run).file("bundles").read_table().to_pylist()
+    traffic = {row["bundle"]: row["msg_throughput_in"] + row["msg_throughput_out"] for row in rows}
+
+    found = find_bundles(made.storage, "", NOW)
+    assert found.all == len(traffic)
+    assert [each.traffic for each in found.bundles] == sorted(traffic.values(), reverse=True)[:LISTED]
+    (one,) = find_bundles(made.storage, rows[3]["bundle"], NOW).bundles
+    assert (one.bundle, one.broker, one.traffic) == (rows[3]["bundle"], rows[3]["broker"], traffic[one.bundle])
+    # It is text, not a pattern.
+    assert find_bundles(made.storage, ".*", NOW).all == 0
 
 
 def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: Path) -> None:
