@@ -59,7 +59,7 @@ ENV VIRTUAL_ENV=/opt/pulsar-rebalancer \
 RUN AIRFLOW_HOME=/tmp/airflow python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa \
  && chmod 0644 /opt/airflow/spark.jsa \
  && rm -rf /tmp/airflow
-ENV PULSAR_REBALANCER_SPARK_ARCHIVE=/opt/airflow/spark.jsa
+ENV AIRFLOW__PULSAR_REBALANCER__SPARK_ARCHIVE=/opt/airflow/spark.jsa
 
 COPY --chown=root:root dags/ /opt/airflow/dags/
 COPY --chown=root:root deploy/airflow_local_settings.py /opt/airflow/config/airflow_local_settings.py

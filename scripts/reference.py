@@ -14,6 +14,7 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.show.page.buckets import Timeline
 from pulsar_rebalancer.show.page.page_model import Overview, RequestView, RunAnswer, Status
 from pulsar_rebalancer.show.page.plan_view import BundlesFound, StayView
+from pulsar_rebalancer_airflow.provider import OPTIONS
 from pulsar_simulator.__main__ import _parser
 from pulsar_simulator.faults import KINDS
 
@@ -100,7 +101,18 @@ def _type(schema: dict[str, Any]) -> str:
     return str(schema["type"]).replace("integer", "number")
 
 
+def airflow_options_table() -> str:
+    """Return a row per option of the package in Airflow's configuration."""
+    rows = ["| option | default | meaning |", "| --- | --- | --- |"]
+    for name, option in OPTIONS.items():
+        default = f"`{option['default'].replace('{AIRFLOW_HOME}', '$AIRFLOW_HOME')}`" if option["default"] else "none"
+        example = f" Example: `{option['example']}`" if option["example"] else ""
+        rows.append(f"| `{name}` | {default} | {option['description'].strip()}{example} |")
+    return "\n".join(rows)
+
+
 TABLES = {
+    "options of airflow": airflow_options_table,
     "settings": settings_table,
     "reasons": reasons_table,
     "bad input": bad_input_table,

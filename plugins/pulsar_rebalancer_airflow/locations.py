@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.run.run_folder import find_run
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.options import VARIABLES, option, option_path, wrong_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.storage.path import StoragePath
 
-from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.reasons import Reason
-
-CLUSTERS_VARIABLE = "PULSAR_REBALANCER_CLUSTERS"
+CLUSTERS_VARIABLE = f"{VARIABLES}CLUSTERS_FILE"
 """Environment variable with the path of the clusters file."""
 
-STORAGE_VARIABLE = "PULSAR_REBALANCER_STORAGE"
+STORAGE_VARIABLE = f"{VARIABLES}STORAGE_ROOT"
 """Environment variable with the storage root, a path or an object-store URI."""
 
 REBALANCE_DAG = "pulsar_rebalance__"
@@ -46,22 +43,26 @@ PAGE_ROUTE = "pulsar-balance"
 
 
 def clusters_file() -> Path:
-    """Return the clusters file's path: from the environment, else `config/pulsar_clusters.yaml` in AIRFLOW_HOME."""
-    return Path(os.environ.get(CLUSTERS_VARIABLE) or _airflow_home() / "config" / "pulsar_clusters.yaml")
+    """Return the path of the clusters file.
+
+    Raises:
+        SettingsError: `wrong_setting` if the path is relative.
+    """
+    return option_path("clusters_file")
 
 
 def storage_root() -> str:
-    """Return the storage root: from the environment, else `pulsar_rebalancer` in AIRFLOW_HOME.
+    """Return the storage root, a path or an object-store URI.
 
     Raises:
-        SettingsError: `wrong_setting` if an object-store URI contains a user, a password or a query. Pages and logs
-            show the root, so keys must be in Airflow's environment and in the Spark connection.
+        SettingsError: `wrong_setting` if a path is relative, or if a URI contains a user, a password or a query. Pages
+            and logs show the root, so keys must be in Airflow's environment and in the Spark connection.
     """
-    root = os.environ.get(STORAGE_VARIABLE) or str(_airflow_home() / "pulsar_rebalancer")
-    if "://" in root and set("@?#") & set(root):
-        raise SettingsError(
-            Reason.WRONG_SETTING, f"{STORAGE_VARIABLE}: the address must not contain a user, a password or a query"
-        )
+    root = option("storage_root")
+    if "://" not in root:
+        return str(option_path("storage_root"))
+    if set("@?#") & set(root):
+        raise wrong_option("storage_root", "the address must not contain a user, a password or a query")
     return root
 
 
@@ -113,7 +114,3 @@ def left_about_run(context: Context, task: str, key: str) -> Any:
     ti = context["ti"]
     about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")
     return ti.xcom_pull(task_ids=task, key=key) if about in (None, present) else None
-
-
-def _airflow_home() -> Path:
-    return Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()

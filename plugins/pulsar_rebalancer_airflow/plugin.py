@@ -8,8 +8,7 @@ from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_rebalancer_airflow import listeners
 from pulsar_rebalancer_airflow.overview.views import external_views
-from pulsar_rebalancer_airflow.replay.replay_link import ReplayLink
-from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, ValidationLink
+from pulsar_rebalancer_airflow.validation.validation_link import PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -23,13 +22,12 @@ async def pages(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """The page of a cluster, the links to validation results and replay reports, and the schedule listener.
+    """The page of a cluster, the pages that links of tasks lead to, and the schedule listener.
 
-    `provider` registers the connection type.
+    `provider` registers everything else.
     """
 
     name = "pulsar_rebalancer"
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
     external_views = external_views()
-    operator_extra_links = [ValidationLink(), ReplayLink()]
     listeners = [listeners]

@@ -1,28 +1,90 @@
-"""The provider information for Airflow, which is the only place to register a connection type."""
+"""What the package has for Airflow: connection type, options, operators, links, notifier, plugin and asset URIs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-HOOK = "pulsar_rebalancer_airflow.hooks.pulsar_admin.PulsarAdminHook"
+_PACKAGE = "pulsar_rebalancer_airflow"
+_INTEGRATION = "Apache Pulsar"
+
+OPERATORS = (
+    *("approve", "ask", "by_hand", "collect", "control", "decide", "gate", "maintain", "order", "record"),
+    *("refuse", "replay", "report", "split", "unload", "validate", "watch"),
+)
+"""Modules of `operators/` with an operator for a task."""
+
+SECTION = "pulsar_rebalancer"
+"""Section of the options in Airflow's configuration."""
 
 
-def get_provider_info() -> dict[str, JsonValue]:
-    """Return the connection type `pulsar_admin` with its form, for the entry point `apache_airflow_provider`."""
+def _option(default: str, example: str | None, description: str) -> dict[str, Any]:
+    return {
+        "description": f"{description}\n",
+        "version_added": "0.1.0",
+        "type": "string",
+        "example": example,
+        "default": default,
+    }
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "clusters_file": _option(
+        "{AIRFLOW_HOME}/config/pulsar_clusters.yaml",
+        None,
+        "Absolute path of the clusters file. Read by the DAG processor, the workers and the API server.",
+    ),
+    "storage_root": _option(
+        "{AIRFLOW_HOME}/pulsar_rebalancer",
+        "s3://bucket/pulsar-rebalancer",
+        "Folder of runs and of copies of the state: an absolute path, or the address of an object store. "
+        "The DAG processor, the workers, the API server and Spark's executors must see it under this name.",
+    ),
+    "spark_archive": _option(
+        "",
+        "/opt/airflow/spark.jsa",
+        "Absolute path of a class-data archive of Spark's classes, which halves the start-up time of *decide*. "
+        "Read by the workers.",
+    ),
+    "strategies": _option(
+        "",
+        "my_package.my_module:shed",
+        "Import paths of shedders of your own that the clusters file or a replay may name, separated by commas. "
+        "Read by the DAG processor, the workers and the API server, which pass them to Spark.",
+    ),
+}
+"""Deployment settings; `options` reads them."""
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return what Airflow registers, for the entry point `apache_airflow_provider`.
+
+    Airflow loads the plugin through the entry point `airflow.plugins`; here it is only listed.
+    """
     return {
         "package-name": "pulsar-rebalancer",
         "name": "Pulsar rebalancer",
-        "description": "Load rebalancing of Apache Pulsar clusters from the outside.",
-        "integrations": [{"integration-name": "Apache Pulsar", "external-doc-url": "https://pulsar.apache.org/"}],
-        "hooks": [
-            {"integration-name": "Apache Pulsar", "python-modules": ["pulsar_rebalancer_airflow.hooks.pulsar_admin"]}
+        "description": "Load rebalancing of `Apache Pulsar <https://pulsar.apache.org/>`__ clusters from the outside.",
+        "integrations": [
+            {"integration-name": _INTEGRATION, "external-doc-url": "https://pulsar.apache.org/", "tags": ["apache"]}
         ],
+        "operators": [_modules("operators", *OPERATORS)],
+        "hooks": [_modules("hooks", "pulsar_admin")],
+        "notifications": [f"{_PACKAGE}.notifications.alert_notifier.AlertNotifier"],
+        "extra-links": [
+            f"{_PACKAGE}.validation.validation_link.ValidationLink",
+            f"{_PACKAGE}.replay.replay_link.ReplayLink",
+        ],
+        "plugins": [{"name": SECTION, "plugin-class": f"{_PACKAGE}.plugin.PulsarRebalancerPlugin"}],
+        "asset-uris": [{"schemes": ["x-pulsar-rebalancer"], "handler": None}],
+        "config": {
+            SECTION: {"description": "Where the Pulsar rebalancer finds and stores its files.", "options": OPTIONS}
+        },
         "connection-types": [
             {
-                "hook-class-name": HOOK,
+                "hook-class-name": f"{_PACKAGE}.hooks.pulsar_admin.PulsarAdminHook",
                 "hook-name": "Apache Pulsar admin",
                 "connection-type": "pulsar_admin",
                 "ui-field-behaviour": {
@@ -65,6 +127,10 @@ def get_provider_info() -> dict[str, JsonValue]:
             }
         ],
     }
+
+
+def _modules(folder: str, *names: str) -> JsonValue:
+    return {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{folder}.{name}" for name in names]}
 
 
 def _text(label: str, description: str) -> dict[str, JsonValue]:

@@ -43,8 +43,8 @@ clusters:
 def clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "clusters.yaml"
     file.write_text(CLUSTERS)
-    monkeypatch.setenv("PULSAR_REBALANCER_CLUSTERS", str(file))
-    monkeypatch.setenv("PULSAR_REBALANCER_STORAGE", str(tmp_path / "runs"))
+    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE", str(file))
+    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT", str(tmp_path / "runs"))
     return file
 
 
@@ -181,7 +181,7 @@ def test_settings_reach_the_tasks(dags: dict[str, DAG]) -> None:
 
     assert tasks["decide"]._conn_id == "spark_west"
     assert tasks["collect"].entry.settings.low_threshold == 20
-    assert tasks["collect"].storage.root == os.environ["PULSAR_REBALANCER_STORAGE"]
+    assert tasks["collect"].storage.root == os.environ["AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT"]
 
 
 def test_the_page_tells_mode_and_thresholds(dags: dict[str, DAG]) -> None:
@@ -204,7 +204,7 @@ def test_every_page_names_a_document(dags: dict[str, DAG]) -> None:
     ("dag_id", "named"),
     [
         ("pulsar_rebalance__north", "low_treshold"),
-        ("pulsar_rebalance__south", "strategy elsewhere:shed is not listed in PULSAR_REBALANCER_STRATEGIES"),
+        ("pulsar_rebalance__south", "strategy elsewhere:shed is not listed in the option strategies"),
         ("pulsar_rebalance__we_st", "we st"),
         ("pulsar_rebalance__we_st__broken_1", "low_threshold 50 is above high_threshold 40"),
     ],

@@ -234,14 +234,14 @@ def test_what_must_survive_is_on_named_volumes(document: dict[str, Any], service
 
 
 def test_the_storage_root_is_one_volume_under_one_path(services: dict[str, dict[str, Any]]) -> None:
-    root = services["airflow-scheduler"]["environment"]["PULSAR_REBALANCER_STORAGE"]
+    root = services["airflow-scheduler"]["environment"]["AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT"]
     for name in ("airflow-scheduler", "airflow-apiserver", "spark-worker"):
         assert Mount("rebalancer-storage", root, read_only=name != "airflow-scheduler") in mounts(services[name]), name
 
 
 def test_spark_workers_may_write_what_executors_write(services: dict[str, dict[str, Any]]) -> None:
     """Means of bundles and the progress of replays; the folders are made before the worker starts."""
-    root, worker = services["airflow-scheduler"]["environment"]["PULSAR_REBALANCER_STORAGE"], services["spark-worker"]
+    root, worker = services["airflow-scheduler"]["environment"]["AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT"], services["spark-worker"]
     written = {mount for mount in mounts(worker) if mount.source == "rebalancer-storage" and not mount.read_only}
     of_clusters = [ClusterStorage(root, entry.name) for entry in load_clusters(CLUSTERS)]
     expected = {Path(place.uri) for storage in of_clusters for place in (storage.state, storage.replays)}
@@ -255,7 +255,7 @@ def test_spark_workers_may_write_what_executors_write(services: dict[str, dict[s
 def test_the_clusters_file_is_whole_and_its_connections_are_there(services: dict[str, dict[str, Any]]) -> None:
     scheduler = services["airflow-scheduler"]
     folder = {mount.target: mount.source for mount in mounts(scheduler)}
-    inside = Path(scheduler["environment"]["PULSAR_REBALANCER_CLUSTERS"])
+    inside = Path(scheduler["environment"]["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
     entries = load_clusters(SOURCE / folder[str(inside.parent)] / inside.name)
     assert [(entry.name, entry.error) for entry in entries] == [("local", "")]
     for entry in entries:

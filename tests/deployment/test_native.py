@@ -106,7 +106,7 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         }
         services["airflow-scheduler"]["environment"]["AIRFLOW_CONN_PULSAR_ADMIN_TRIAL"] = json.dumps(connection)
         archive = cached_archive(compose.SOURCE / ".cache")
-        image = {"PULSAR_REBALANCER_SPARK_ARCHIVE": str(archive)}
+        image = {"AIRFLOW__PULSAR_REBALANCER__SPARK_ARCHIVE": str(archive)}
         native = Native(services, {("airflow-apiserver", "8080"): port}, folder / "airflow", processes, image)
         try:
             home = AirflowHome(folder / "airflow", clusters={}, connections={}, port=port)

@@ -299,8 +299,8 @@ def dags(name: str, folder: Path, connection: dict[str, Any], **settings: Any) -
     always = {"connection": f"pulsar_{name}", "host_usage_interval_minutes": 1 / 60}
     clusters.write_text(yaml.safe_dump({"clusters": {name: always | settings}}))
     environment = {
-        "PULSAR_REBALANCER_CLUSTERS": str(clusters),
-        "PULSAR_REBALANCER_STORAGE": str(folder / "runs"),
+        "AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE": str(clusters),
+        "AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT": str(folder / "runs"),
         f"AIRFLOW_CONN_PULSAR_{name.upper()}": json.dumps(connection),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }

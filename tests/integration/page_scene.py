@@ -25,7 +25,7 @@ READY = "document.getElementById('page').getAttribute('aria-busy') === 'false'"
 def prepare(made: World) -> None:
     """Further clusters whose runs are there already, and a scheduler that is alive."""
     now = datetime.now(UTC)
-    clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
+    clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
     document = yaml.safe_load(clusters.read_text())
     names = ("east", "three", "large", "single", "even", "stuck", "held", "going", "threshold", "transfer", "old")
     document["clusters"] |= {name: {"mode": "auto"} for name in names}
@@ -99,7 +99,7 @@ def ordered(chromium: Browser, paged: World, button: str, reason: str) -> None:
 
 def changed_in_file(cluster: str, **given: object) -> None:
     """Change settings of a cluster in the clusters file, as an operator does; None removes one."""
-    clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
+    clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
     document = yaml.safe_load(clusters.read_text())
     entry = document["clusters"][cluster]
     document["clusters"][cluster] = {name: value for name, value in (entry | given).items() if value is not None}

@@ -219,7 +219,7 @@ def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, ur
     with create_session() as session:  # a run with a version of its own would keep the tasks of that version
         assert session.scalars(select(DagRun.bundle_version).where(DagRun.run_id == question)).one() is None
     wise.begin(question, "apply", last="approve")
-    clusters = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"])
+    clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
     given = clusters.read_text()
     clusters.write_text(given.replace("mode: approve", "mode: auto"))
     try:

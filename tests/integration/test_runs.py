@@ -161,9 +161,9 @@ def test_an_old_run_that_is_cleared_from_the_start_counts_nothing_twice(
 ) -> None:
     """It takes a sample and makes a plan of its own, and the last sample that counted is not half an interval old."""
     clusters = tmp_path / "clusters.yaml"
-    text = Path(os.environ["PULSAR_REBALANCER_CLUSTERS"]).read_text()
+    text = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"]).read_text()
     clusters.write_text(text.replace("interval_seconds: 5\n", "interval_seconds: 86400\n"))
-    monkeypatch.setenv("PULSAR_REBALANCER_CLUSTERS", str(clusters))
+    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE", str(clusters))
     before, old = east.decision(), first.folder
 
     again = east.run_again(first, "collect")

@@ -12,7 +12,7 @@ PAGES = (
     *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
-LANGUAGES = {"sh", "python", "yaml", "json", "text"}
+LANGUAGES = {"sh", "python", "yaml", "json", "ini", "text"}
 _FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _PROGRAMS = "make python pip airflow docker deploy/make_env spark-submit uv kubectl .venv/bin/pytest .venv/bin/python"

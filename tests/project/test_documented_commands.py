@@ -62,6 +62,7 @@ CONNECTED = (
     "tests/spark_apps/pulsar_rebalancer_spark/test_spark_connect.py"
     "::test_the_same_plans_after_a_killed_task_whose_run_has_ended_too"
 )
+LISTED = "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_lists_the_options"
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply")
 
 
@@ -127,6 +128,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "--max-age-seconds 300": asked_from_outside,
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
     "pip list": versions,
+    "airflow config list --section pulsar_rebalancer": by(LISTED),
     "python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa": archived,
     **{each: by(CONNECTED) for each in commands_in_blocks("operations.md") if "SparkConnectServer" in each},
     "python -m pulsar_simulator": by(SIMULATION),
@@ -156,8 +158,8 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("documented")
     (folder / "clusters.yaml").write_text(EAST)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PULSAR_REBALANCER_CLUSTERS", str(folder / "clusters.yaml"))
-        patch.setenv("PULSAR_REBALANCER_STORAGE", str(folder / "storage"))
+        patch.setenv("AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE", str(folder / "clusters.yaml"))
+        patch.setenv("AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT", str(folder / "storage"))
         db.initdb()
         shutil.copy(ROOT / "dags" / "pulsar_rebalancer_dags.py", HOME / "dags")
         DagBundlesManager().sync_bundles_to_db()

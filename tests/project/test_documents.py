@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 import json
 import re
+from configparser import ConfigParser
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,7 @@ from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Action, Placement, Strategy
 from pulsar_rebalancer.state.orders.control_form import ControlAction
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
+from pulsar_rebalancer_airflow.provider import OPTIONS, SECTION, get_provider_info
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
@@ -38,6 +40,13 @@ def test_yaml_blocks_are_clusters_files(tmp_path: Path) -> None:
         file = tmp_path / "clusters.yaml"
         file.write_text(yaml.safe_dump({"clusters": {"east": None}} | document))
         assert [entry.error for entry in load_clusters(file)] == [""] * len(document.get("clusters") or {"east": None})
+
+
+def test_ini_blocks_name_options() -> None:
+    config = ConfigParser()
+    config.read_string("\n".join(block.body for block in blocks() if block.language == "ini"))
+    assert config.sections() == [SECTION]
+    assert set(config.options(SECTION)) <= OPTIONS.keys()
 
 
 def test_connections_in_running_text_are_read() -> None:
@@ -62,7 +71,7 @@ def test_variables_that_are_named_are_read() -> None:
 def test_variables_that_are_read_are_listed() -> None:
     modules = [*(ROOT / "include").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]
     read = {name for path in modules for name in re.findall(r'"(PULSAR_[A-Z_]+)"', path.read_text())}
-    assert len(read) > 5
+    assert len(read) > 3
     assert read - set(first_column("### Environment variables")) == set()
 
 
@@ -88,6 +97,7 @@ def _of_airflow(name: str) -> bool:
     assert spec is not None
     assert spec.submodule_search_locations
     known = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text())
+    known |= get_provider_info()["config"]
     parts = name.removeprefix("AIRFLOW__").removesuffix("_CMD").lower().split("__")
     return name in ("AIRFLOW_HOME", "AIRFLOW_CONN") or (
         len(parts) == 2 and parts[1] in known.get(parts[0], {}).get("options", {})

@@ -102,7 +102,7 @@ def installed(environment):
     clusters = folder / "clusters.yaml"
     clusters.write_text("clusters: {east: {mode: observe}}")
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    variables |= {"AIRFLOW_HOME": str(folder / "airflow"), "PULSAR_REBALANCER_CLUSTERS": str(clusters)}
+    variables |= {"AIRFLOW_HOME": str(folder / "airflow"), "AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE": str(clusters)}
     answer = run(environment.python, "-c", ASK, cwd=folder, env=variables).splitlines()[-1]
     return json.loads(answer) | {"folder": str(folder)}
 

@@ -19,6 +19,8 @@ import yaml
 
 from pulsar_rebalancer.storage.path import StoragePath, make_private
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,11 +134,11 @@ class AirflowHome:
             "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
             "AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES": str(16 * 1024 * 1024),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder / 'airflow.db'}",
-            "PULSAR_REBALANCER_CLUSTERS": str(self.clusters_file),
-            "PULSAR_REBALANCER_STORAGE": str(self.storage),
+            CLUSTERS_VARIABLE: str(self.clusters_file),
+            STORAGE_VARIABLE: str(self.storage),
         }
         if self.spark_archive is not None:
-            tuned["PULSAR_REBALANCER_SPARK_ARCHIVE"] = str(self.spark_archive)
+            tuned[ARCHIVE_VARIABLE] = str(self.spark_archive)
         connections = {f"AIRFLOW_CONN_{name.upper()}": json.dumps(value) for name, value in self.connections.items()}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SPARK_"))}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"

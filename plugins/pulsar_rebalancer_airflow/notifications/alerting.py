@@ -122,14 +122,20 @@ def tell(
     if pending:
         link = _run_link(context)
         messages = [compose(cluster, message, figures, link) for message in pending]
-        for message, taken in zip(pending, _send(settings.alert_connection, messages), strict=False):
+        accepted = deliver(settings.alert_connection, messages)
+        for message, taken in zip(pending, accepted, strict=False):
             if taken:
                 state = delivered(state, message)
                 _log.info("Sent the %s of %s", "end" if message.over else "start", message.condition)
     store.put(state)
 
 
-def _send(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
+def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
+    """Send messages through an Apprise connection; errors are only logged, without secrets.
+
+    Returns:
+        For each message sent, True if at least one receiver accepted it.
+    """
     try:
         taken, missed = send(connection, messages)
     except ImportError:
@@ -139,7 +145,7 @@ def _send(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
         _log.warning("Alerts: connection %s cannot be used (%s)", connection, type(error).__name__)
     else:
         if missed or sum(taken) < len(messages):
-            warning = "Alerts: %d of %d sent through connection %s; the next run sends the others. Failed: %s"
+            warning = "Alerts: %d of %d sent through connection %s. Failed: %s"
             _log.warning(warning, sum(taken), len(messages), connection, ", ".join(missed) or "none")
         return taken
     return []

@@ -17,7 +17,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
+from pulsar_rebalancer_airflow.options import VARIABLES, option, option_path
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection, Context
 
-ARCHIVE_VARIABLE = "PULSAR_REBALANCER_SPARK_ARCHIVE"
+ARCHIVE_VARIABLE = f"{VARIABLES}SPARK_ARCHIVE"
 """Environment variable with the path of a class-data archive, which halves Spark's start-up time."""
 
 _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
@@ -85,6 +87,7 @@ def driver_environment() -> Iterator[None]:
     wanted = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        STRATEGIES_VARIABLE: option("strategies"),
     }
     if paths:
         wanted["PYTHONPATH"] = os.pathsep.join(paths)
@@ -190,10 +193,12 @@ class SparkApplicationOperator(SparkSubmitOperator):
         if re.match(r"local(\[|$)", connection.host or ""):
             self.conf = {**(self.conf or {}), **LOCAL_CONF}
         # Read here and not at parse time: the archive is on the worker's disk.
-        archive = os.environ.get(ARCHIVE_VARIABLE, "")
-        if archive and Path(archive).is_file():
+        archive = option_path("spark_archive") if option("spark_archive") else None
+        if archive and archive.is_file():
             options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
             self.conf = {**(self.conf or {}), "spark.driver.extraJavaOptions": options}
+        elif archive:
+            self.log.warning("[pulsar_rebalancer] spark_archive: %s is missing: Spark starts without it", archive)
 
 
 def _code(output: str) -> Reason | None:

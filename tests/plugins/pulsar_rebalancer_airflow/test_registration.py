@@ -1,4 +1,4 @@
-"""How Airflow finds what is in the package: entry points for the plugin and the connection type, nothing by folder."""
+"""How Airflow finds what is in the package: entry points for the plugin and the provider, nothing by folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import os
 import subprocess
 import sys
 import tomllib
+from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import airflow
+import jsonschema
 import pytest
 from airflow._shared.module_loading.file_discovery import find_path_from_directory
+
+from pulsar_rebalancer_airflow import operators
+from pulsar_rebalancer_airflow.provider import get_provider_info
+from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,24 +27,39 @@ SOURCE = Path(__file__).parents[3]
 PROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
 
 ASK = """
-import json, sys
+import io, json, sys
+from contextlib import redirect_stdout
+from airflow.cli import cli_parser
+from airflow.plugins_manager import get_fastapi_plugins, get_plugin_info
 from airflow.providers_manager import ProvidersManager
-from airflow.plugins_manager import get_fastapi_plugins, get_operator_extra_links, get_plugin_info
+from pulsar_rebalancer_airflow.locations import storage_root
 manager = ProvidersManager()
 manager.initialize_providers_hooks()
 hook = manager.hooks["pulsar_admin"]
 widgets = {k: v.field for k, v in manager.connection_form_widgets.items() if "pulsar_admin" in k}
+heavy = {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.validation.validation_web"} & set(sys.modules)
+
+def cli(*words):
+    args = cli_parser.get_parser().parse_args(words)
+    with redirect_stdout(io.StringIO()) as said:
+        args.func(args)
+    return said.getvalue()
+
+def listed(what):
+    return [value for row in json.loads(cli("providers", what, "--output", "json")) for value in row.values()]
+
 print(json.dumps({
     "hook": hook.hook_name, "package": hook.package_name, "widgets": widgets,
     "behaviour": manager.field_behaviours["pulsar_admin"],
     "plugins": [p["name"] for p in get_plugin_info() if p["name"] == "pulsar_rebalancer"],
-    "links": [link.name for link in get_operator_extra_links()],
     "apps": [app["url_prefix"] for app in get_fastapi_plugins()[0]],
-    "heavy": sorted(
-        {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.validation.validation_web"} & set(sys.modules)
-    ),
+    "providers": listed("list"), "links": listed("links"), "notifications": listed("notifications"),
+    "options": cli("config", "list", "--section", "pulsar_rebalancer", "--show-values", "--color", "off"),
+    "storage_root": storage_root(), "heavy": sorted(heavy),
 }))
 """
+SCHEMA = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
+INFO = get_provider_info()
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +75,14 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
             for group, points in PROJECT["entry-points"].items()
         )
     )
+    (site / "airflow.cfg").write_text("[pulsar_rebalancer]\nstorage_root = s3://bucket/runs\n")
     paths = [site, *(SOURCE / part for part in ("include", "plugins", "spark_apps"))]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "AIRFLOW_CONFIG": str(site / "airflow.cfg"),
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        "AIRFLOW__PULSAR_REBALANCER__STRATEGIES": "my_package:shed",
+    }
     done = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     answer: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -74,9 +102,38 @@ def test_the_plugin_is_registered_once(registered: Mapping[str, Any]) -> None:
     assert registered["plugins"] == ["pulsar_rebalancer"]
 
 
-def test_the_link_to_validation_results_and_its_pages_are_registered(registered: Mapping[str, Any]) -> None:
-    assert "Validation result" in registered["links"]
+def test_airflow_lists_the_options(registered: Mapping[str, Any]) -> None:
+    config = ConfigParser(interpolation=None)
+    config.read_string(registered["options"])
+    home = os.environ["AIRFLOW_HOME"]
+    assert dict(config["pulsar_rebalancer"]) == {
+        "clusters_file": f"{home}/config/pulsar_clusters.yaml",
+        "storage_root": "s3://bucket/runs",
+        "spark_archive": "",
+        "strategies": "my_package:shed",
+    }
+    assert registered["storage_root"] == "s3://bucket/runs"
+
+
+def test_airflow_lists_provider_links_and_notifier(registered: Mapping[str, Any]) -> None:
+    assert {PROJECT["name"], PROJECT["version"]} <= set(registered["providers"])
+    assert set(INFO["extra-links"]) <= set(registered["links"])
+    assert set(INFO["notifications"]) <= set(registered["notifications"])
     assert "/pulsar_rebalancer" in registered["apps"]
+
+
+def test_the_information_is_of_airflows_schema_and_whole() -> None:
+    """The schema lets unknown keys through, which would register nothing."""
+    jsonschema.validate(INFO, SCHEMA)
+    assert INFO.keys() <= SCHEMA["properties"].keys()
+    assert {name for each in INFO["operators"] for name in each["python-modules"]} == {
+        getattr(operators, name).__module__ for name in operators.__all__
+    }
+    plugin = PROJECT["entry-points"]["airflow.plugins"][INFO["plugins"][0]["name"]]
+    assert INFO["plugins"][0]["plugin-class"] == plugin.replace(":", ".")
+    assert {uri.partition("://")[0] for uri in (state_asset("east").uri, moves_asset("east").uri)} == {
+        scheme for each in INFO["asset-uris"] for scheme in each["schemes"]
+    }
 
 
 def test_nothing_heavy_is_loaded_with_the_plugin(registered: Mapping[str, Any]) -> None:

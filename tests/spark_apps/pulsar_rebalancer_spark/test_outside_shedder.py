@@ -51,5 +51,5 @@ def test_without_thresholds_no_pair_is_over_one(spark, tmp_path, monkeypatch):
 def test_one_that_is_not_listed_is_not_decided(spark, tmp_path, monkeypatch):
     monkeypatch.delenv(STRATEGIES_VARIABLE, raising=False)
     run = runs.make(tmp_path, runs.tables("east", 4, 10), strategy=PATH)
-    with pytest.raises(SettingsError, match=f"strategy {PATH} is not listed in {STRATEGIES_VARIABLE}"):
+    with pytest.raises(SettingsError, match=f"strategy {PATH} is not listed in the option strategies"):
         decided(spark, tmp_path, run)

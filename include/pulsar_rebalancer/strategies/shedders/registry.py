@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
@@ -23,12 +24,16 @@ from pulsar_rebalancer.strategies.shedders import (
 from pulsar_rebalancer.strategies.shedders.profile import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pulsar_rebalancer.config.settings import Settings
 
 STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
-"""Environment variable that lists the import paths of shedders from outside that may be loaded, comma-separated."""
+"""Environment variable with import paths of shedders from outside that may be loaded, comma-separated.
+
+Spark and the experiments do not know Airflow's configuration; operators pass its list to Spark in this variable.
+"""
+
+SOURCES: list[Callable[[], str]] = [lambda: os.environ.get(STRATEGIES_VARIABLE, "")]
+"""Functions that return import paths of shedders from outside that may be loaded, comma-separated."""
 
 PROFILES: Mapping[str, Profile] = {
     Strategy.AVG.value: avg_shedder.PROFILE,
@@ -44,8 +49,7 @@ def profile_of(settings: Settings) -> Profile:
     """Return the profile of the shedder in the settings.
 
     Raises:
-        SettingsError: `wrong_setting` if a shedder from outside the package is not listed in the environment or cannot
-            be imported.
+        SettingsError: `wrong_setting` if a shedder from outside the package is not listed or cannot be imported.
     """
     return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
 
@@ -71,11 +75,11 @@ def placement_of(settings: Settings) -> Placement:
 def _from_outside(path: str) -> Profile:
     """Return the module's `PROFILE` if it is for the function at this path, else a profile with defaults."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
-    if path not in (listed.strip() for listed in os.environ.get(STRATEGIES_VARIABLE, "").split(",")):
+    if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"strategy {path[:200]} is not listed in {STRATEGIES_VARIABLE}: add it to the environment of the DAG "
-            "processor, the workers and the API server, or correct it",
+            f"strategy {path[:200]} is not listed in the option strategies of [pulsar_rebalancer]: add it to Airflow's "
+            "configuration of the DAG processor, the workers and the API server, or correct it",
         )
     module, _, name = path.partition(":")
     try:

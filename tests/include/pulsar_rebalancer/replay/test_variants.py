@@ -64,7 +64,7 @@ def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
         ([{"strategy": "raises_on_import:shed"}], "strategy raises_on_import:shed: RuntimeError: of its own"),
         ([{"strategy": "exits_on_import:shed"}], "strategy exits_on_import:shed: SystemExit"),
         ([{"strategy": "math:pi"}], "strategy math:pi: cannot be called"),
-        ([{"strategy": "math:sqrt"}], "strategy math:sqrt is not listed in PULSAR_REBALANCER_STRATEGIES"),
+        ([{"strategy": "math:sqrt"}], "strategy math:sqrt is not listed in the option strategies"),
         ([{"strategy_settings": {"gap": 3}}], "strategy_settings: gap: Extra inputs are not permitted (got '3')"),
         ([{"low_treshold": [1]}], "'low_treshold' is not a setting of replays"),
         ([{"mode": "auto"}], "'mode' is not a setting of replays"),

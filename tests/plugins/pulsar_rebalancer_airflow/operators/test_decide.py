@@ -19,6 +19,7 @@ from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, JAVA_OPTIONS, path_of
@@ -39,6 +40,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
     def start(command: list[str], **_: Any) -> Any:
         seen.update(command=command, path=os.environ["PATH"], python=os.environ.get("PYTHONPATH", ""))
+        seen.update(strategies=os.environ.get(STRATEGIES_VARIABLE))
         return mock.Mock(stdout=iter(()), wait=mock.Mock(return_value=0))
 
     with mock.patch(SUBMIT, side_effect=start):
@@ -194,7 +196,11 @@ def test_it_never_fails_without_a_reason_code(monkeypatch: pytest.MonkeyPatch, l
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_the_archive_is_used_if_the_worker_has_it(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exists: bool
+    submitted: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    exists: bool,
 ) -> None:
     archive = tmp_path / "spark.jsa"
     if exists:
@@ -205,6 +211,16 @@ def test_the_archive_is_used_if_the_worker_has_it(
 
     command = " ".join(submitted["command"])
     assert (f"={JAVA_OPTIONS} -XX:SharedArchiveFile={archive}" in command) is exists
+    assert (f"spark_archive: {archive} is missing" in caplog.text) is not exists
+
+
+def test_spark_is_given_the_shedders_that_it_may_load(
+    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__STRATEGIES", "my_package:shed")
+    decide()
+    assert submitted["strategies"] == "my_package:shed"
+    assert STRATEGIES_VARIABLE not in os.environ
 
 
 def test_the_application_is_found_without_being_loaded() -> None:

@@ -96,7 +96,7 @@ FORGED = [
 
 @pytest.fixture
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterStorage:
-    monkeypatch.setenv("PULSAR_REBALANCER_STORAGE", str(tmp_path / "root"))
+    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT", str(tmp_path / "root"))
     return ClusterStorage(str(tmp_path / "root"), CLUSTER)
 
 

@@ -18,7 +18,6 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import days_before
 from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
-from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import ReplayOperator
 
@@ -102,9 +101,9 @@ def test_a_spark_connect_server_replays_nothing(storage: ClusterStorage, monkeyp
 
 def test_a_strategy_from_outside_has_to_be_listed(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = [{"strategy": [OUTSIDE, "OverloadShedder"]}]
-    with pytest.raises(AirflowFailException, match=f"{OUTSIDE} is not listed in {STRATEGIES_VARIABLE}"):
+    with pytest.raises(AirflowFailException, match=f"{OUTSIDE} is not listed in the option strategies"):
         replay(storage, grid=grid)
-    monkeypatch.setenv(STRATEGIES_VARIABLE, f"other:one, {OUTSIDE}")
+    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__STRATEGIES", f"other:one, {OUTSIDE}")
     replay(storage, grid=grid)
     assert [variant.settings.strategy for variant in request(storage).variants.variants[1:]] == [
         OUTSIDE,

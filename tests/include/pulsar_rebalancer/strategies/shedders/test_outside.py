@@ -140,7 +140,7 @@ def test_it_takes_part_in_experiments() -> None:
 @pytest.mark.parametrize(
     ("strategy", "why"),
     [
-        ("tests.outside_shedder:PROFILE", "is not listed in PULSAR_REBALANCER_STRATEGIES: add it to the environment"),
+        ("tests.outside_shedder:PROFILE", "is not listed in the option strategies of [pulsar_rebalancer]: add it"),
         ("elsewhere:shed", "strategy elsewhere:shed: ModuleNotFoundError"),
         ("elsewhere", "Input should be AvgShedder"),
     ],
