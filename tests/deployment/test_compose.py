@@ -241,7 +241,10 @@ def test_the_storage_root_is_one_volume_under_one_path(services: dict[str, dict[
 
 def test_spark_workers_may_write_what_executors_write(services: dict[str, dict[str, Any]]) -> None:
     """Means of bundles and the progress of replays; the folders are made before the worker starts."""
-    root, worker = services["airflow-scheduler"]["environment"]["AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT"], services["spark-worker"]
+    root, worker = (
+        services["airflow-scheduler"]["environment"]["AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT"],
+        services["spark-worker"],
+    )
     written = {mount for mount in mounts(worker) if mount.source == "rebalancer-storage" and not mount.read_only}
     of_clusters = [ClusterStorage(root, entry.name) for entry in load_clusters(CLUSTERS)]
     expected = {Path(place.uri) for storage in of_clusters for place in (storage.state, storage.replays)}

@@ -79,7 +79,9 @@ def test_a_sample_that_was_counted_neither_counts_again_nor_moves_anything(
     before, owners = north.decision(), north.served.cluster.state()["owners"]
     assert before.hits
     clusters = tmp_path / "clusters.yaml"
-    clusters.write_text(Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"]).read_text().replace(EVERY_5_S, ONCE_A_DAY))
+    clusters.write_text(
+        Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"]).read_text().replace(EVERY_5_S, ONCE_A_DAY)
+    )
     monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE", str(clusters))
 
     run = north.run(**OWN)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import airflow
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from airflow._shared.module_loading.file_discovery import find_path_from_directory
 

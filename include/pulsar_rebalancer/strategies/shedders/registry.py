@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
@@ -24,6 +23,8 @@ from pulsar_rebalancer.strategies.shedders import (
 from pulsar_rebalancer.strategies.shedders.profile import Profile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pulsar_rebalancer.config.settings import Settings
 
 STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"

@@ -18,8 +18,8 @@ from tests.project.documentation import blocks
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
+from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, JAVA_OPTIONS, path_of
@@ -199,7 +199,7 @@ def test_the_archive_is_used_if_the_worker_has_it(
     submitted: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
     exists: bool,
 ) -> None:
     archive = tmp_path / "spark.jsa"
@@ -211,7 +211,7 @@ def test_the_archive_is_used_if_the_worker_has_it(
 
     command = " ".join(submitted["command"])
     assert (f"={JAVA_OPTIONS} -XX:SharedArchiveFile={archive}" in command) is exists
-    assert (f"spark_archive: {archive} is missing" in caplog.text) is not exists
+    assert (f"spark_archive: {archive} is missing" in capsys.readouterr().out) is not exists
 
 
 def test_spark_is_given_the_shedders_that_it_may_load(
