@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, MEANS_WITH_COSTS, TRAFFIC
 from pulsar_rebalancer.strategies import learning
-from pulsar_rebalancer.strategies.learning import Lesson, Steps
+from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_spark import costs, means, spark_tables
 from pulsar_rebalancer_spark.session import release
@@ -66,7 +66,7 @@ def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
     if not learns:
         return UpdatedBundles(means.update(bundles, known, shared=run.shares_bundles))
     before, counts = run.kept.shedder.learned, run.counting.counts
-    steps = learning.steps(run.settings.interval_seconds / 60, before.samples + 1) if counts else Steps()
+    steps = learning.steps(before, run.settings, counts=counts)
     updated = means.update(bundles, known, shared=run.shares_bundles, steps=steps).persist()
     sums = costs.sums(updated)
     if not counts:

@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pulsar_rebalancer.run.tables import RATES
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE, Sums
 from pulsar_rebalancer_spark.spark_tables import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
-    from pulsar_rebalancer.strategies.learning import Correction, Steps
+    from pulsar_rebalancer.strategies.learning import Correction
 
 _LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
 _FRACTION = 1000
 
 
-def averages(rate: Column, steps: Steps) -> dict[str, Column]:
+def averages(rate: Column, steps: Sequence[float]) -> dict[str, Column]:
     """Return the averages of the bundles' rates with this sample, and their costs before it.
 
     Args:
@@ -29,7 +30,7 @@ def averages(rate: Column, steps: Steps) -> dict[str, Column]:
         steps: steps of the averages.
     """
     rate = F.when(F.col("refused"), F.col("quick_rate_before").cast("double")).otherwise(rate)
-    new = {f"{name}_rate": _or(f"{name}_rate", rate) for name in steps._fields}
+    new = {name: _or(name, rate) for name in RATES}
     updated = {
         name: F.when(F.col("refused"), F.col(f"{name}_before")).otherwise(before + step * (rate - before))
         for (name, before), step in zip(new.items(), steps, strict=True)

@@ -11,14 +11,14 @@ from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 from pulsar_rebalancer_spark import costs
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Sequence
 
-    from pulsar_rebalancer.strategies.learning import Steps
+    from pyspark.sql import Column, DataFrame
 
 _KEY = ["cluster", "bundle"]
 
 
-def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, steps: Steps | None = None) -> DataFrame:
+def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, steps: Sequence[float] | None = None) -> DataFrame:
     """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.

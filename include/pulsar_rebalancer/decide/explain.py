@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.strategies.wording import moving
+from pulsar_rebalancer.strategies.wording import gap_and_hits, moving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,6 +88,4 @@ def explain(decision: Decision) -> str:
     """Return a sentence with AvgShedder's result for a broker or pair."""
     if decision.gap is None:
         return f"{decision.source} is left out. {decision.reason.meaning}"
-    pair = f"{decision.source} is {decision.gap:.1f} points above {decision.destination}"
-    hits = f"{decision.low_hits} low and {decision.high_hits} high hits"
-    return f"{pair}, {hits}. {decision.reason.meaning}"
+    return f"{gap_and_hits(decision)}. {decision.reason.meaning}"

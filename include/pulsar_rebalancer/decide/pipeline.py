@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.bundle_columns import Bundles
     from pulsar_rebalancer.run.tables import BrokerSample, Measure
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.strategies.learning import RecentMove
-    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, RecentMove, SheddingResult
 
 
 class RunDecision(NamedTuple):

@@ -23,8 +23,8 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.learning import RecentMove
 from pulsar_rebalancer.strategies.left_out import left_out_of
+from pulsar_rebalancer.strategies.sample import RecentMove
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.decide.splits.planner import SplitPlan

@@ -24,9 +24,9 @@ from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
 from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.learning import Lesson, RecentMove
+from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.left_out import left_out
-from pulsar_rebalancer.strategies.sample import ClusterSample, used_samples
+from pulsar_rebalancer.strategies.sample import ClusterSample, RecentMove, used_samples
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from pulsar_rebalancer.strategies.learning import (
     START_VARIANCE,
     Correction,
     Lesson,
-    Steps,
     Sums,
     corrected,
     learn,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.columns import Flags, Floats, Ints, Roster
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.learned import Learned
-    from pulsar_rebalancer.strategies.learning import RecentMove
+    from pulsar_rebalancer.strategies.sample import RecentMove
 
 
 class LearnedColumns:
@@ -64,8 +63,7 @@ class LearnedColumns:
             moved: as in `learning.learn`.
             counts: True if the sample counts; else nothing is learned.
         """
-        minutes = settings.interval_seconds / 60
-        self.add(owner != NOBODY, rate, steps(minutes, before.samples + 1) if counts else Steps())
+        self.add(owner != NOBODY, rate, steps(before, settings, counts=counts))
         sums = self.sums(owner, rate)
         if not counts:
             return Lesson(before, sums)
@@ -73,7 +71,7 @@ class LearnedColumns:
         self.correct(owner, lesson)
         return lesson
 
-    def add(self, present: Flags, rate: Floats, steps: Steps) -> None:
+    def add(self, present: Flags, rate: Floats, steps: Collection[float]) -> None:
         """Add a sample to the averages.
 
         Args:

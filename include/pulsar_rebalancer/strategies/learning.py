@@ -13,18 +13,18 @@ Formulas for bundles use only operators, so that they work for numpy arrays and 
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pulsar_rebalancer.state.learned import NOTHING, SETTLED, Learned, LearnedBroker
-from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.scoring import relative_cores, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.strategies.sample import RecentMove
 
     Column: TypeAlias = Any
 
@@ -34,20 +34,12 @@ MOVED = 4.0
 START_COST, START_VARIANCE = 1.0, 0.25
 """Relative cost of a new bundle's messages, and its variance."""
 
-_HOUR, _QUICK, _QUARTER = 1 - 2 ** (-1 / 60), 0.25, 0.045  # steps of averages, per minute
+_AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045)  # steps per minute, in the order of `run.tables.RATES`
+_POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
 _LEAST_COST, _LARGEST_COST = 0.25, 4.0
 _DRIFT = 2e-6  # by which a cost's variance grows with every sample
-_POINTS, _RESIDUAL, _VARIANCE = 0.01, 0.05, 0.02  # further steps, per minute
 _FULL = 97.0  # percent; above it, a score no longer grows with the load
 _FRESH = 2  # host intervals after which a broker's figure is not of this sample
-
-
-class Steps(NamedTuple):
-    """Steps of the three moving averages of a bundle's rate; all 0 for a sample that does not count."""
-
-    hour: float = 0.0
-    quick: float = 0.0
-    quarter: float = 0.0
 
 
 class Sums(NamedTuple):
@@ -67,31 +59,6 @@ class Sums(NamedTuple):
     later: float = 0.0
 
 
-class Observed(NamedTuple):
-    """One broker in a sample.
-
-    Attributes:
-        score: percent.
-        cores: number of cores in multiples of the median broker's.
-        quiet: minutes since a bundle last moved from or to it.
-        fresh: True if it measured its score since the last sample.
-    """
-
-    score: float
-    cores: float
-    sums: Sums
-    quiet: float
-    fresh: bool
-
-
-class RecentMove(NamedTuple):
-    """A move that was carried out some minutes ago; the destination is the broker that owns the bundle now."""
-
-    source: str
-    destination: str
-    minutes: float
-
-
 class Correction(NamedTuple):
     """How the costs of a broker's bundles change, per msg/s by which a bundle's rate differs from its average.
 
@@ -102,24 +69,6 @@ class Correction(NamedTuple):
 
     gain: float = 0.0
     shrink: float = 0.0
-
-
-def relative_cores(brokers: Iterable[BrokerSample]) -> dict[str, float]:
-    """Return each broker's number of cores in multiples of the median broker's; 1 if the number is unknown."""
-    cores = {broker.broker: _cores(broker) for broker in brokers}
-    known = [number for number in cores.values() if number]
-    usual = median(known) if known else 1.0
-    return {broker: number / usual if number else 1.0 for broker, number in cores.items()}
-
-
-def _cores(broker: BrokerSample) -> float:
-    cpu = broker.resources.get("cpu")
-    return max(cpu.limit or 0.0, 0.0) if cpu else 0.0
-
-
-def step(per_minute: float, minutes: float, samples: int) -> float:
-    """Return the step of a moving average after some minutes. It begins as the plain mean of its samples."""
-    return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
 
 class Lesson(NamedTuple):
@@ -135,9 +84,15 @@ class Lesson(NamedTuple):
     corrections: Mapping[str, Correction] = MappingProxyType({})
 
 
-def steps(minutes: float, samples: int) -> Steps:
-    """Return the steps of the averages of bundles' rates for the n-th counted sample."""
-    return Steps(*(step(usual, minutes, samples) for usual in (_HOUR, _QUICK, _QUARTER)))
+def step(per_minute: float, minutes: float, samples: int) -> float:
+    """Return the step of a moving average after some minutes. It begins as the plain mean of its samples."""
+    return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
+
+
+def steps(before: Learned, settings: Settings, *, counts: bool) -> tuple[float, ...]:
+    """Return the steps of the averages of bundles' rates (`run.tables.RATES`); 0 for a sample that does not count."""
+    minutes = settings.interval_seconds / 60
+    return tuple(step(usual, minutes, before.samples + 1) if counts else 0.0 for usual in _AVERAGES)
 
 
 def learn(
@@ -156,59 +111,51 @@ def learn(
         moved: moves that were carried out in the last `SETTLED` minutes.
     """
     minutes, samples = settings.interval_seconds / 60, before.samples + 1
-    observed = _observed(brokers, sums, moved, settings)
-    idle = min([before.idle, *(broker.score for broker in observed.values())])
-    usable = [broker for broker in observed.values() if broker.fresh and broker.score < _FULL]
-    rate, points = sum(broker.sums.rate for broker in usable), before.points
+    cores, oldest = relative_cores(brokers), _FRESH * settings.host_usage_interval_minutes * 60
+    present = [broker for broker in brokers if broker.left_out is None]
+    scores = {broker.broker: score(broker, settings) for broker in present}
+    # Only brokers that report averages say when they measured; others say when they last wrote a report.
+    old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
+    idle = min([before.idle, *scores.values()])
+    usable = [name for name, now in scores.items() if name not in old and now < _FULL]
+    rate, points = sum(sums.get(name, Sums()).rate for name in usable), before.points
     if rate > 0:
-        now = sum(max((broker.score - idle) * broker.cores, 0.1) for broker in usable) / rate
-        points += step(_POINTS, minutes, samples) * (now - points)
-    names = sorted(broker.broker for broker in brokers)
-    same = not before.samples or names == sorted(before.brokers)
-    quiet = min(before.quiet + minutes, SETTLED) if same else 0.0
-    after = Learned(samples, points, idle, quiet)
-    known = {name: before.brokers.get(name, LearnedBroker()) for name in names}
-    corrections: dict[str, Correction] = {}
-    for name, broker in observed.items():
-        known[name], corrections[name] = _learn(known[name], broker, after, minutes)
+        of_one = sum(max((scores[name] - idle) * cores[name], 0.1) for name in usable) / rate
+        points += step(_POINTS, minutes, samples) * (of_one - points)
+    known = {broker.broker: before.brokers.get(broker.broker, LearnedBroker()) for broker in brokers}
+    same = not before.samples or known.keys() == before.brokers.keys()
+    after = Learned(samples, points, idle, min(before.quiet + minutes, SETTLED) if same else 0.0)
+    oldest_first = sorted(moved, key=lambda move: -move.minutes)
+    quiet = {end: move.minutes for move in oldest_first for end in (move.source, move.destination)}
+    corrections = {}
+    for name, now in scores.items():
+        seen = _Seen(now, points / cores[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
+        known[name], corrections[name] = _learn(known[name], seen, after, minutes)
     return Lesson(replace(after, brokers=known), sums, corrections)
 
 
-def _observed(
-    brokers: Sequence[BrokerSample], sums: Mapping[str, Sums], moved: Iterable[RecentMove], settings: Settings
-) -> dict[str, Observed]:
-    quiet: dict[str, float] = {}
-    for move in moved:
-        for end in (move.source, move.destination):
-            quiet[end] = min(move.minutes, quiet.get(end, SETTLED))
-    cores, longest = relative_cores(brokers), _FRESH * settings.host_usage_interval_minutes * 60
-    return {
-        broker.broker: Observed(
-            score(broker, settings),
-            cores[broker.broker],
-            sums.get(broker.broker, Sums()),
-            quiet.get(broker.broker, SETTLED),
-            # Only brokers that report averages say when they measured; others say when they last wrote a report.
-            broker.load_average is None or (broker.report_age_seconds or 0) <= longest,
-        )
-        for broker in brokers
-        if broker.left_out is None
-    }
+class _Seen(NamedTuple):
+    """A broker in a sample: points per msg/s, minutes since a move of its own, whether its score is of this sample."""
+
+    score: float
+    points: float
+    sums: Sums
+    quiet: float
+    fresh: bool
 
 
-def _learn(known: LearnedBroker, seen: Observed, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
-    samples, of_rate = known.samples + 1, after.points / seen.cores
-    residual, variance, correction = known.residual, known.variance, Correction()
+def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
+    samples, residual, variance, correction = known.samples + 1, known.residual, known.variance, Correction()
     if seen.quiet >= MOVED or not known.samples:
-        unexplained = seen.score - after.idle - of_rate * seen.sums.rate
+        unexplained = seen.score - after.idle - seen.points * seen.sums.rate
         residual += step(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
     if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and known.samples:
-        error = seen.score - known.score - of_rate * seen.sums.change
+        error = seen.score - known.score - seen.points * seen.sums.change
         variance += step(_VARIANCE, minutes, samples) * (error**2 - variance)
-        expected = of_rate**2 * seen.sums.doubt + 3 * variance + 0.5
-        correction = Correction(of_rate * error / expected, of_rate**2 / expected)
-    usual = known.score + step(_QUARTER, minutes, samples) * (seen.score - known.score)
+        expected = seen.points**2 * seen.sums.doubt + 3 * variance + 0.5
+        correction = Correction(seen.points * error / expected, seen.points**2 / expected)
+    usual = known.score + step(_SCORE, minutes, samples) * (seen.score - known.score)
     return LearnedBroker(samples, residual, usual, variance), correction
 
 

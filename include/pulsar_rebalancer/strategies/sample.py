@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.kept import ShedderState
-    from pulsar_rebalancer.strategies.learning import RecentMove
+
+class RecentMove(NamedTuple):
+    """A move that was carried out some minutes ago; the destination is the broker that owns the bundle now."""
+
+    source: str
+    destination: str
+    minutes: float
+
 
 COUNTED = Counting(counts=True, reason=Reason.COUNTED)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from pulsar_rebalancer.run.tables import ResourceUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,6 +113,13 @@ def score(broker: BrokerSample, settings: Settings) -> float:
     """
     # Pulsar divides in that function and multiplies here: the last digit depends on both steps.
     return weighted_usage(broker, settings) * 100
+
+
+def relative_cores(brokers: Iterable[BrokerSample]) -> dict[str, float]:
+    """Return each broker's number of cores in multiples of the median broker's; 1 if the number is unknown."""
+    limits = {broker.broker: broker.resources.get("cpu", ResourceUsage()).limit or 0.0 for broker in brokers}
+    usual = median([limit for limit in limits.values() if limit > 0] or [1.0])
+    return {name: limit / usual if limit > 0 else 1.0 for name, limit in limits.items()}
 
 
 def smooth(before: float | None, sample: float, settings: Settings) -> float:

@@ -12,12 +12,18 @@ from pulsar_rebalancer.texts import number_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pulsar_rebalancer.strategies.sample import CandidateMove
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 
 def amount(measure: Measure, figure: float) -> str:
     """Return a message rate (msg/s) or a throughput (bytes/s) as text."""
     return f"{figure:,.0f} msg/s" if measure is Measure.RATE else f"{figure / MIB:,.2f} MiB/s"
+
+
+def gap_and_hits(pair: Decision) -> str:
+    """Return a phrase with the gap and the hits of a pair."""
+    hits = f"{pair.low_hits} low and {pair.high_hits} high hits"
+    return f"{pair.source} is {pair.gap:.1f} points above {pair.destination}, {hits}"
 
 
 def moving(moves: Sequence[CandidateMove]) -> str:

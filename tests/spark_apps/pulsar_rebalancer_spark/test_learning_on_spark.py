@@ -20,7 +20,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import COSTS
 from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
-from pulsar_rebalancer.strategies.learning import RecentMove
+from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.bundles import of_run
 from pulsar_rebalancer_spark.rebalance import decide

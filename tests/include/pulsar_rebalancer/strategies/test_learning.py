@@ -12,17 +12,9 @@ from tests.vectors.rows import broker, brokers_of
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.learned import Learned, LearnedBroker
-from pulsar_rebalancer.strategies.learning import (
-    Correction,
-    RecentMove,
-    Steps,
-    Sums,
-    corrected,
-    learn,
-    relative_cores,
-    step,
-    steps,
-)
+from pulsar_rebalancer.strategies.learning import Correction, Sums, corrected, learn, step, steps
+from pulsar_rebalancer.strategies.sample import RecentMove
+from pulsar_rebalancer.strategies.scoring import relative_cores
 
 KNOWN = Learned(
     100, 0.01, 2.0, 25.0, {"a": LearnedBroker(100, 3.0, 50.0, 4.0), "b": LearnedBroker(100, 0.0, 20.0, 4.0)}
@@ -123,10 +115,10 @@ def test_the_first_sample_explains_itself():
 def test_averages_begin_as_plain_means_and_follow_the_interval():
     assert [step(0.25, 1, n) for n in (1, 2, 4, 9)] == [1, 0.5, 0.25, 0.25]
     assert step(0.25, 2, 99) == pytest.approx(1 - 0.75**2)
-    hour, quick, quarter = steps(1, 10**6)
+    hour, quick, quarter = steps(replace(KNOWN, samples=10**6), SETTINGS, counts=True)
     assert (1 - hour) ** 60 == pytest.approx(0.5)
     assert (quick, quarter) == pytest.approx((0.25, 0.045))
-    assert not any(Steps())
+    assert not any(steps(KNOWN, SETTINGS, counts=False))
     assert not any(Correction())
 
 

@@ -19,7 +19,8 @@ from pulsar_rebalancer.state.learned import Learned, LearnedBroker
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.fitting import validate
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.learning import Lesson, RecentMove, Sums
+from pulsar_rebalancer.strategies.learning import Lesson, Sums
+from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
 
 if TYPE_CHECKING:
