@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.kept import ShedderState
 
+
 class RecentMove(NamedTuple):
     """A move that was carried out some minutes ago; the destination is the broker that owns the bundle now."""
 
