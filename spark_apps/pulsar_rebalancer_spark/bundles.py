@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import BUNDLES, MEANS, MEANS_WITH_COSTS, TRAFFIC
-from pulsar_rebalancer.strategies import learning
+from pulsar_rebalancer.run.tables import BUNDLES, COSTS, MEANS, MEANS_WITH_COSTS, TRAFFIC
+from pulsar_rebalancer.strategies import bottleneck, learning
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_spark import costs, means, spark_tables
@@ -65,9 +66,13 @@ def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
         bundles = bundles.withColumn("refused", F.lit(False))
     if not learns:
         return UpdatedBundles(means.update(bundles, known, shared=run.shares_bundles))
-    before, counts = run.kept.shedder.learned, run.counting.counts
-    steps = learning.steps(before, run.settings, counts=counts)
-    updated = means.update(bundles, known, shared=run.shares_bundles, steps=steps).persist()
+    counts = run.counting.counts
+    before = bottleneck.continued(run.kept.shedder.learned, run.brokers, run.settings, counts=counts)
+    if not before.samples:
+        known = known.withColumns({name: F.lit(None).cast("float") for name in COSTS})
+    measure, steps = bottleneck.measure_of(before.bottleneck), learning.steps(before, run.settings, counts=counts)
+    learned = partial(costs.averages, measure=measure, steps=steps)
+    updated = means.update(bundles, known, shared=run.shares_bundles, learned=learned).persist()
     sums = costs.sums(updated)
     if not counts:
         return UpdatedBundles(updated, Lesson(before, sums), updated)

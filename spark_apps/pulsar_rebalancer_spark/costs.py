@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import RATES
 from pulsar_rebalancer.strategies import learning
+from pulsar_rebalancer.strategies.bottleneck import UNIT
 from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE, Sums
 from pulsar_rebalancer_spark.spark_tables import literal
 
@@ -16,20 +17,23 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from pulsar_rebalancer.run.tables import Measure
     from pulsar_rebalancer.strategies.learning import Correction
 
 _LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
 _FRACTION = 1000
 
 
-def averages(rate: Column, steps: Sequence[float]) -> dict[str, Column]:
+def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float]) -> dict[str, Column]:
     """Return the averages of the bundles' rates with this sample, and their costs before it.
 
     Args:
-        rate: msg/s, in and out. Of a refused bundle, its quick average is used instead.
+        now: columns of the sample. Of a refused bundle, its quick average is used instead.
+        measure: which of them is learned.
         steps: steps of the averages.
     """
-    rate = F.when(F.col("refused"), F.col("quick_rate_before").cast("double")).otherwise(rate)
+    present = (now[f"{measure}_in"] + now[f"{measure}_out"]) / UNIT[measure]
+    rate = F.when(F.col("refused"), F.col("quick_rate_before").cast("double")).otherwise(present)
     new = {name: _or(name, rate) for name in RATES}
     updated = {
         name: F.when(F.col("refused"), F.col(f"{name}_before")).otherwise(before + step * (rate - before))

@@ -8,17 +8,19 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import COSTS, LONG_TERM, MEANS_WITH_COSTS, RATES, TRAFFIC
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
-from pulsar_rebalancer_spark import costs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
     from pyspark.sql import Column, DataFrame
+
+    Averages: TypeAlias = Callable[[Mapping[str, Column]], Mapping[str, Column]]
 
 _KEY = ["cluster", "bundle"]
 
 
-def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, steps: Sequence[float] | None = None) -> DataFrame:
+def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, learned: Averages | None = None) -> DataFrame:
     """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.
@@ -27,7 +29,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, steps: Sequ
         bundles: the bundles table with the column `refused`, true if validation excluded the bundle. The means of such
             a bundle do not change, because invalid figures would affect them for ten samples.
         previous: the means table of the last counted sample.
-        steps: steps of the averages in `costs`; None if the strategy does not learn costs.
+        learned: function that adds the columns of a strategy that learns costs (`costs.averages`) to the sample's.
         shared: True if two brokers may report the same bundle (column `owners`). The larger figure is then used.
 
     Returns:
@@ -39,7 +41,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, steps: Sequ
         *_KEY,
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in TRAFFIC),
-        *(F.col(name).alias(f"{name}_before") for name in (*LONG_TERM, *(COSTS if steps else ()))),
+        *(F.col(name).alias(f"{name}_before") for name in (*LONG_TERM, *(COSTS if learned else ()))),
     )
     reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
@@ -51,8 +53,8 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, steps: Sequ
         for name in ("msg_rate", "msg_throughput")
     }
     updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
-    if steps:
-        updated |= costs.averages(now["msg_rate_in"] + now["msg_rate_out"], steps)
+    if learned:
+        updated |= learned(now)
     # Both tables may be large, and a hash table of the known means needs neither a sort nor a second pass.
     joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="left")
     return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))

@@ -22,9 +22,10 @@ from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.fitting import force_threshold
-from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.sample import RecentMove
+from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
@@ -84,6 +85,7 @@ class RunInput(Snapshot):
             request.collected_at,
             forced=request.forced,
             thresholds=request.params.changes_thresholds,
+            same_hits=self._same_hits,
         )
 
     @cached_property
@@ -131,12 +133,17 @@ class RunInput(Snapshot):
 
     @property
     def kept(self) -> KeptState:
-        """Return the strategy's state after the last counted run; empty if another strategy wrote that state."""
+        """Return the strategy's state after the last counted run; at most its hits if another strategy wrote it."""
         decision = self.before.decision
-        # Another strategy's averages mean nothing to this strategy.
-        if decision.strategy not in ("", self.settings.strategy):
-            return KeptState()
-        return KeptState.parse(decision.hits, decision.kept)
+        if decision.strategy in ("", self.settings.strategy):
+            return KeptState.parse(decision.hits, decision.kept)
+        # What else another strategy keeps means nothing to this strategy.
+        return KeptState(ShedderState(hits=decision.hits if self._same_hits else {}))
+
+    @property
+    def _same_hits(self) -> bool:
+        """Return whether the strategy that wrote the state counts the same hits as this run's strategy."""
+        return counts_same_hits(self.before.decision.strategy, self.settings.strategy)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:

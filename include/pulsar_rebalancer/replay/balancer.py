@@ -108,7 +108,7 @@ class Balancer:
             lesson = self._learned.lesson(
                 self._kept.shedder.learned,
                 np.where(seen, minute.owner, NOBODY),
-                minute.bundles[0] + minute.bundles[1],
+                minute.bundles,
                 brokers=brokers,
                 moved=recent.values(),
                 settings=self._settings,

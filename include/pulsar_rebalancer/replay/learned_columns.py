@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pulsar_rebalancer.replay.columns import NOBODY
+from pulsar_rebalancer.run.tables import TRAFFIC
+from pulsar_rebalancer.strategies.bottleneck import UNIT, continued, measure_of
 from pulsar_rebalancer.strategies.learning import (
     START_COST,
     START_VARIANCE,
@@ -32,7 +34,7 @@ class LearnedColumns:
     """Averages and costs of all bundles.
 
     Attributes:
-        hour, quick, quarter: moving averages of the rate, msg/s.
+        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s.
         cost, variance: relative cost of a message, and its variance.
     """
 
@@ -47,7 +49,7 @@ class LearnedColumns:
         self,
         before: Learned,
         owner: Ints,
-        rate: Floats,
+        load: Floats,
         *,
         brokers: Sequence[BrokerSample],
         moved: Collection[RecentMove],
@@ -59,10 +61,16 @@ class LearnedColumns:
         Args:
             before: what was known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
-            rate: msg/s, in and out.
+            load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             moved: as in `learning.learn`.
             counts: True if the sample counts; else nothing is learned.
         """
+        before = continued(before, brokers, settings, counts=counts)
+        if not before.samples:
+            self._known[:] = False
+        measure = measure_of(before.bottleneck)
+        inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
+        rate = (inward + outward) / UNIT[measure]
         self.add(owner != NOBODY, rate, steps(before, settings, counts=counts))
         sums = self.sums(owner, rate)
         if not counts:
@@ -76,7 +84,7 @@ class LearnedColumns:
 
         Args:
             present: True for each bundle that is in the sample; others are forgotten.
-            rate: msg/s, in and out.
+            rate: msg/s or kB/s, in and out.
         """
         new = present & ~self._known
         for column in (self.hour, self.quick, self.quarter):

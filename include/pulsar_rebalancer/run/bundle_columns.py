@@ -46,8 +46,8 @@ class BundleSample(NamedTuple):
         msg_throughput: short-term moving average of the inbound plus outbound throughput, bytes/s.
         long_term_msg_rate: long-term moving average of the inbound plus outbound rate, msg/s; None if it is not known
             yet.
-        load_now, load_later: quick and hourly moving average of the inbound plus outbound rate, in msg/s of average
-            cost; None if the strategy does not learn costs.
+        load_now, load_later: quick and hourly moving average of the inbound plus outbound rate or throughput, in msg/s
+            or kB/s of average cost; None if the strategy does not learn costs.
         reason: why the bundle must not be moved, regardless of its traffic; None if it may be moved.
     """
 
@@ -72,9 +72,8 @@ class BundleSample(NamedTuple):
 
     @property
     def loads(self) -> tuple[float, float]:
-        """Return the present and the later load; the present rate if no cost was learned."""
-        rate = self.present_msg_rate
-        return (rate if self.load_now is None else self.load_now, rate if self.load_later is None else self.load_later)
+        """Return the present and the later load; 0 if no cost was learned."""
+        return self.load_now or 0.0, self.load_later or 0.0
 
     def mean(self, measure: Measure) -> float:
         """Return the short-term moving average of the bundle's inbound plus outbound traffic, in msg/s or bytes/s."""

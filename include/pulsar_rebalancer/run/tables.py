@@ -248,6 +248,7 @@ class BrokerSample:
         resources: usage of each resource (`run.tables.RESOURCES`).
         msg_rate_in, msg_rate_out: msg/s.
         msg_throughput_in, msg_throughput_out: bytes/s.
+        started_at: start of the broker's process.
         topics, bundles: number of topics and of bundles, according to the broker's report.
         version: the broker's Pulsar version.
         reserved_by: the isolation policy that reserves the broker for certain namespaces.
@@ -271,6 +272,7 @@ class BrokerSample:
     load_average: float | None = None
     throughput_average: float | None = None
     report_age_seconds: float | None = None
+    started_at: datetime | None = None
     weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
 
     def traffic(self, measure: Measure) -> float:

@@ -66,6 +66,7 @@ def decide_counting(
     *,
     forced: bool = False,
     thresholds: bool = False,
+    same_hits: bool = False,
 ) -> Counting:
     """Return the rules for the hit counters in a run.
 
@@ -73,8 +74,9 @@ def decide_counting(
         state: the decision state as the task *collect* read it.
         forced: True if the run moves bundles without waiting for hits; it adds no hits.
         thresholds: True if the run has its own thresholds; it adds no hits.
+        same_hits: True if the strategy that wrote the state counts the same hits, so that a change resets none.
     """
-    changed = bool(state.strategy) and state.strategy != settings.strategy
+    changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
     longest = settings.state_max_gap * settings.interval_seconds
     # A sample from the future comes from a clock that ran ahead; waiting for that time would freeze the counters.

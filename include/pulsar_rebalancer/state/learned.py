@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -20,12 +20,20 @@ class LearnedBroker(NamedTuple):
         residual: points of score that its bundles do not explain.
         score: moving average of its score over a quarter of an hour, percent.
         variance: of the score's changes that its bundles do not explain, points squared.
+        started: start of its process, seconds since 1970; None if unknown.
     """
 
     samples: int = 0
     residual: float = 0.0
     score: float = 0.0
     variance: float = 4.0
+    started: float | None = None
+
+    def of_process(self, started: float | None) -> Self:
+        """Return what is known about the process with this start; nothing if it is a later one."""
+        if started is None or started == self.started:
+            return self
+        return self._replace(started=started) if self.started is None else type(self)(started=started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +42,13 @@ class Learned:
 
     Attributes:
         samples: number of counted samples.
-        points: points of score that 1 msg/s of average cost adds to a broker with the median number of cores.
+        points: points of score that 1 msg/s (kB/s if the network is the bottleneck) of average cost adds to a broker
+            with the median number of cores.
         idle: score of a broker without bundles, percent.
         quiet: minutes since a broker last came or went, at most `SETTLED`.
         brokers: the brokers that the cluster lists.
+        bottleneck: the resource that decides the scores.
+        others: number of counted samples in a row in which another one decided them.
     """
 
     samples: int = 0
@@ -45,6 +56,8 @@ class Learned:
     idle: float = 5.0
     quiet: float = SETTLED
     brokers: Mapping[str, LearnedBroker] = field(default_factory=dict)
+    bottleneck: str = "cpu"
+    others: int = 0
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
@@ -56,10 +69,8 @@ class Learned:
         """Return the document to store; empty if nothing was learned."""
         if not self.samples:
             return {}
-        brokers = {name: list(broker) for name, broker in sorted(self.brokers.items())}
-        return {"samples": self.samples, "points": self.points, "idle": self.idle, "quiet": self.quiet} | {
-            "brokers": brokers
-        }
+        own = {of.name: getattr(self, of.name) for of in fields(self)}
+        return own | {"brokers": {name: list(broker) for name, broker in sorted(self.brokers.items())}}
 
 
 NOTHING = Learned()

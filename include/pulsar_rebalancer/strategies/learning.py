@@ -1,7 +1,8 @@
 """Learn what a message costs from each counted sample, for GainShedder (docs/gain-shedder.md).
 
-For every bundle: three moving averages of its message rate, and the cost of its messages relative to an average
-message. For every broker: the points of its score that its bundles do not explain. For the cluster: points per msg/s.
+For every bundle: three moving averages of its message rate (of its kB/s where the network is the bottleneck), and the
+cost of its messages relative to an average message. For every broker: the points of its score that its bundles do not
+explain. For the cluster: points per msg/s.
 
 The rate x of a bundle, its average u over a quarter of an hour and its relative cost e explain how a broker's score
 changes: by k/C times the sum of e (x - u). What remains is the error from which the costs are corrected, as in a Kalman
@@ -14,10 +15,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pulsar_rebalancer.state.learned import NOTHING, SETTLED, Learned, LearnedBroker
-from pulsar_rebalancer.strategies.scoring import relative_cores, score
+from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,14 +27,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.sample import RecentMove
 
-    Column: TypeAlias = Any
-
-MOVED = 4.0
-"""Minutes for which a broker's report may not yet show a move."""
-
-START_COST, START_VARIANCE = 1.0, 0.25
-"""Relative cost of a new bundle's messages, and its variance."""
-
+MOVED = 4.0  # minutes for which a broker's report may not yet show a move
+START_COST, START_VARIANCE = 1.0, 0.25  # relative cost of a new bundle's messages, and its variance
 _AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045)  # steps per minute, in the order of `run.tables.RATES`
 _POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
 _LEAST_COST, _LARGEST_COST = 0.25, 4.0
@@ -105,13 +100,12 @@ def learn(
     """Return what is known after a sample.
 
     Args:
-        before: what was known after the last counted sample.
+        before: what was known after the last counted sample (`bottleneck.continued`).
         brokers: all brokers that the cluster lists. What is known about others is forgotten.
-        sums: for each broker that reports bundles.
         moved: moves that were carried out in the last `SETTLED` minutes.
     """
     minutes, samples = settings.interval_seconds / 60, before.samples + 1
-    cores, oldest = relative_cores(brokers), _FRESH * settings.host_usage_interval_minutes * 60
+    limits, oldest = relative_limits(brokers, before.bottleneck), _FRESH * settings.host_usage_interval_minutes * 60
     present = [broker for broker in brokers if broker.left_out is None]
     scores = {broker.broker: score(broker, settings) for broker in present}
     # Only brokers that report averages say when they measured; others say when they last wrote a report.
@@ -120,16 +114,19 @@ def learn(
     usable = [name for name, now in scores.items() if name not in old and now < _FULL]
     rate, points = sum(sums.get(name, Sums()).rate for name in usable), before.points
     if rate > 0:
-        of_one = sum(max((scores[name] - idle) * cores[name], 0.1) for name in usable) / rate
+        of_one = sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
         points += step(_POINTS, minutes, samples) * (of_one - points)
-    known = {broker.broker: before.brokers.get(broker.broker, LearnedBroker()) for broker in brokers}
-    same = not before.samples or known.keys() == before.brokers.keys()
-    after = Learned(samples, points, idle, min(before.quiet + minutes, SETTLED) if same else 0.0)
+    started = {broker.broker: broker.started_at.timestamp() if broker.started_at else None for broker in brokers}
+    known = {name: before.brokers.get(name, LearnedBroker()).of_process(at) for name, at in started.items()}
+    # A broker that restarted came and went, even if it was never missing.
+    ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, before.brokers))
+    undisturbed = min(before.quiet + minutes, SETTLED) if not before.samples or ages == before_ages else 0.0
+    after = replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed)
     oldest_first = sorted(moved, key=lambda move: -move.minutes)
     quiet = {end: move.minutes for move in oldest_first for end in (move.source, move.destination)}
     corrections = {}
     for name, now in scores.items():
-        seen = _Seen(now, points / cores[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
+        seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
         known[name], corrections[name] = _learn(known[name], seen, after, minutes)
     return Lesson(replace(after, brokers=known), sums, corrections)
 
@@ -156,17 +153,16 @@ def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) ->
         expected = seen.points**2 * seen.sums.doubt + 3 * variance + 0.5
         correction = Correction(seen.points * error / expected, seen.points**2 / expected)
     usual = known.score + step(_SCORE, minutes, samples) * (seen.score - known.score)
-    return LearnedBroker(samples, residual, usual, variance), correction
+    return LearnedBroker(samples, residual, usual, variance, known.started), correction
 
 
 def corrected(
-    cost: Column, variance: Column, change: Column, gain: Column, shrink: Column, bounded: Callable[..., Column]
-) -> tuple[Column, Column]:
-    """Return the relative costs of bundles and their variances after a correction.
+    cost: Any, variance: Any, change: Any, gain: Any, shrink: Any, bounded: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Return the relative costs of bundles and their variances after the `Correction` of each one's broker.
 
     Args:
         change: by how much each bundle's rate differs from its average over a quarter of an hour, msg/s.
-        gain: the `Correction` of each bundle's broker, and so is `shrink`.
         bounded: function that limits a column to a smallest and a largest value.
     """
     known = variance * change

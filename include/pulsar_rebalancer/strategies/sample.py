@@ -11,6 +11,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.strategies.bottleneck import measure_of
 from pulsar_rebalancer.strategies.learning import Lesson
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class ClusterSample:
     def taking_part(self) -> list[BrokerSample]:
         """Return the brokers that are not left out, sorted by name, so that ties are decided by name."""
         return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
+
+    @property
+    def measure(self) -> Measure:
+        """Return what the loads of bundles are learned from, for a shedder that learns."""
+        return measure_of(self.lesson().learned.bottleneck)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
         """Return the bundles that a broker reports, sorted by name, without those in heartbeat namespaces."""

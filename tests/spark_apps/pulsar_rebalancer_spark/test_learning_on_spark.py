@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
@@ -17,9 +18,12 @@ from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.tables import COSTS
+from pulsar_rebalancer.run.tables import COSTS, LONG_TERM, TRAFFIC, Measure
+from pulsar_rebalancer.state.counting import commit
 from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
+from pulsar_rebalancer.strategies import bottleneck
+from pulsar_rebalancer.strategies.bottleneck import UNIT
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.bundles import of_run
@@ -30,19 +34,23 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from pulsar_rebalancer.replay.columns import Floats
     from pulsar_rebalancer.strategies.learning import Sums
 
-SAMPLES = 8
+SAMPLES, SATURATED, RESTARTED = 12, 8, 5
+"""Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""
+
 FORCED = RunParams(force="hot broker")
 
 
 def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(bottleneck, "LASTING", 2)
     content = runs.tables("east", 4, 24)
     brokers, bundles = (content[name].to_pylist() for name in ("brokers", "bundles"))
     roster = Roster([row["broker"] for row in brokers], [row["bundle"] for row in bundles])
     columns, known, state, random = LearnedColumns(roster), Learned(), DecisionState(), np.random.default_rng(3)
     usual = np.array([row["msg_rate_in"] for row in bundles])
-    true_cost = random.lognormal(0, 0.7, len(bundles))
+    true_cost, size = random.lognormal(0, 0.7, len(bundles)), random.lognormal(7, 1, len(bundles))
     corrected = 0
     for number in range(SAMPLES):
         at = runs.NOW + timedelta(minutes=number)
@@ -53,9 +61,14 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         rate = usual * random.lognormal(0, 0.4, len(bundles))
         for row, messages in zip(bundles, rate.tolist(), strict=True):
             row |= {"msg_rate_in": messages, "msg_rate_out": messages}
+        for row, sent in zip(bundles, (rate * size).tolist(), strict=True):
+            row |= {"msg_throughput_in": sent, "msg_throughput_out": sent}
         load = np.bincount(owner[owner != NOBODY], weights=(rate * true_cost)[owner != NOBODY], minlength=4)
         for row, cores, usage in zip(brokers, (4, 4, 8, 2), load.tolist(), strict=True):
             row |= {"cpu_usage": 2 + usage / load.max() * 60, "cpu_limit": 100.0 * cores}
+            row |= {"bandwidth_out_usage": (number >= SATURATED) * usage, "bandwidth_out_limit": load.max()}
+        started = at if number >= RESTARTED else runs.NOW
+        brokers[0]["started_at"] = started - timedelta(minutes=1)
         seen = [row for row, on in zip(bundles, owner.tolist(), strict=True) if on != NOBODY]
         moved = Unload(at=at - timedelta(minutes=1), plan_id="p", source=roster.brokers[3], destination="elsewhere:1")
         # A move that was not carried out pauses nothing.
@@ -78,13 +91,16 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         lesson = columns.lesson(
             known,
             owner,
-            2 * rate,
+            carried(2 * rate, size),
             brokers=given.brokers,
             moved=[RecentMove(roster.brokers[3], "", 1)],
             settings=given.settings,
             counts=True,
         )
         known = lesson.learned
+        network = number > SATURATED
+        assert known.bottleneck == ("bandwidth_out" if network else "cpu")
+        assert known.samples == (number - SATURATED if network else number + 1)
         corrected += any(any(correction) for correction in lesson.corrections.values())
         stored = Learned.parse(state.kept["shedder"]["learned"])
         assert stored.points == pytest.approx(known.points, rel=1e-4)
@@ -116,9 +132,9 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     given = RunInput.read(str(tmp_path), folder.uri)
     summary = decide(lambda: spark, given)
     last = Learned.parse(plan.read_state(folder).kept["shedder"]["learned"])
-    rate[-1] = columns.quick[-1] / 2
+    rate[-1] = columns.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
     expected_points = columns.lesson(
-        known, owner, 2 * rate, brokers=given.brokers, moved=[], settings=given.settings, counts=True
+        known, owner, carried(2 * rate, size), brokers=given.brokers, moved=[], settings=given.settings, counts=True
     ).learned.points
     assert last.points == pytest.approx(expected_points, rel=1e-4)
     again = {row["bundle"]: row for row in given.new_means.read_table().to_pylist()}
@@ -133,8 +149,40 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     assert decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri)) == summary
 
 
+def carried(rate: Floats, size: Floats) -> Floats:
+    """The load of bundles with these rates, in and out, and sizes of messages."""
+    return np.array([rate / 2, rate / 2, rate * size / 2, rate * size / 2])
+
+
 def sums_of_run(spark: SparkSession, given: RunInput) -> Mapping[str, Sums]:
     """What the brokers' bundles add up to."""
     updated = of_run(spark, given)
     updated.release()
     return updated.lesson.sums
+
+
+def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, tmp_path):
+    state, found = DecisionState(), []
+    chosen = (Strategy.AVG, Strategy.GAIN, Strategy.GAIN, Strategy.AVG, Strategy.UNIFORM)
+    for number, strategy in enumerate(chosen):
+        at = runs.NOW + timedelta(minutes=number)
+        folder = runs.make(tmp_path, runs.tables("east", 4, 24, seed=number), state=state, at=at, strategy=strategy)
+        given = RunInput.read(str(tmp_path), folder.uri)
+        summary = decide(lambda: spark, given)
+        recorded = commit(state, plan.read_state(folder))
+        assert recorded is not None
+        state = recorded
+        means = (given.state_folder / state.means).read_table()
+        found.append((summary.counting, max((hit.low for hit in state.hits.values()), default=0)))
+        assert set(means["samples"].to_pylist()) == {number + 1}
+        assert set(means.column_names) == {
+            "cluster",
+            "bundle",
+            "samples",
+            *TRAFFIC,
+            *LONG_TERM,
+            *(COSTS if strategy is Strategy.GAIN else ()),
+        }
+        learned = Learned.parse(state.kept.get("shedder", {}).get("learned", {}))
+        assert learned.samples == (number if strategy is Strategy.GAIN else 0)
+    assert found == [("counted", 1), ("counted", 2), ("counted", 3), ("counted", 4), ("strategy_changed", 0)]

@@ -18,29 +18,27 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.learned import LearnedBroker
+from pulsar_rebalancer.strategies.bottleneck import MEMORY, UNIT
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.learning import MOVED, Sums
 from pulsar_rebalancer.strategies.sample import CandidateMove, SheddingResult, hits_after
-from pulsar_rebalancer.strategies.scoring import relative_cores
+from pulsar_rebalancer.strategies.scoring import relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.wording import gap_and_hits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
     from pulsar_rebalancer.run.bundle_columns import BundleSample
-    from pulsar_rebalancer.strategies.learning import Lesson
+    from pulsar_rebalancer.state.learned import Learned
     from pulsar_rebalancer.strategies.sample import ClusterSample, Decision
 
     Floats = npt.NDArray[np.float64]
 
-ROUNDS = 40
-"""The largest number of bundles that a pair may move in one run."""
-
+_ROUNDS = 40  # the largest number of bundles that a pair may move in one run
 _CRUMB = 0.2  # points; smaller bundles stay
 _LARGE = 8.0  # points; the move of such a bundle has twice the price of a small one
 _URGENT = 2  # by which the price of a move is divided for an urgent pair
@@ -64,11 +62,9 @@ class _Broker:
         height: points above the mean of its pool: at present, and on the hour's average.
         gives, takes: whether it is the hotter or the colder broker of a pair that fires.
         urgent: whether its pair fires by high hits, or because the run is forced.
-        bundles: its candidates.
         loads: points that the candidates add to a broker with the median number of cores; two rows as in `height`.
         reasons: why a candidate does not move; None while it may.
         at_first: the same if another bundle moves first.
-        words: its best move, with numbers.
     """
 
     name: str
@@ -94,30 +90,42 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Make the decisions of one run; what was learned comes with the sample."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else kept.hits
-    lesson = sample.lesson()
+    known = sample.lesson().learned
+    learned = known if sample.counting.counts else kept.learned
+    if known.bottleneck == MEMORY:
+        return _as_avg_shedder(sample, kept, learned)
     decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
-    words = avg_shedder.sentence(decisions, sample.settings)
+    sentence = avg_shedder.sentence(decisions, sample.settings)
     moves: list[CandidateMove] = []
     if any(decision.fired for decision in decisions):
-        pools = _pools(sample, lesson, decisions)
-        _read(sample, lesson.learned.points, pools)
+        pools = _pools(sample, decisions)
+        _read(sample, known.points, pools)
         moves = [move for pool in pools for move in _planned(sample, own, pool)]
-        decisions = _completed(decisions, [broker for pool in pools for broker in pool], moves, sample)
+        words = {broker.pair: broker.words for pool in pools for broker in pool if broker.gives}
+        decisions = _completed(sample, decisions, words, moves)
     decisions += avg_shedder.excluded(sample, before)
-    after = ShedderState(hits=hits_after(decisions), learned=lesson.learned if sample.counting.counts else kept.learned)
-    return SheddingResult(decisions, moves, after, words)
+    return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
 
-def _pools(sample: ClusterSample, lesson: Lesson, decisions: Sequence[Decision]) -> list[list[_Broker]]:
+def _as_avg_shedder(sample: ClusterSample, kept: ShedderState, learned: Learned) -> SheddingResult:
+    result = avg_shedder.shed(sample, kept)
+    why = f"{Reason.MEMORY_DECIDES.meaning} [{Reason.MEMORY_DECIDES}]"
+    decisions = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in result.decisions]
+    after = replace(result.kept, learned=learned)
+    return result._replace(decisions=decisions, kept=after, sentence=f"{result.sentence}. {why}")
+
+
+def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
     """Return the brokers of each pool, with their heights above 0."""
-    learned, cores = lesson.learned, relative_cores(sample.brokers)
+    learned, of_brokers = sample.lesson().learned, sample.lesson().sums
+    cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
     pools: defaultdict[str, list[_Broker]] = defaultdict(list)
     for broker in sample.taking_part:
         name = broker.broker
-        pair, sums = pairs[name], lesson.sums.get(name, Sums())
+        pair, sums = pairs[name], of_brokers.get(name, Sums())
         fires = pair.fired and pair.source != pair.destination
-        coming = sample.arriving.get(name, {}).get(Measure.RATE, 0.0)
+        coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT[sample.measure]
         unexplained = learned.idle + learned.brokers.get(name, LearnedBroker()).residual
         pools[broker.reserved_by or ""].append(
             _Broker(
@@ -168,7 +176,7 @@ def _from_mean(pools: Sequence[Sequence[_Broker]]) -> None:
 def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) -> list[CandidateMove]:
     """Return the moves within a pool, chosen one after another, and the bundles that givers keep."""
     taken: list[tuple[int, BundleSample, Reason, str | None]] = []
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
         able = [broker for broker in pool if broker.level < 0 or None in broker.reasons]
         able.sort(key=lambda broker: (broker.level, broker.name))
@@ -187,7 +195,9 @@ def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) 
     ]
     ranks = {broker.pair: count() for broker in pool}
     return [
-        CandidateMove.of(bundle, pair=pair, rank=next(ranks[pair]), measure=Measure.RATE, reason=reason, destination=to)
+        CandidateMove.of(
+            bundle, pair=pair, rank=next(ranks[pair]), measure=sample.measure, reason=reason, destination=to
+        )
         for pair, bundle, reason, to in [*taken, *left]
     ]
 
@@ -217,8 +227,8 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
         return None
     bundle, after = hotter.bundles[best], (hotter.height - off[:, best], colder.height + onto[:, best])
     if not hotter.words:
-        words = _words(hotter, colder, bundle.bundle, after)
-        hotter.words = f"{words}: gain {gains[best]:.0f}, price {prices[best]:.0f}"
+        words = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
+        hotter.words = f"{_words(hotter, colder, bundle.bundle, after)}: {words}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after
@@ -227,23 +237,20 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
 
 
 def _words(hotter: _Broker, colder: _Broker, bundle: str, after: tuple[Floats, Floats]) -> str:
-    now, later = (
-        f"from {hotter.height[i]:+.0f}/{colder.height[i]:+.0f} to {after[0][i]:+.0f}/{after[1][i]:+.0f}" for i in (0, 1)
-    )
+    heights = zip(hotter.height, colder.height, *after, strict=True)
+    now, later = ("from {:+.0f}/{:+.0f} to {:+.0f}/{:+.0f}".format(*of) for of in heights)
     return f"{bundle} to {colder.name} brings the two {now} now, {later} on the hour's average"
 
 
 def _completed(
-    decisions: Sequence[Decision], brokers: Sequence[_Broker], moves: Sequence[CandidateMove], sample: ClusterSample
+    sample: ClusterSample, decisions: Sequence[Decision], words: Mapping[int, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
     """Return the decisions with their moves. Hits start again for the brokers of every move, and only for these."""
-    traffic: dict[int, float] = {}
-    touched: set[str | None] = set()
-    for move in moves:
-        if move.taken:
-            traffic[move.pair] = traffic.get(move.pair, 0.0) + move.traffic
-            touched |= {move.source, move.destination} if sample.counting.counts else set()
-    words = {broker.pair: broker.words or "It has no bundle that may move" for broker in brokers if broker.gives}
+    taken = [move for move in moves if move.taken]
+    touched = {end for move in taken for end in (move.source, move.destination) if sample.counting.counts}
+    traffic: defaultdict[int | None, float] = defaultdict(float)
+    for move in taken:
+        traffic[move.pair] += move.traffic
     completed = []
     for decision in decisions:
         if decision.source in touched:
@@ -254,9 +261,9 @@ def _completed(
             decision = replace(
                 decision,
                 reason=Reason.FIRED if decision.pair in traffic else Reason.NO_GAIN,
-                measure=Measure.RATE,
+                measure=sample.measure,
                 target=traffic.get(decision.pair, 0.0),
-                explanation=f"{gap_and_hits(decision)}. {words[decision.pair]}",
+                explanation=f"{gap_and_hits(decision)}. {words[decision.pair] or 'It has no bundle that may move'}",
             )
         completed.append(decision)
     return completed

@@ -55,6 +55,12 @@ def profile_of(settings: Settings) -> Profile:
     return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
 
 
+def counts_same_hits(strategy: str, other: str) -> bool:
+    """Return whether both strategies count hits of pairs in the same way; False if one is from outside."""
+    one, another = PROFILES.get(strategy), PROFILES.get(other)
+    return bool(one and another and one.judges_pairs and one.thresholds is another.thresholds)
+
+
 def profile_shown(settings: Settings) -> Profile:
     """Return the profile for showing a run.
 

@@ -72,6 +72,12 @@ def test_another_strategy_starts_anew() -> None:
     assert (found.reason, found.clear, found.samples) == (Reason.STRATEGY_CHANGED, True, {})
 
 
+def test_a_strategy_that_counts_the_same_hits_goes_on_with_them() -> None:
+    before = state(counted_at=ago(60), strategy="GainShedder", samples={"b": CountedSample(30.0, ago(10))})
+    found = decide_counting(before, SETTINGS, NOW, same_hits=True)
+    assert (found.reason, found.clear, found.samples) == (Reason.COUNTED, False, {"b": 30.0})
+
+
 def test_a_sample_may_be_repeated_for_a_host_interval() -> None:
     samples = {"young": 53.9, "new": 0.0, "old": 54.0, "future": -0.5}
     before = state(samples={name: CountedSample(50.0, ago(seconds)) for name, seconds in samples.items()})

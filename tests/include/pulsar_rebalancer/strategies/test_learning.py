@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
 
@@ -14,13 +16,14 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.learned import Learned, LearnedBroker
 from pulsar_rebalancer.strategies.learning import Correction, Sums, corrected, learn, step, steps
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import relative_cores
+from pulsar_rebalancer.strategies.scoring import relative_limits
 
 KNOWN = Learned(
     100, 0.01, 2.0, 25.0, {"a": LearnedBroker(100, 3.0, 50.0, 4.0), "b": LearnedBroker(100, 0.0, 20.0, 4.0)}
 )
 SUMS = {"a": Sums(rate=5000, change=400, doubt=1e6), "b": Sums(rate=2000)}
 SETTINGS = Settings()
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def sampled(a: float = 60.0, b: float = 22.0, **more: Any) -> Any:
@@ -35,7 +38,7 @@ def test_a_sample_moves_every_average_by_its_step():
     assert found.points == pytest.approx(points)
     error = 60 - 50 - points * 400
     assert found.brokers["a"] == pytest.approx(
-        (101, 3 + 0.05 * (60 - 2 - points * 5000 - 3), 50 + 0.045 * 10, 4 + 0.02 * (error**2 - 4))
+        (101, 3 + 0.05 * (60 - 2 - points * 5000 - 3), 50 + 0.045 * 10, 4 + 0.02 * (error**2 - 4), None)
     )
 
 
@@ -88,6 +91,25 @@ def test_a_broker_that_came_or_went_pauses_costs_and_starts_from_its_sample():
     assert (later.learned.quiet, any(later.corrections["a"])) == (1, False)
 
 
+def test_a_broker_that_restarted_starts_again_even_if_it_was_never_missing():
+    def process(hours: int) -> Any:
+        return sampled(started_at=NOON + timedelta(hours=hours))
+
+    known = learn(KNOWN, process(0), SUMS, [], SETTINGS).learned
+    # Its start becomes known: nothing else is.
+    assert (known.brokers["a"].samples, known.quiet) == (101, 25.0)
+    assert Learned.parse(json.loads(json.dumps(known.document()))) == known
+    same = learn(known, process(0), SUMS, [], SETTINGS)
+    unknown = learn(known, sampled(), SUMS, [], SETTINGS)
+    for found in (same, unknown):
+        assert (found.learned.brokers["a"].samples, any(found.corrections["b"])) == (102, True)
+    again = learn(known, process(1), SUMS, [], SETTINGS)
+    broker_a = again.learned.brokers["a"]
+    assert (broker_a.samples, broker_a.score) == (1, pytest.approx(60))
+    assert broker_a.residual == pytest.approx(60 - 2 - again.learned.points * 5000)
+    assert (again.learned.quiet, any(again.corrections["b"])) == (0, False)
+
+
 def test_a_broker_that_is_left_out_teaches_nothing_and_is_remembered():
     found = learn(KNOWN, sampled(left_out=Reason.REPORT_MISSING.value), SUMS, [], SETTINGS)
     assert found.learned.brokers["a"] == KNOWN.brokers["a"]
@@ -127,4 +149,4 @@ def test_cores_are_relative_to_the_median_broker():
         broker(name, 10) | {"cpu_limit": limit}
         for name, limit in (("a", 400.0), ("b", 800.0), ("c", 1600.0), ("d", None))
     ]
-    assert relative_cores(brokers_of(rows)) == {"a": 0.5, "b": 1.0, "c": 2.0, "d": 1.0}
+    assert relative_limits(brokers_of(rows), "cpu") == {"a": 0.5, "b": 1.0, "c": 2.0, "d": 1.0}

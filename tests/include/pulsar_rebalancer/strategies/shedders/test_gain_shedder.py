@@ -21,6 +21,7 @@ from pulsar_rebalancer.strategies.fitting import validate
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.learning import Lesson, Sums
 from pulsar_rebalancer.strategies.sample import RecentMove
+from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def scene(
     bundles: dict[str, Any] | None = None,
     brokers: dict[str, dict[str, Any]] | None = None,
     own: dict[str, float] | None = None,
+    bottleneck: str = "cpu",
     **more: Any,
 ) -> ClusterSample:
     """A cluster of which everything is known.
@@ -60,7 +62,8 @@ def scene(
         name: Sums(now=100 * sum(now for now, _ in carried), later=100 * sum(later for _, later in carried))
         for name, carried in loads.items()
     }
-    learned = Learned(50, 0.01, 0.0, 25.0, {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads})
+    known = {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads}
+    learned = Learned(50, 0.01, 0.0, 25.0, known, bottleneck)
     settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, where="test")
     rows = [broker(name, usage, rate=100 * usage, **(brokers or {}).get(name, {})) for name, usage in cpu.items()]
     return replace(sample(rows, held, settings), lesson=lambda: Lesson(learned, sums), **more)
@@ -166,6 +169,40 @@ def test_only_brokers_whose_pair_fires_take_part():
 def test_what_a_drain_brings_counts_at_its_destination():
     full = shed_once(scene(USUAL, arriving={"cold": {Measure.RATE: 3000.0}}))
     assert "cold" not in moved(full).values()
+
+
+def test_where_the_network_is_the_bottleneck_traffic_is_bytes():
+    given = scene(USUAL, bottleneck="bandwidth_out", bundles={"hot-1": {"msg_throughput": 1_600_000.0}})
+    result = shed_once(given)
+    # The loads are the same points, learned from kB/s.
+    assert moved(result) == {"hot-1": "cold", "hot-2": "mild"}
+    assert {move.measure for move in result.moves} == {Measure.THROUGHPUT}
+    pair = completed(result)[0]
+    assert (pair.measure, pair.target) == (Measure.THROUGHPUT, 1_600_000)
+    assert "Taken: 2 bundles with 1.53 MiB/s" in (pair.explanation or "")
+    # 30 points on their way to cold, as messages or as bytes.
+    arriving = {"cold": {Measure.RATE: 0.0, Measure.THROUGHPUT: 3_000_000.0}}
+    assert "cold" not in moved(shed_once(replace(given, arriving=arriving))).values()
+    # Twice the network of the others, and half the height of a bundle.
+    wide = {"cold": {"bandwidth_out_limit": 2e6, "cpu_limit": 100.0}} | {
+        name: {"bandwidth_out_limit": 1e6} for name in ("hot", "mild")
+    }
+    loads = {"hot": steady(*[5] * 12), "mild": steady(30), "cold": steady(20)}
+    assert len(moved(shed_once(scene(loads, bottleneck="bandwidth_out", brokers=wide)))) > len(
+        moved(shed_once(scene(loads)))
+    )
+
+
+def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
+    given, hits = scene(USUAL, bottleneck="direct_memory"), ShedderState(hits=READY)
+    result, expected = shed(given, hits), avg_shedder.shed(given, hits)
+    assert (result.moves, dict(result.kept.hits)) == (expected.moves, dict(expected.kept.hits))
+    assert [replace(pair, explanation=None) for pair in result.decisions] == expected.decisions
+    assert "GainShedder acts as AvgShedder. [memory_decides]. Taken: " in (completed(result)[0].explanation or "")
+    assert result.sentence.endswith("[memory_decides]")
+    assert result.kept.learned == given.lesson().learned
+    forced = replace(given, counting=Counting(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
+    assert shed(forced, hits).kept.learned == Learned()
 
 
 def test_a_gap_between_samples_takes_the_hits():

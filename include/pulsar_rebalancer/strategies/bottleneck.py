@@ -1,0 +1,58 @@
+"""The bottleneck of a cluster: the resource that decides its brokers' scores, and with it what bundles are measured by.
+
+Costs are points of score per message or per byte, so they mean nothing under another bottleneck: what was learned
+starts again. A bottleneck must therefore last before it replaces another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.state.learned import Learned
+from pulsar_rebalancer.strategies.scoring import SCORED, weighted_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import BrokerSample
+
+MEMORY, NETWORK = "direct_memory", "bandwidth_out"
+
+LASTING = 10
+"""Counted samples in a row in which another resource must decide before it becomes the bottleneck."""
+
+UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
+"""Learned loads are in msg/s or kB/s: figures of similar size, so that sums of both stay exact."""
+
+
+def measure_of(bottleneck: str) -> Measure:
+    """Return what bundles are measured by; for direct memory, which no traffic explains, the message rate."""
+    return Measure.THROUGHPUT if bottleneck == NETWORK else Measure.RATE
+
+
+def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
+    """Return the resource that decides the largest sum of scores. Both directions of the network are one resource."""
+    sums = dict.fromkeys(SCORED, 0.0)
+    for broker in brokers:
+        if broker.left_out is None:
+            usages = {name: weighted_usage(broker, settings, (name,)) for name in SCORED}
+            highest = max(SCORED, key=usages.__getitem__)
+            sums[highest] += usages[highest]
+    sums[NETWORK] += sums.pop("bandwidth_in")
+    return max(sums, key=sums.__getitem__)
+
+
+def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
+    """Return what is still known of what was learned before a sample: nothing if the bottleneck changes.
+
+    Args:
+        counts: True if the sample counts; else the bottleneck changes only if nothing was learned yet.
+    """
+    if before.samples and not counts:
+        return before
+    now = bottleneck_of(brokers, settings)
+    others = before.others + 1 if now != before.bottleneck else 0
+    return replace(before, others=others) if before.samples and others < LASTING else Learned(bottleneck=now)
