@@ -16,9 +16,22 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MEANS, TRAFFIC, write
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
+from pulsar_rebalancer.run.tables import (
+    BROKERS,
+    BUNDLES,
+    CLUSTER,
+    COSTS,
+    MEANS,
+    MEANS_WITH_COSTS,
+    RATES,
+    TRAFFIC,
+    write,
+)
+from pulsar_rebalancer.state.learned import NOTHING, Learned, LearnedBroker
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
@@ -42,6 +55,9 @@ FIRING = {
     "max_bundles_per_broker": 12,
     "overloaded_threshold": 75,
 }
+
+ONE_IN_TWENTY = {"hit_count_low": 8, "hit_count_high": 8}
+"""With these instead, only pairs fire whose hot broker has had hits before: one in twenty."""
 
 EAGER_TRANSFER = {"hit_count_transfer": 0, "shedding_delay_seconds": 0}
 """Without them TransferShedder only counts a hit, and waits while a broker was unloaded lately."""
@@ -70,13 +86,23 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
         {"cluster": _cluster(brokers, held.num_rows), "brokers": _brokers(held, brokers, reserved), "bundles": held},
     )
     means = _means(random, held)
-    (storage.state / "means-1-bench.parquet").write_table(means)
     chosen = Settings.model_validate(FIRING | {"max_bundles_per_run": 6 * brokers} | settings)
+    learned = NOTHING
+    if profile_of(chosen).learns:
+        means, learned = _with_costs(random, means), _learned(brokers, each=bundles_each)
+    (storage.state / "means-1-bench.parquet").write_table(means)
     RunRequest(
         cluster=NAME, airflow_run_id="benchmark", resolved=Resolved(settings=chosen, origins={}), collected_at=NOW
     ).write(run)
     before = NOW - timedelta(seconds=chosen.interval_seconds)
-    decision = DecisionState(seq=1, counted_at=before, strategy=chosen.strategy, means="means-1-bench.parquet")
+    decision = DecisionState(
+        seq=1,
+        counted_at=before,
+        strategy=chosen.strategy,
+        means="means-1-bench.parquet",
+        hits=dict.fromkeys(_names(brokers, reserved)[1::40] if chosen.hit_count_low > 1 else (), HitCount(7, 7)),
+        kept=KeptState(ShedderState(learned=learned)).document(),
+    )
     moves = MovesState(unloads={name: _unload(before) for name in held["bundle"].to_pylist()[::5000]})
     StateBefore(decision=decision, moves=moves).write(run)
     _policies(held).write(run)
@@ -195,6 +221,23 @@ def _means(random: np.random.Generator, held: pa.Table) -> pa.Table:
     for measure in ("msg_rate", "msg_throughput"):
         columns[f"long_term_{measure}"] = columns[f"{measure}_in"] + columns[f"{measure}_out"]
     return pa.table([columns[name] for name in MEANS.names], schema=MEANS)
+
+
+def _with_costs(random: np.random.Generator, means: pa.Table) -> pa.Table:
+    """Return the means with what was learned about the bundles."""
+    rate = means["msg_rate_in"].to_numpy() + means["msg_rate_out"].to_numpy()
+    columns = {name: rate * random.uniform(0.8, 1.2, len(rate)) for name in RATES}
+    columns |= {"cost": random.lognormal(0, 0.3, len(rate)), "cost_variance": np.full(len(rate), 0.1)}
+    for name in COSTS:
+        means = means.append_column(MEANS_WITH_COSTS.field(name), pa.array(columns[name], pa.float32()))
+    return means
+
+
+def _learned(brokers: int, each: int) -> Learned:
+    """Return what was learned about the brokers."""
+    names, shares = _names(brokers, max(2, brokers // _EVERY)), _shares(brokers).tolist()
+    of_brokers = {name: LearnedBroker(99, 0.0, 90 * share) for name, share in zip(names, shares, strict=True)}
+    return Learned(99, 90 / (2 * 400.0 * each), 2.0, brokers=of_brokers)
 
 
 def _unload(at: datetime) -> Unload:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import clusters, connect
-from benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken, alternately, process
+from benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken, alternately, peak, process
 from benchmarks.spark import SETTINGS as SPARK
 from benchmarks.spark import submit
 from pulsar_rebalancer.config.enums import Placement, Strategy
@@ -34,6 +34,9 @@ OTHERS: tuple[tuple[Strategy, Placement | None, int, int], ...] = (
     (Strategy.THRESHOLD, Placement.LEAST_USAGE, 10000, 100),
 )
 APPLICATION, FLOOR, LIMIT, LARGEST = "application", "Spark floor", "limit program", "the largest only"
+LEARNING = (10000, 100)
+DEARER = 1.3
+"""What a strategy that learns may need, in multiples of what AvgShedder needs."""
 SMALL = 7
 """Clusters of ten brokers that are decided in one application with one a hundred times as large."""
 GOAL_MIB = 3 * 1024
@@ -49,6 +52,9 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
             name = f"{strategy}{f' with {placement}' if placement else ''}, {brokers:,} x {each}"
             if only in name:
                 yield _measured(folder, name, strategy, placement, brokers, each, repetitions)
+        for name, hits in (("all pairs fire", {}), ("one pair in twenty fires", clusters.ONE_IN_TWENTY)):
+            if only in (title := f"GainShedder, {LEARNING[0]:,} x {LEARNING[1]}, {name}"):
+                yield _learning(folder, title, hits, repetitions)
         name = f"AvgShedder, 1,000 x 100 with {SMALL} clusters of 10 x 100"
         if only in name:
             yield _together(folder, name, repetitions)
@@ -91,6 +97,39 @@ def _measured(
         notes |= json.loads(json.dumps(summary.bundles_passed_over))
     goal = _goal(strategy, brokers, taken)
     return Comparison(name, taken, goal, GOAL_MIB if brokers == 10000 else None, notes)
+
+
+def _learning(folder: str, name: str, hits: dict[str, Any], repetitions: int) -> Comparison:
+    """Measure a strategy that learns next to AvgShedder, on the same cluster."""
+    brokers, each = LEARNING
+    with tempfile.TemporaryDirectory(dir=folder) as learning, tempfile.TemporaryDirectory(dir=folder) as usual:
+        roots = {Strategy.GAIN: learning, Strategy.AVG: usual}
+        runs = {of: clusters.make(root, brokers, each, strategy=of, **hits) for of, root in roots.items()}
+        decided = {
+            str(of): _anew(root, submit(path_of("application"), "--root", root, "--run", runs[of].uri))
+            for of, root in roots.items()
+        }
+        taken = alternately(decided, repetitions)
+        notes: dict[str, Any] = {}
+        for of, root in roots.items():
+            summary, state = Summary.read(runs[of]), ClusterStorage(root, clusters.NAME).state
+            means = next(name for name in state.names() if not name.startswith("means-1-"))
+            document = runs[of] / "plan" / "state.json"
+            notes |= {
+                f"{of}: pairs fired": summary.pairs_fired,
+                f"{of}: moves": summary.bundles_taken,
+                f"{of}: state, MB": round((size_of(state / means) + size_of(document)) / 1e6, 1),
+            }
+            if not summary.bundles_taken:
+                raise BenchmarkError(f"{name}: {of} moved nothing")
+    goal = Goal.of(lambda avg: DEARER * avg, taken[Strategy.AVG], words=f"{DEARER} x AvgShedder")
+    return Comparison(name, taken, goal, DEARER * peak(taken[Strategy.AVG]), notes)
+
+
+def size_of(file: StoragePath) -> int:
+    """Return the number of bytes of a file."""
+    file_system, path = file.open()
+    return int(file_system.get_file_info(path).size)
 
 
 def _together(folder: str, name: str, repetitions: int) -> Comparison:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER, PALETTES, ROOT, Drawing, Palette
+from scripts.gain_idea import gain_idea
 from scripts.house import house
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def terminal(colours: Palette) -> str:
     return drawing.svg()
 
 
-PICTURES = {"how-it-works": how_it_works, "terminal": terminal, "house": house}
+PICTURES = {"how-it-works": how_it_works, "terminal": terminal, "house": house, "gain-idea": gain_idea}
 """By the name of the file."""
 
 

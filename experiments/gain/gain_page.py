@@ -1,0 +1,185 @@
+"""What docs/gain-shedder.md shows of the proof, drawn from the committed results."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from scripts.drawing import FOLDER as PICTURES
+from scripts.drawing import PALETTES, ROOT
+
+from experiments.families import family_page, family_plot
+from experiments.families.choosing import ratio
+from experiments.families.contestants import AVG, GAIN
+from experiments.families.family import load_all
+from experiments.families.family_results import read_all
+from experiments.gain.gain_plot import one_burst
+from experiments.gain.goals import CLEARLY, loses_clearly, verdicts
+from experiments.gain.parts import PARTS, RANDOM, SHUFFLED
+from experiments.gain.single_cases import BURST, FOLDER, NETWORK, CaseRun, read_case
+from experiments.page import between, picture
+from experiments.scenario import load
+from experiments.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from experiments.families.family_results import FamilyResults
+
+RESULTS = ROOT / "experiments" / "results" / "gain"
+DOCUMENT = ROOT / "docs" / "gain-shedder.md"
+SHOWN_SEED = 2
+"""Of the burst in the picture."""
+
+_MEASURES = {"moves_per_day": 1, "range_mean": 0, "disturbed_per_day": 1}
+
+
+def written() -> dict[Path, str]:
+    """Return the document and its pictures, with their texts."""
+    held_out, parts, spread = (
+        read_all(folder) for folder in (family_page.RESULTS / "held_out", RESULTS / "parts", RESULTS / "spread")
+    )
+    (burst_commit, burst), (network_commit, network) = (
+        read_case(RESULTS / "cases" / f"{name}.json") for name in (BURST, NETWORK)
+    )
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for marks, content in (
+        ("goals", _goals(held_out)),
+        ("parts", _parts(parts)),
+        ("spread", _spread(spread)),
+        ("burst", _burst(burst, burst_commit)),
+        ("network", _of_case(network, network_commit)),
+    ):
+        text = between(marks, content, text)
+    titles = {name: family.title.removeprefix("Held out: ") for name, family in load_all().items()}
+    shown = [run for run in burst if run.seed == SHOWN_SEED]
+    spike = load(FOLDER / f"{BURST}.toml").traffic_spikes[0]
+    of_burst = spike.minute, spike.minute + spike.minutes
+    pictures = {}
+    for mode, colours in PALETTES.items():
+        pictures[f"experiments-gain-{mode}.svg"] = family_plot.moves_against_range(held_out, titles, colours)
+        pictures[f"experiments-burst-{mode}.svg"] = one_burst(shown, of_burst, colours)
+    return {DOCUMENT: text} | {PICTURES / name: svg for name, svg in pictures.items()}
+
+
+def draw() -> None:
+    """Write them."""
+    for file, text in written().items():
+        file.write_text(text, encoding="utf-8")
+
+
+def _goals(held_out: Mapping[str, FamilyResults]) -> str:
+    others = [name for name in next(iter(held_out.values())).runs if name.startswith(AVG)]
+    families = [*held_out]
+    paragraphs = [
+        picture(
+            "experiments-gain",
+            "Bundles moved per day against the mean range in the held-out families, a mark for each strategy.",
+        )
+    ]
+    for other in others:
+        rows = [
+            [
+                verdict.goal,
+                *(verdict.figures[name] for name in families),
+                f"missed in {len(verdict.missed)} of {len(families)}" if verdict.missed else "reached",
+            ]
+            for verdict in verdicts(held_out, other)
+        ]
+        name = "AvgShedder with the author's minima" if other == AVG else other
+        paragraphs += [f"Compared with {name}:", Table(["goal", *families, ""], rows).markdown()]
+    return "\n\n".join([*paragraphs, _origin(held_out)])
+
+
+def _parts(results: Mapping[str, FamilyResults]) -> str:
+    rows = [[part, *_multiples(results, part, GAIN), _hotter(results, part, GAIN)] for part in (GAIN, *PARTS)]
+    table = Table(["", "moves", "mean range", "disturbed load", "p99 of the hottest, points"], rows).markdown()
+    by_family = Table(
+        ["moves, range", *results],
+        [
+            [
+                part,
+                *(
+                    f"{family.mean(part)['moves_per_day']:.0f}, {family.mean(part)['range_mean']:.1f}"
+                    for family in results.values()
+                ),
+            ]
+            for part in (GAIN, *PARTS)
+        ],
+    ).markdown()
+    outcome = {True: "loses clearly", False: "does not lose clearly"}
+    controls = "\n".join(
+        f"* **{control.removeprefix('control: ')}** {outcome[loses_clearly(results, control)]}."
+        for control in (RANDOM, SHUFFLED)
+    )
+    rule = (
+        "A control loses clearly if it has neither fewer moves nor a smaller range, and at least "
+        f"{CLEARLY:g} times one of them."
+    )
+    return "\n\n".join([table, by_family, rule, controls, _origin(results)])
+
+
+def _spread(results: Mapping[str, FamilyResults]) -> str:
+    contestants = [*next(iter(results.values())).runs]
+    rows = [
+        [
+            name,
+            contestant,
+            *(_quantiles(family.of_seeds(contestant, measure)) for measure in ("moves_per_day", "range_mean")),
+        ]
+        for name, family in results.items()
+        for contestant in contestants
+    ]
+    better = [
+        f"{name}, seed by seed: fewer moves than AvgShedder in {_below(family, 'moves_per_day')} of "
+        f"{len(family.seeds)}, a smaller range in {_below(family, 'range_mean')}"
+        for name, family in results.items()
+    ]
+    table = Table(["family", "", "moves per day", "mean range"], rows).markdown()
+    return "\n\n".join([table, "\n".join(f"* {line}." for line in better), _origin(results)])
+
+
+def _burst(runs: Sequence[CaseRun], commit: str) -> str:
+    drawn = picture(
+        "experiments-burst",
+        "Scores of the hottest and the coldest broker during one burst, with AvgShedder and with GainShedder.",
+    )
+    return "\n\n".join([drawn, f"Seed {SHOWN_SEED} of `{BURST}`. All seeds:", _of_case(runs, commit)])
+
+
+def _of_case(runs: Sequence[CaseRun], commit: str) -> str:
+    rows = []
+    for contestant in dict.fromkeys(run.contestant for run in runs):
+        own = [run for run in runs if run.contestant == contestant]
+        rows.append(
+            [contestant, f"{fmean(run.moves for run in own):.1f}", f"{fmean(run.range_mean for run in own):.1f}"]
+        )
+    seeds = ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))
+    return f"{Table(['', 'moves', 'mean range'], rows).markdown()}\n\nMeans of seeds {seeds}, of commit `{commit}`."
+
+
+def _multiples(results: Mapping[str, FamilyResults], name: str, to: str) -> list[str]:
+    return [f"{ratio(results, name, measure, plus, to=to):.2f} x" for measure, plus in _MEASURES.items()]
+
+
+def _hotter(results: Mapping[str, FamilyResults], name: str, than: str) -> str:
+    points = [of.mean(name)["hottest_p99"] - of.mean(than)["hottest_p99"] for of in results.values()]
+    return f"{fmean(points):+.1f}"
+
+
+def _quantiles(figures: Sequence[float]) -> str:
+    ordered = sorted(figures)
+    least, median, largest = ordered[0], ordered[len(ordered) // 2], ordered[-1]
+    return f"{median:.1f} ({least:.1f} to {largest:.1f})"
+
+
+def _below(family: FamilyResults, measure: str) -> int:
+    pairs = zip(family.of_seeds(GAIN, measure), family.of_seeds(AVG, measure), strict=True)
+    return sum(own < other for own, other in pairs)
+
+
+def _origin(results: Mapping[str, FamilyResults]) -> str:
+    commits = " and ".join(f"`{commit}`" for commit in sorted({family.commit for family in results.values()}))
+    seeds = sorted({seed for family in results.values() for seed in family.seeds})
+    return f"Seeds {seeds[0]} to {seeds[-1]}, of commit {commits}."

@@ -1,0 +1,154 @@
+"""GainShedder without one of its parts, and two controls that must lose.
+
+A part is taken away by replacing a function while a run lasts, so that the product has no switches for experiments.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay import learned_columns
+from pulsar_rebalancer.replay.columns import ColumnBundles
+from pulsar_rebalancer.replay.learned_columns import LearnedColumns
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.strategies import sample
+from pulsar_rebalancer.strategies.shedders import gain_shedder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+MESSAGES = "always messages"
+RANDOM = "control: random bundles"
+SHUFFLED = "control: shuffled loads"
+
+
+@contextmanager
+def _one_average(kept: str) -> Iterator[None]:
+    """Let strategies see only the present or only the hour."""
+    usual = LearnedColumns.sums
+
+    def sums(self, owner, rate):  # type: ignore[no-untyped-def]
+        known = usual(self, owner, rate)
+        return {name: of._replace(now=getattr(of, kept), later=getattr(of, kept)) for name, of in known.items()}
+
+    loads = property(lambda bundle: (getattr(bundle, f"load_{kept}") or 0.0,) * 2)
+    with patch.object(LearnedColumns, "sums", sums), patch.object(BundleSample, "loads", loads):
+        yield
+
+
+@contextmanager
+def _equal_costs() -> Iterator[None]:
+    with patch.object(learned_columns, "corrected", lambda cost, variance, *_: (cost, variance)):
+        yield
+
+
+@contextmanager
+def _no_residuals() -> Iterator[None]:
+    usual = learned_columns.learn
+
+    def learn(*given):  # type: ignore[no-untyped-def]
+        lesson = usual(*given)
+        brokers = {name: of._replace(residual=0.0) for name, of in lesson.learned.brokers.items()}
+        return lesson._replace(learned=replace(lesson.learned, brokers=brokers))
+
+    with patch.object(learned_columns, "learn", learn):
+        yield
+
+
+@contextmanager
+def _from_partner() -> Iterator[None]:
+    """Measure heights from the middle between the two brokers, not from the mean of all."""
+    usual = gain_shedder._move
+
+    def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
+        middle = (hotter.height + colder.height) / 2
+        hotter.height, colder.height = hotter.height - middle, colder.height - middle
+        moved = usual(sample, own, hotter, colder)
+        hotter.height, colder.height = hotter.height + middle, colder.height + middle
+        return moved
+
+    with patch.object(gain_shedder, "_move", move):
+        yield
+
+
+@contextmanager
+def _one_price() -> Iterator[None]:
+    with patch.multiple(gain_shedder, _URGENT=1, _LARGE=float("inf")):
+        yield
+
+
+@contextmanager
+def _one_round() -> Iterator[None]:
+    with patch.object(gain_shedder, "_ROUNDS", 1):
+        yield
+
+
+@contextmanager
+def _random_bundles() -> Iterator[None]:
+    """Move a bundle whenever GainShedder would, but one drawn from those that may move."""
+    usual, random = gain_shedder._move, Random(1)
+
+    def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
+        hot, cold = hotter.height, colder.height
+        chosen = usual(sample, own, hotter, colder)
+        if chosen is None:
+            return None
+        hotter.reasons[hotter.bundles.index(chosen)] = None
+        drawn = random.choice([number for number, reason in enumerate(hotter.reasons) if reason is None])
+        hotter.reasons[drawn], load = Reason.TAKEN, hotter.loads[:, drawn]
+        hotter.height, colder.height = hot - load / hotter.cores, cold + load / colder.cores
+        return hotter.bundles[drawn]
+
+    with patch.object(gain_shedder, "_move", move):
+        yield
+
+
+@contextmanager
+def _shuffled_loads() -> Iterator[None]:
+    """Let each bundle show the loads of another bundle of its broker, the same one each time."""
+    usual = ColumnBundles.of
+
+    def of(self, broker, largest=None):  # type: ignore[no-untyped-def]
+        bundles = usual(self, broker, largest)
+        others = Random(broker).sample(bundles, len(bundles))
+        return [
+            bundle._replace(load_now=other.load_now, load_later=other.load_later)
+            for bundle, other in zip(bundles, others, strict=True)
+        ]
+
+    with patch.object(ColumnBundles, "of", of):
+        yield
+
+
+@contextmanager
+def _messages() -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in (learned_columns, sample):
+            stack.enter_context(patch.object(module, "measure_of", lambda bottleneck: Measure.RATE))
+        yield
+
+
+PARTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "only the present": lambda: _one_average("now"),
+    "only the hour": lambda: _one_average("later"),
+    "every message costs the same": _equal_costs,
+    "nothing but bundles explains a score": _no_residuals,
+    "distance from the partner": _from_partner,
+    "one price for all moves": _one_price,
+    "one bundle for each pair and run": _one_round,
+    RANDOM: _random_bundles,
+    SHUFFLED: _shuffled_loads,
+}
+"""What is taken away, by the contestant's name."""
+
+
+def without(part: str) -> AbstractContextManager[None]:
+    """Return what takes a part away while it is entered; nothing for other contestants."""
+    return {**PARTS, MESSAGES: _messages}.get(part, nullcontext)()
