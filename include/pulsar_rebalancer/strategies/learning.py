@@ -162,7 +162,6 @@ def corrected(
     """Return the relative costs of bundles and their variances after the `Correction` of each one's broker.
 
     Args:
-        change: by how much each bundle's rate differs from its average over a quarter of an hour, msg/s.
         bounded: function that limits a column to a smallest and a largest value.
     """
     known = variance * change

@@ -83,7 +83,7 @@ class _Broker:
     @property
     def level(self) -> float:
         """Return the mean of both heights."""
-        return float(self.height.mean())
+        return float(self.height[0] + self.height[1]) / 2
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
@@ -193,24 +193,26 @@ def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) 
         for at, (bundle, reason) in enumerate(zip(broker.bundles, broker.reasons, strict=True))
         if reason is not Reason.TAKEN
     ]
-    ranks = {broker.pair: count() for broker in pool}
+    ranks, measure = {broker.pair: count() for broker in pool}, sample.measure
     return [
-        CandidateMove.of(
-            bundle, pair=pair, rank=next(ranks[pair]), measure=sample.measure, reason=reason, destination=to
-        )
+        CandidateMove.of(bundle, pair=pair, rank=next(ranks[pair]), measure=measure, reason=reason, destination=to)
         for pair, bundle, reason, to in [*taken, *left]
     ]
 
 
 def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle with the largest gain above its price, and return it; None if there is none."""
-    if None not in hotter.reasons:
+    urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
+    least = own.min_gain / (_URGENT if urgent else 1)
+    apart = hotter.height / hotter.cores - colder.height / colder.cores
+    most = float(apart @ apart) / 2 / (hotter.cores**-2 + colder.cores**-2)  # with a bundle of the best size
+    if None not in hotter.reasons or (hotter.at_first and most < least):
         return None
     off, onto = hotter.loads / hotter.cores, hotter.loads / colder.cores
-    both = (hotter.height[:, None], -off), (colder.height[:, None], onto)
-    gains = np.mean(sum(height**2 - (height + added) ** 2 for height, added in both), axis=0)
-    urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
-    prices = own.min_gain / (_URGENT if urgent else 1) * (1 + off.mean(axis=0) / _LARGE)
+    hot, cold = hotter.height[:, None], colder.height[:, None]
+    taken_off = (hot**2 - (hot - off) ** 2) + (cold**2 - (cold + onto) ** 2)
+    gains = (taken_off[0] + taken_off[1]) / 2
+    prices = least * (1 + (off[0] + off[1]) / 2 / _LARGE)
     net = gains - prices
     if not hotter.at_first:
         hotter.at_first = [
@@ -227,8 +229,7 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
         return None
     bundle, after = hotter.bundles[best], (hotter.height - off[:, best], colder.height + onto[:, best])
     if not hotter.words:
-        words = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
-        hotter.words = f"{_words(hotter, colder, bundle.bundle, after)}: {words}"
+        hotter.words = f"{_words(hotter, colder, bundle, after)}: gain {gains[best]:.0f}, price {prices[best]:.0f}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after
@@ -236,10 +237,10 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
     return bundle
 
 
-def _words(hotter: _Broker, colder: _Broker, bundle: str, after: tuple[Floats, Floats]) -> str:
+def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[Floats, Floats]) -> str:
     heights = zip(hotter.height, colder.height, *after, strict=True)
     now, later = ("from {:+.0f}/{:+.0f} to {:+.0f}/{:+.0f}".format(*of) for of in heights)
-    return f"{bundle} to {colder.name} brings the two {now} now, {later} on the hour's average"
+    return f"{bundle.bundle} to {colder.name} brings the two {now} now, {later} on the hour's average"
 
 
 def _completed(
