@@ -31,6 +31,7 @@ from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -185,4 +186,26 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         }
         learned = Learned.parse(state.kept.get("shedder", {}).get("learned", {}))
         assert learned.samples == (number if strategy is Strategy.GAIN else 0)
+        if strategy is Strategy.AVG and number == 0:
+            as_avg_shedder(spark, tmp_path, state)
     assert found == [("counted", 1), ("counted", 2), ("counted", 3), ("counted", 4), ("strategy_changed", 0)]
+
+
+def as_avg_shedder(spark: SparkSession, root: Path, state: DecisionState) -> None:
+    """The sample after this state, if direct memory decides the scores: GainShedder plans what AvgShedder would."""
+    content = runs.tables("east", 4, 24, seed=1)
+    rows = content["brokers"].to_pylist()
+    for row in rows:
+        row |= {"cpu_usage": 1.0, "direct_memory_usage": row["cpu_usage"], "direct_memory_limit": 100.0}
+    content |= {"brokers": pa.Table.from_pylist(rows, schema=content["brokers"].schema)}
+    settings = {"direct_memory_weight": 1, "hit_count_low": 2, "hit_count_high": 2, "min_unload_message": 0}
+    plans = []
+    for strategy in (Strategy.AVG, Strategy.GAIN):
+        at = runs.NOW + timedelta(minutes=1)
+        folder = runs.make(root, content, state=state, at=at, strategy=strategy, **settings)
+        summary = decide(lambda: spark, RunInput.read(str(root), folder.uri))
+        assert ("[memory_decides]" in summary.sentence) is (strategy is Strategy.GAIN)
+        plans.append((folder / "plan" / "moves.parquet").read_table().to_pylist())
+    assert plans[0] == plans[1]
+    assert any(move["taken"] for move in plans[0])
+    assert Learned.parse(plan.read_state(folder).kept["shedder"]["learned"]).bottleneck == "direct_memory"
