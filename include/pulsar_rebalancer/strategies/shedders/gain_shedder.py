@@ -90,11 +90,11 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Make the decisions of one run; what was learned comes with the sample."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else kept.hits
-    known = sample.lesson().learned
+    decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
+    known = sample.lesson().learned  # Spark may still be learning it
     learned = known if sample.counting.counts else kept.learned
     if known.bottleneck == MEMORY:
         return _as_avg_shedder(sample, kept, learned)
-    decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
     sentence = avg_shedder.sentence(decisions, sample.settings)
     moves: list[CandidateMove] = []
     if any(decision.fired for decision in decisions):
