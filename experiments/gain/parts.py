@@ -17,7 +17,7 @@ from pulsar_rebalancer.replay.columns import ColumnBundles
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies import sample
+from pulsar_rebalancer.strategies import learning, sample
 from pulsar_rebalancer.strategies.shedders import gain_shedder
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _equal_costs() -> Iterator[None]:
 
 @contextmanager
 def _no_residuals() -> Iterator[None]:
-    usual = learned_columns.learn
+    usual = learning.learn
 
     def learn(*given):  # type: ignore[no-untyped-def]
         lesson = usual(*given)

@@ -258,7 +258,7 @@ def _completed(
             decision = replace(decision, source_high=0, source_low=0)
         if decision.destination in touched:
             decision = replace(decision, destination_high=0, destination_low=0)
-        if decision.pair in words:
+        if decision.pair is not None and decision.pair in words:
             decision = replace(
                 decision,
                 reason=Reason.FIRED if decision.pair in traffic else Reason.NO_GAIN,
