@@ -307,7 +307,7 @@ class Reason(StrEnum):
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
         "Fired, but no bundle's move is worth its price; the pair's hits are kept.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
-        "Direct memory decides the scores, which no traffic explains: GainShedder acts as AvgShedder.")
+        "Direct memory decides the scores, which no traffic explains: the default strategy's rules choose the bundles.")
     BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
         "The gap is below the forced run's threshold.")
     MIDDLE = ("middle", VERDICT, Trait.NONE,

@@ -183,6 +183,8 @@ def test_where_the_network_is_the_bottleneck_traffic_is_bytes():
     # 30 points on their way to cold, as messages or as bytes.
     arriving = {"cold": {Measure.RATE: 0.0, Measure.THROUGHPUT: 3_000_000.0}}
     assert "cold" not in moved(shed_once(replace(given, arriving=arriving))).values()
+    arriving = {"cold": {Measure.RATE: 0.0, Measure.THROUGHPUT: 100_000.0}}
+    assert moved(shed_once(replace(given, arriving=arriving)))["hot-1"] == "cold"
     # Twice the network of the others, and half the height of a bundle.
     wide = {"cold": {"bandwidth_out_limit": 2e6, "cpu_limit": 100.0}} | {
         name: {"bandwidth_out_limit": 1e6} for name in ("hot", "mild")
@@ -198,7 +200,9 @@ def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
     result, expected = shed(given, hits), avg_shedder.shed(given, hits)
     assert (result.moves, dict(result.kept.hits)) == (expected.moves, dict(expected.kept.hits))
     assert [replace(pair, explanation=None) for pair in result.decisions] == expected.decisions
-    assert "GainShedder acts as AvgShedder. [memory_decides]. Taken: " in (completed(result)[0].explanation or "")
+    assert "the default strategy's rules choose the bundles. [memory_decides]. Taken: " in (
+        completed(result)[0].explanation or ""
+    )
     assert result.sentence.endswith("[memory_decides]")
     assert result.kept.learned == given.lesson().learned
     forced = replace(given, counting=Counting(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
