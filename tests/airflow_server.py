@@ -20,7 +20,7 @@ from tests.airflow_home import HOME
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-USERS = {"ada": "admin", "vera": "viewer"}
+USERS = {"ada": "admin", "bob": "user", "vera": "viewer"}
 """Role by user; the password is the name."""
 
 

@@ -28,6 +28,7 @@ def prepare(made: World) -> None:
     clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
     document = yaml.safe_load(clusters.read_text())
     names = ("east", "three", "large", "single", "even", "stuck", "held", "going", "threshold", "transfer", "old")
+    names += ("thousand",)
     document["clusters"] |= {name: {"mode": "auto"} for name in names}
     document["clusters"] |= {"new": {}, "bad": {"modes": "auto"}, "idle": {"mode": "off"}, "quiet": {"mode": "observe"}}
     for name in ("threshold", "transfer"):
@@ -42,6 +43,7 @@ def prepare(made: World) -> None:
     history(east, now - timedelta(seconds=20), 5)
     soon = now - timedelta(seconds=20)
     history(Scene(root, uneven(200), cluster="large"), soon, 2)
+    history(Scene(root, {broker(0): 90, broker(1): 5}, cluster="thousand", each=2500), soon, 2)
     history(Scene(root, uneven(3), cluster="three"), soon, 1)
     history(Scene(root, {broker(0): 40}, cluster="single"), soon, 1)
     history(Scene(root, {broker(number): 40.0 + number for number in range(4)}, cluster="even"), soon, 1)
@@ -83,18 +85,19 @@ def press(chromium: Browser, button: str, reason: str = "") -> None:
     chromium.until(f"document.querySelector('.orders li b').textContent === '{button.rstrip('…')}'")
 
 
-def told(chromium: Browser, said: str) -> None:
+def told(chromium: Browser, said: str) -> str:
     """What became of the act that was asked for last."""
-    chromium.until(f"document.querySelector('.orders li').textContent.includes({json.dumps(said)})")
+    text = "document.querySelector('.orders li').textContent"
+    return str(chromium.until(f"{text}.includes({json.dumps(said)}) && {text}"))
 
 
 def ordered(chromium: Browser, paged: World, button: str, reason: str) -> None:
     """Have something ordered, and carried out."""
     press(chromium, button, reason)
-    told(chromium, "waits for its turn")
+    told(chromium, "waiting for its turn")
     (run_id,) = paged.queued("control")
     assert paged.begin(run_id, "control").state == "success"
-    told(chromium, "Done.")
+    told(chromium, "done")
 
 
 def changed_in_file(cluster: str, **given: object) -> None:
@@ -120,7 +123,7 @@ def planned(chromium: Browser, paged: World, times: int = 1) -> str:
     chromium.run(f"{go}.focus()")
     for _ in range(times):
         chromium.run(f"{go}.click()")
-    chromium.until("document.querySelector('dialog .said').textContent.includes('waits for its turn')")
+    chromium.until("document.querySelector('dialog .said').textContent.includes('waiting for its turn')")
     (run_id,) = paged.queued("by_hand")
     assert paged.begin(run_id, "by_hand").state == "success"
     chromium.until("document.querySelector('dialog .said').textContent.includes('plan')")
@@ -132,6 +135,6 @@ def carried_out(chromium: Browser, paged: World, times: int = 1) -> Outcome:
     """Press *Carry out*; returns the run that accepts or refuses the plan."""
     for _ in range(times):
         chromium.run("document.querySelector('dialog .carry').click()")
-    chromium.until("document.querySelector('dialog .said').textContent.includes('waits for its turn')")
+    chromium.until("document.querySelector('dialog .said').textContent.includes('waiting for its turn')")
     (run_id,) = paged.queued("by_hand")
     return paged.begin(run_id, "by_hand")

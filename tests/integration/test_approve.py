@@ -22,6 +22,7 @@ from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select, update
 from tests.airflow_server import airflow_server
 from tests.integration.airflow_world import Outcome, World, world
+from tests.integration.page_scene import changed_in_file
 
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.outcome import describe
@@ -49,15 +50,27 @@ def url() -> Iterator[str]:
         yield address
 
 
-def answer(url: str, run_id: str, user: str | None, option: str, why: str = "") -> int:
-    """Answer a question over HTTP, as somebody who has logged in; the status."""
+def ask_airflow(url: str, user: str | None, method: str, path: str, said: dict[str, Any]) -> int:
+    """Ask the API server, as somebody who has just logged in; the status."""
     headers = {}
     if user is not None:
         login = httpx.post(f"{url}/auth/token", json={"username": user, "password": user}, timeout=60)
         headers = {"Authorization": f"Bearer {login.raise_for_status().json()['access_token']}"}
-    question = f"{url}/api/v2/dags/pulsar_apply__wise/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
-    said = {"chosen_options": [option], "params_input": {"reason": why}}
-    return httpx.patch(question, json=said, headers=headers, timeout=60).status_code
+    return httpx.request(method, f"{url}/api/v2/dags/{path}", json=said, headers=headers, timeout=60).status_code
+
+
+def answer(url: str, run_id: str, user: str | None, option: str, why: str = "") -> int:
+    """Answer a question over HTTP; the status."""
+    path = f"pulsar_apply__wise/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
+    return ask_airflow(url, user, "PATCH", path, {"chosen_options": [option], "params_input": {"reason": why}})
+
+
+def by_hand(wise: World, url: str, user: str, **conf: Any) -> Outcome:
+    """A run of the by-hand DAG that a user has started over HTTP."""
+    said = {"logical_date": None, "conf": conf}
+    assert ask_airflow(url, user, "POST", "pulsar_by_hand__wise/dagRuns", said) == 200
+    (run_id,) = wise.queued("by_hand")
+    return wise.begin(run_id, "by_hand")
 
 
 def ends(run: Outcome) -> list[tuple[str, str, str]]:
@@ -210,6 +223,41 @@ def test_a_manual_plan_that_was_stopped_goes_on_by_its_hash_once_it_is_approved_
     assert {cluster.owner(bundle) for bundle in still[:2]} == {cold}
     last_time = wise.run("by_hand", plan=shown["plan"])
     assert last_time.xcom("carry_out", "failure") == "plan_used"
+
+
+def test_a_second_person_is_needed_if_the_clusters_file_says_so(wise: World, url: str) -> None:
+    cluster = wise.served.cluster
+    scores = cluster.true_scores()
+    hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+    stats = cluster.load_report(hot)["lastStats"]
+    still = [bundle for bundle in stats if stats[bundle]["topics"] and bundle not in wise.moves().unloads]
+    forms = [{"action": "unload", "bundles": [bundle], "destination": cold} for bundle in sorted(still)[:2]]
+
+    changed_in_file("wise", two_people=True)
+    shown = by_hand(wise, url, "ada", **forms[0]).xcom("plan")
+    assert by_hand(wise, url, "ada", plan=shown["plan"]).state == "success"
+    assert wise.begin(wise.queued()[0]).xcom("gate", "reason") == "awaiting_approval"
+    question = wise.queued("apply")[-1]
+    wise.begin(question, "apply", last="approve")
+    assert "requested by ` ada `, so another person has to approve it" in wise.asked(question)
+
+    # The same person in two sessions, and a person who may not act: the question stays open.
+    for _ in range(2):
+        assert answer(url, question, "ada", "Approve") == 200
+        assert wise.begin(question, "apply", last="approve").states["approve"] == "awaiting_input"
+    assert answer(url, question, "vera", "Approve") == 403
+    assert wise.document(Question).plan_id not in wise.document(Answers).plans
+    assert answer(url, question, "bob", "Approve") == 200
+    assert wise.begin(question, "apply").state == "success"
+    assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 1}
+
+    changed_in_file("wise", mode="auto")
+    shown = by_hand(wise, url, "ada", **forms[1]).xcom("plan")
+    assert by_hand(wise, url, "ada", plan=shown["plan"]).xcom("carry_out", "failure") == "same_person"
+    assert wise.queued() == []
+    assert by_hand(wise, url, "bob", plan=shown["plan"]).state == "success"
+    assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 1}
+    changed_in_file("wise", mode="approve", two_people=None)
 
 
 def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.integration
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
 """Where the pictures of the documents go when they are to be drawn anew."""
 
-CONTROL = "pulsar_control__paged"
+CONTROL, BY_HAND = "pulsar_control__paged", "pulsar_by_hand__paged"
 
 BUNDLES = "document.querySelector('dialog [name=bundles]')"
 
@@ -208,6 +208,51 @@ def test_two_hundred_brokers_are_at_most_300_kb(chromium: Browser, url: str) -> 
         sizes = {address: len(client.get(address).raise_for_status().content) for address in asked}
     assert sum(sizes.values()) < 300_000, sizes
 
+    # Brokers to drain are found by a part of their names; those that are ticked stay.
+    asked_for(chromium, "Drain…")
+    boxes = "[...document.querySelectorAll('dialog [name=broker]')]"
+    assert chromium.run(f"{boxes}.length") == 20
+    find = "const field = document.querySelector('dialog fieldset [type=search]'); field.value = {}; "
+    find += "field.dispatchEvent(new Event('input')); "
+    assert chromium.run(f"{{{find.format(json.dumps('broker-19'))} {boxes}.length}}") == 11
+    chromium.run(f"{boxes}[0].click()")
+    names = chromium.run(f"{{{find.format(json.dumps('broker-7.'))} {boxes}.map((each) => each.value)}}")
+    assert names == [broker(19), broker(7)]
+    chromium.press("Escape", 27)
+
+
+SHOWN = """(async () => {
+    const { base } = document.documentElement.dataset, dag = 'pulsar_rebalance__thousand';
+    const [{ openDialog }, { showPlan }] = await Promise.all(
+        ['dialog', 'by_hand'].map((name) => import(`${base}/page/static/${name}.js`)));
+    const shown = await (await fetch(`${base}/dags/${dag}/overview`)).json();
+    const parts = openDialog({ name: 'Unload', title: 'Unload bundles', kind: 'wide' }, async () => {});
+    window.present = { ...shown, plan: null, last: null };
+    const page = { base, dag, now: () => Date.parse(shown.plan.collected_at), present: () => window.present, follow() {} };
+    showPlan(parts, shown, { plan: shown.plan.hash, text: 'The plan is shown.' }, dag, page);
+    return shown.plan.bundles;
+})()"""
+
+
+def test_a_plan_of_a_thousand_bundles_fits_into_its_dialog_and_notices_a_change(chromium: Browser, url: str) -> None:
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__thousand")
+    bundles = chromium.run(SHOWN)
+    assert bundles > 1000
+    dialog = chromium.run("document.querySelector('dialog').innerText")
+    assert f"Total: {bundles:,} bundles with " in dialog
+    assert f"and {bundles - 100:,} bundles more" in dialog
+    assert chromium.run("document.querySelectorAll('dialog table tbody')[0].rows.length") == 100
+    box = chromium.run("JSON.stringify(document.querySelector('dialog .carry').getBoundingClientRect())")
+    assert 0 < json.loads(box)["bottom"] <= 900
+    assert chromium.run("document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth")
+
+    chromium.run("window.present = { ...window.present, sampled_at: '2999-01-01T00:00:00Z', brokers: [] }; 0")
+    warning = "document.querySelector('dialog .warn[role=status]').textContent"
+    chromium.until(f"{warning} === 'The cluster has other brokers since this plan was made: plan again.'")
+    assert chromium.run("document.querySelector('dialog .carry').disabled") is False
+    chromium.press("Escape", 27)
+    assert chromium.problems == []
+
 
 def test_the_link_of_a_failed_task_opens_the_result(url: str, blocked: Outcome) -> None:
     def ask(path: str, role: str | None = "VIEWER") -> httpx.Response:
@@ -308,12 +353,14 @@ def test_what_is_ordered_with_a_button_is_followed_to_its_end(chromium: Browser,
     # A run of a paused DAG would wait, and then act unexpectedly.
     for is_paused in (True, False):
         with create_session() as session:
-            session.execute(update(DagModel).where(DagModel.dag_id == CONTROL).values(is_paused=is_paused))
-        chromium.until(f"document.querySelector('[data-key=\"act Stop…\"]').disabled === {json.dumps(is_paused)}")
-        described = "document.querySelector('[data-key=\"act Stop…\"]').getAttribute('aria-describedby')"
-        said = f"{CONTROL} is paused in Airflow: its buttons work again when it is unpaused."
-        why = chromium.run(f"document.getElementById({described})?.textContent ?? ''")
-        assert why == (said if is_paused else "")
+            waiting = DagModel.dag_id.in_((CONTROL, BY_HAND))
+            session.execute(update(DagModel).where(waiting).values(is_paused=is_paused))
+        for dag_id, name in ((CONTROL, "Stop"), (BY_HAND, "Unload")):
+            button = f"document.querySelector('[data-key=\"act {name}…\"]')"
+            chromium.until(f"{button}.disabled === {json.dumps(is_paused)}")
+            why = chromium.run(f"document.getElementById({button}.getAttribute('aria-describedby'))?.textContent ?? ''")
+            said = f"{dag_id} is paused in Airflow: its buttons work again when it is unpaused."
+            assert why == (said if is_paused else "")
         assert not chromium.run("document.querySelector('[data-key=\"act Balance now…\"]').disabled")
     assert chromium.problems == []
 
@@ -341,7 +388,7 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
 
     def asks() -> str:
         press(chromium, "Balance now…", "a broker was added")
-        told(chromium, "waits for its turn")
+        told(chromium, "waiting for its turn")
         (run_id,) = paged.queued()
         assert paged.begin(run_id).xcom("gate", "reason") == "awaiting_approval"
         told(chromium, "waits for a person's approval")
@@ -353,7 +400,7 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     question = asks()
     press(chromium, "Approve…", "it is quiet now")
     assert paged.begin(question, "apply").states["carry_out"] == "success"
-    told(chromium, "waits for its turn")
+    told(chromium, "waiting for its turn")
     (approved,) = paged.queued()
 
     # Behind the open gate, before the first bundle: the run is shown, and can be stopped.
@@ -443,11 +490,29 @@ def test_bundles_are_unloaded_with_a_plan_that_appears_in_its_dialog(chromium: B
 
     assert carried_out(chromium, paged, times=2).states["carry_out"] == "success"
     chromium.until("!document.querySelector('dialog')")
-    told(chromium, "waits for its turn")
+    told(chromium, "waiting for its turn")
     chromium.until("document.querySelector('.force').textContent.includes('of ada waits in the queue for its run')")
     (run_id,) = paged.queued()
     assert paged.begin(run_id).xcom("gate", "reason") == "awaiting_approval"
     told(chromium, "waits for a person's approval")
+
+
+@pytest.mark.usefixtures("blocked")
+def test_a_user_who_may_only_read_sees_requests_and_no_buttons(chromium: Browser, url: str, paged: World) -> None:
+    address = f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged"
+    paged.run("control", action="show")
+    show(chromium, address)
+    chromium.until("document.querySelectorAll('nav.acts button').length > 5")
+    cookies = chromium.send("Network.getCookies")["cookies"]
+    login = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}, timeout=60)
+    of_vera = [each | {"value": login.json()["access_token"]} for each in cookies if each["name"] == "_token"]
+    chromium.send("Network.setCookies", cookies=of_vera)
+    try:
+        show(chromium, address)
+        chromium.until("document.querySelector('.orders li')")
+        assert chromium.run("[...document.querySelectorAll('nav.acts button, .orders li button')].length") == 0
+    finally:
+        chromium.send("Network.setCookies", cookies=cookies)
 
 
 def newest_plan(paged: World) -> str:
@@ -469,7 +534,7 @@ def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url
     chromium.press("Escape", 27)
     chromium.until("!document.querySelector('dialog')")
     assert chromium.run("document.activeElement.dataset.key") == "act Unload…"
-    told(chromium, "refused in carry_out (plan_under_way)")
+    assert told(chromium, "refused in carry_out (plan_under_way)").count("refused") == 1
 
     # The plan in the queue is cancelled: nothing of it is carried out.
     press(chromium, "Balance now…", "a test")
@@ -478,10 +543,10 @@ def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url
     chromium.run("document.querySelector('.orders li button').click()")
     chromium.until("document.querySelector('dialog[open]')")
     chromium.press("Enter", 13)
-    told(chromium, "was cancelled before it began")
+    told(chromium, "cancelled before it began.")
     ended = paged.begin(cancelled)
     assert set(ended.states.values()) <= {"skipped", "success", "upstream_failed"}, ended.states
-    told(chromium, "was cancelled before it began")
+    told(chromium, "cancelled before it began.")
     assert paged.begin(waits).xcom("gate", "reason") == "awaiting_approval"
 
 
@@ -493,7 +558,7 @@ def test_brokers_are_drained_and_released_with_buttons(chromium: Browser, url: s
     asked_for(chromium, "Drain…", f"{boxes}.slice(0, 2).forEach((box) => box.click())")
     planned(chromium, paged)
     assert carried_out(chromium, paged).states["carry_out"] == "success"
-    told(chromium, "Done: drained; the next runs move the bundles.")
+    told(chromium, "done Drained; the next runs move the bundles.")
     assert len(paged.document(Drains).brokers) == 2
     chromium.until("document.querySelector('section.drains').innerText.includes('by ada: a test')")
 
@@ -502,10 +567,10 @@ def test_brokers_are_drained_and_released_with_buttons(chromium: Browser, url: s
 
     asked_for(chromium, "Release…", f"{boxes}.forEach((box) => box.click())")
     chromium.run("document.querySelector('dialog button[type=submit]').click()")
-    told(chromium, "waits for its turn")
+    told(chromium, "waiting for its turn")
     (run_id,) = paged.queued("by_hand")
     assert paged.begin(run_id, "by_hand").state == "success"
-    told(chromium, "Done: released.")
+    told(chromium, "done Released.")
     chromium.until("document.querySelector('section.drains').innerText === ''")
 
     # The other actions show their plan in the same way.

@@ -71,7 +71,7 @@ def known() -> None:
         session.merge(DagBundleModel(name="pages"))
         session.flush()
         for name in ("east", "north", "west"):
-            for kind in ("rebalance", "control", "replay"):
+            for kind in ("rebalance", "control", "replay", "by_hand", "apply"):
                 dag_id = f"pulsar_{kind}__{name}"
                 session.merge(DagModel(dag_id=dag_id, bundle_name="pages", is_stale=False, is_paused=False, fileloc=""))
 
@@ -148,19 +148,22 @@ def test_acting_wants_what_triggering_the_dag_wants(
             "/pulsar_rebalancer/dags/pulsar_rebalance__east/overview", headers=header(role, "east")
         ).json()["acts"]
 
-    assert (acts("VIEWER")["control"], acts("VIEWER")["rebalance"], acts("VIEWER")["question"]) == ("", "", None)
-    assert acts("USER")["control"] == "pulsar_control__east"
-    assert acts("USER")["rebalance"] == "pulsar_rebalance__east"
+    triggers = ("control", "rebalance", "by_hand")
+    assert [acts("VIEWER")[kind] for kind in (*triggers, "question")] == ["", "", "", None]
+    assert [acts("USER")[kind] for kind in triggers] == [f"pulsar_{kind}__east" for kind in triggers]
 
+    paused = [f"pulsar_{kind}__east" for kind in ("apply", "by_hand", "control")]
     with create_session() as session:
-        session.merge(DagModel(dag_id="pulsar_control__east", is_paused=True))
-    assert (acts("USER")["control"], acts("USER")["paused_dags"]) == ("pulsar_control__east", ["pulsar_control__east"])
+        for dag_id in paused:
+            session.merge(DagModel(dag_id=dag_id, is_paused=True))
+    assert (acts("USER")["control"], acts("USER")["paused_dags"]) == ("pulsar_control__east", paused)
     assert (acts("USER")["rebalance"], acts("VIEWER")["paused_dags"]) == ("pulsar_rebalance__east", [])
 
-    # What the buttons call says so itself.
-    runs = "/api/v2/dags/pulsar_control__east/dagRuns"
+    # What the buttons call says so itself: nothing is started, answered or cancelled.
+    runs = [f"/api/v2/dags/pulsar_{kind}__east/dagRuns" for kind in (*triggers, "apply")]
     asked = "/api/v2/dags/pulsar_apply__east/dagRuns/ask__1/taskInstances/approve/-1/hitlDetails"
-    for method, address in (("POST", runs), ("PATCH", asked)):
+    calls = [("POST", each) for each in runs] + [("PATCH", f"{each}/some_run") for each in runs] + [("PATCH", asked)]
+    for method, address in calls:
         for role, name in (("VIEWER", "east"), ("ADMIN", "north")):
             body: dict[str, Any] = {"logical_date": None, "conf": {}, "chosen_options": ["Approve"]}
             answer = server.request(method, address, json=body, headers=header(role, name))

@@ -1,15 +1,18 @@
-"""Mode `approve`: find plans that need no approval, and write the text of the question about all other plans."""
+"""Approval: plans that need none, the text of the question about all other plans, and who may approve."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import CLIENTS, Snapshot
 from pulsar_rebalancer.state.orders.calendar import within
 from pulsar_rebalancer.texts import number_of, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import SelfApproval
@@ -41,6 +44,20 @@ def _gain(summary: Summary) -> float:
     return 0.0 if summary.predicted_range is None else summary.score_range - summary.predicted_range
 
 
+def lacks_second_person(requested_by: Collection[str], person: Collection[str]) -> PlanError | None:
+    """Return why a person may not approve or carry out a plan in a cluster that needs two people; None if they may.
+
+    Args:
+        requested_by: users who requested the plan, as in `Summary.requested_by`.
+        person: the user's id and login name. Airflow records both for an answer, but only the login name for a run, so
+            a match of either counts.
+    """
+    if "" in requested_by or not any(person):
+        return PlanError(Reason.NO_USER, "it is unknown who requested the plan, or who wants it carried out")
+    same = set(requested_by).intersection(person)
+    return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested it") if same else None
+
+
 class Texts(NamedTuple):
     """The subject and body of a question to a person, in Markdown."""
 
@@ -48,12 +65,15 @@ class Texts(NamedTuple):
     body: str
 
 
-def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime) -> Texts:
-    """Return the plan as Markdown for the person who approves or rejects it. Names from Pulsar are escaped.
+def texts(
+    summary: Summary, actions: Actions, run: StoragePath, until: datetime, barred: Collection[str] = ()
+) -> Texts:
+    """Return the plan as Markdown for the person who approves or rejects it. Names are escaped.
 
     Args:
         actions: the plan's verified moves and splits.
         until: deadline for the approval.
+        barred: users who may not approve the plan.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -68,6 +88,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime)
         code(summary.sentence),
         "",
         f"* plan `{summary.hash[:16]}` of `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
+        *(f"* requested by {code(user)}, so another person has to approve it" for user in sorted(barred)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",
         *(f"* splits {code(split.bundle)} for ever {split.cut}{_because(split)}" for split in splits[:LISTED]),

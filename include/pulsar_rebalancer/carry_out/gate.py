@@ -162,7 +162,10 @@ def _unapproved(
     if rejection is not None and summary.by_hand is None:
         until = f"until {rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
         return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
-    if approves_itself(present.self_approval, summary, now):
+    asked_by = summary.requested_by if present.two_people else ()
+    if "" in asked_by:
+        return Verdict(Reason.NO_USER)
+    if approves_itself(present.self_approval, summary, now) and not asked_by:
         return None
     bundles = number_of(summary.bundles_taken, "bundle")
     return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {bundles}")

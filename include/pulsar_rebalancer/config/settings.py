@@ -161,6 +161,9 @@ class Settings(PulsarSettings):
         60, gt=0, le=1440, description="mode approve: maximum age of a plan when it is approved, minutes"
     )
     self_approval: SelfApproval | None = Field(None, description="mode approve: plans that need no person's approval")
+    two_people: bool = Field(
+        False, description="nobody approves a plan that they requested; mode auto: nor carries out their manual plan"
+    )
     max_shown_plan_age_seconds: float = Field(
         900, gt=0, le=86400, description="maximum age of a manual plan when it is carried out, seconds"
     )

@@ -461,6 +461,13 @@ class Reason(StrEnum):
     NOT_APPROVED = ("not_approved", VERDICT, Trait.TYPED,
         "No named person approved the plan: its question ended without an answer.",
         "Answer the question that shows the plan.")
+    SAME_PERSON = ("same_person", VERDICT, Trait.TYPED,
+        "The cluster needs two people (two_people): nobody approves or carries out the plan that they requested.",
+        "Have another person do it: the question stays open, and a manual plan stays valid for its time.")
+    NO_USER = ("no_user", VERDICT, Trait.TYPED,
+        "The cluster needs two people (two_people), and a request or its approval has no Airflow user.",
+        "Make the request again as a user who has signed in to Airflow; release and drain again a broker whose drain "
+        "has no user.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
         "Some of what a person approved can no longer be done, so none of it was.",
         "Wait for the next plan, which takes the changes into account.")

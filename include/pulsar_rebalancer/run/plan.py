@@ -112,6 +112,15 @@ class Summary(VersionedDocument):
     resolved: Resolved
 
     @property
+    def requested_by(self) -> frozenset[str]:
+        """Return the users who requested the plan or moves in it; empty if the strategy decided all of it.
+
+        An empty name is a request without a user, for example from a task of another DAG.
+        """
+        requests = (self.by_hand, self.forced, *(drain for drain in self.drains.values() if drain.moving))
+        return frozenset(request.by for request in requests if request is not None)
+
+    @property
     def opens_until(self) -> datetime:
         """Return the time after which the gate no longer opens for the plan."""
         return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)

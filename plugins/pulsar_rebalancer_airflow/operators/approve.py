@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
-from pulsar_rebalancer.carry_out.approval import texts
+from pulsar_rebalancer.carry_out.approval import lacks_second_person, texts
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, verify
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.carry_out.approval import Texts
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.storage.path import StoragePath
 
 _ASKED = "asked"
 LONGEST_REASON = 500
@@ -33,7 +34,8 @@ LONGEST_REASON = 500
 class ApproveOperator(ApprovalOperator):
     """Ask a person to approve the waiting plan.
 
-    If nobody answers in time, the question ends. This counts neither as an approval nor as a person's rejection.
+    If nobody answers in time, the question ends. This counts neither as an approval nor as a person's rejection. In a
+    cluster that needs two people, the approval of a person who requested the plan is dropped, and the question stays.
 
     The task is skipped if another run asks the current question, or if the question was already answered. If a person
     answers before the scheduler has recorded that the task waits, Airflow fails the task. The next attempt does not ask
@@ -67,12 +69,11 @@ class ApproveOperator(ApprovalOperator):
         """
         ti, asked = context["ti"], context["task_state_store"]
         with final_unless_passing(context):
-            store, now = StateStore.of(context, self.entry.name), datetime.now(UTC)
+            store = StateStore.of(context, self.entry.name)
             question = store.answers(Question)
             if question.run_id != context["dag_run"].run_id:
                 raise AirflowSkipException(Reason.SUPERSEDED.meaning)
-            until = question.until(self.entry.settings.max_awaiting_minutes) or now
-            self.response_timeout = max(until - now, timedelta(seconds=1))
+            until = self._wait_for(question)
             first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
             if ti.try_number > first and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
@@ -90,27 +91,51 @@ class ApproveOperator(ApprovalOperator):
 
         Raises:
             AirflowFailException: `superseded` if another plan waits now.
+            TaskAwaitingInput: another person has to approve the plan.
         """
         if "error" not in event:
             event = event | {"params_input": {"reason": _reason(event)}}
             if _person(event):
                 with final_unless_passing(context):
-                    self._note(context, event)
+                    refusal = self._note(context, event)
+                if refusal is not None:
+                    self.log.warning("Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action)
+                    super().execute(context)  # Airflow drops the answer, keeps the text, and waits again
         return super().execute_complete(context, event)
+
+    def _wait_for(self, question: Question) -> datetime:
+        """Have Airflow wait for an answer for as long as the question is open, and return the deadline."""
+        now = datetime.now(UTC)
+        until = question.until(self.entry.settings.max_awaiting_minutes) or now
+        self.response_timeout = max(until - now, timedelta(seconds=1))
+        return until
 
     def _texts(self, question: Question, until: datetime) -> Texts:
         """Return the question's text, after checking the plan's files against its hash."""
+        run, summary = self._plan(question)
+        barred = summary.requested_by if self.entry.settings.two_people else ()
+        return texts(summary, verify(run, summary), run, until, barred)
+
+    def _plan(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan now")
-        return texts(summary, verify(run, summary), run, until)
+        return run, summary
 
-    def _note(self, context: Context, event: dict[str, Any]) -> None:
-        """Record the person's approval or rejection. An unreadable document of answers is replaced."""
+    def _note(self, context: Context, event: dict[str, Any]) -> PlanError | None:
+        """Record the person's approval or rejection, or return why the person may not approve the plan.
+
+        An unreadable document of answers is replaced.
+        """
         store = StateStore.of(context, self.entry.name)
         question, answers = store.answers(Question), store.readable(Answers)
         if question.run_id != context["dag_run"].run_id:
             raise PlanError(Reason.SUPERSEDED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
+        if self.entry.settings.two_people and event["chosen_options"] == [self.APPROVE]:
+            refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
+            if refusal is not None:
+                self._wait_for(question)
+                return refusal
         before, carried_out_by = answers.plans.get(question.plan_id), ""
         if event["chosen_options"] == [self.APPROVE]:
             carried_out_by = (before and before.carried_out_by) or new_run_id("approved", question.plan_id)
@@ -123,6 +148,7 @@ class ApproveOperator(ApprovalOperator):
         )
         store.put(answers.noted(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
         self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
+        return None
 
 
 class CarryOutApprovedOperator(HandOverOperator):
@@ -150,8 +176,13 @@ class CarryOutApprovedOperator(HandOverOperator):
 
 def _person(answer: dict[str, Any]) -> str:
     """Return the Airflow user who answered; empty if no person did."""
+    return one_line(next(filter(None, _names(answer)), ""), 200)
+
+
+def _names(answer: dict[str, Any]) -> list[str]:
+    """Return the login name and id of the Airflow user who answered; empty if no person did."""
     user = answer.get("responded_by_user")
-    return one_line(str(user.get("name") or user.get("id") or ""), 200) if isinstance(user, dict) else ""
+    return [str(user.get(name) or "") for name in ("name", "id")] if isinstance(user, dict) else []
 
 
 def _reason(answer: dict[str, Any]) -> str:

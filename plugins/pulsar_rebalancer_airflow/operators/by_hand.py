@@ -11,8 +11,9 @@ from airflow.providers.standard.operators.branch import BaseBranchOperator
 from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.carry_out.approval import lacks_second_person
 from pulsar_rebalancer.collect.split_candidates import read_candidate
-from pulsar_rebalancer.config.enums import Action
+from pulsar_rebalancer.config.enums import Action, Mode
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.decide.by_hand.makers import target_of_split
 from pulsar_rebalancer.decide.by_hand.plan_text import document, has_effect, text
@@ -146,8 +147,9 @@ class CarryOutOperator(HandOverOperator):
         """Carry out the plan, or release the brokers.
 
         Raises:
-            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, or the reason why
-                nothing may be moved now (`observe`, `paused`, …); for a release, `not_drained`.
+            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, `same_person`,
+                `no_user`, or the reason why nothing may be moved now (`observe`, `paused`, …); for a release,
+                `not_drained`.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
@@ -156,6 +158,7 @@ class CarryOutOperator(HandOverOperator):
                 self._release(store, form, by)
                 return
             entry, request = self._shown(store, form, now)
+            self._refuse_same_person(entry, by)
             handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others, drains = store.get(HandedOverPlans), request.action is Action.DRAIN
             before = others.plans.get(form.plan)
@@ -200,6 +203,14 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {form.plan[:16]} is {age:.0f} s old")
         self._refuse_while_closed(store, now)
         return entry, planned.request
+
+    def _refuse_same_person(self, plan: ShownPlan, by: str) -> None:
+        """Refuse a person who carries out their own plan. In mode `approve`, the second person is who approves it."""
+        settings = self.entry.settings
+        planned_by = [plan.by] if settings.mode is Mode.AUTO else []
+        refusal = lacks_second_person(planned_by, [by]) if settings.two_people else None
+        if refusal is not None:
+            raise refusal
 
     def _drain(
         self, store: StateStore, handed: HandedOver, before: HandedOver | None, brokers: Iterable[str]

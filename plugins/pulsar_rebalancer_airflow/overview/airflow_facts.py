@@ -189,6 +189,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
         paused_dags=tuple(sorted(session.scalars(select(DagModel.dag_id).where(startable, DagModel.is_paused)))),
+        barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),
     )
 
 

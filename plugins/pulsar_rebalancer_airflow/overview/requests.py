@@ -8,7 +8,6 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
-from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy import func, select
 
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 MOST = 200
 """Maximum number of requests that are listed."""
 
-_STATES = {
-    DagRunState.QUEUED: "waiting",
-    DagRunState.RUNNING: "running",
-    DagRunState.SUCCESS: "done",
-    DagRunState.FAILED: "refused",
-}
 _NAMES = {"skip": "Skip next run", "undo": "Undo run"}
 
 _answers: Cache[RunAnswer] = Cache(2000)
@@ -108,8 +101,7 @@ def _view(session: Session, run: DagRun, asked: dict[str, Any]) -> RequestView:
         its = (DagRun.dag_id == answer.next_dag, DagRun.run_id == answer.next_run)
         run = session.scalar(select(DagRun).where(*its)) or run
         answer = _answer(session, run)
-    state = _STATES[DagRunState(answer.state)]
-    return RequestView(**asked, dag=run.dag_id, run=run.run_id, state=state, text=answer.text)
+    return RequestView(**asked, dag=run.dag_id, run=run.run_id, state=answer.word, text=answer.text)
 
 
 def _answer(session: Session, run: DagRun) -> RunAnswer:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 _WITH_BUTTONS = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG)
-_IN_PROGRESS = {DagRunState.QUEUED: "waits for its turn", DagRunState.RUNNING: "is under way"}
+_IN_PROGRESS = {
+    DagRunState.QUEUED: {"word": "waiting", "text": "for its turn"},
+    DagRunState.RUNNING: {"word": "running", "text": ""},
+}
 
 
 def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
@@ -35,13 +38,13 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return None
     state = DagRunState(run.state)
     if _was_cancelled(session, run):
-        return RunAnswer(state=DagRunState.FAILED, text="was cancelled before it began.")
+        return RunAnswer(state=DagRunState.FAILED, word="cancelled", text="before it began.")
     if state in _IN_PROGRESS:
-        return RunAnswer(state=state, text=_IN_PROGRESS[state])
+        return RunAnswer(state=state, **_IN_PROGRESS[state])
     cluster = dag_id.removeprefix(prefix)
     came_to = _came_to(session, cluster, dag_id, run_id) if prefix == REBALANCE_DAG else ""
     if state is DagRunState.FAILED:
-        return RunAnswer(state=state, text=_refused(session, dag_id, run_id, came_to))
+        return _refused(session, dag_id, run_id, came_to)
     if prefix == CONTROL_DAG:
         result = left_by(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(state=state, text=_ordered(result if isinstance(result, dict) else {}))
@@ -53,7 +56,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
             return _by_hand(session, run, state)
         text = f"The plan was {'approved' if prefix == APPLY_DAG else 'accepted'}; run {started} carries it out."
         return RunAnswer(state=state, text=text, next_dag=f"{REBALANCE_DAG}{cluster}", next_run=str(started))
-    return RunAnswer(state=state, text=came_to or "ended, and left no files.")
+    return RunAnswer(state=state, text=came_to or "It left no files.")
 
 
 def _was_cancelled(session: Session, run: DagRun) -> bool:
@@ -73,23 +76,25 @@ def _by_hand(session: Session, run: DagRun, state: DagRunState) -> RunAnswer:
         text = "The plan is shown; nothing is carried out yet." if identity else "The plan would have no effect."
         return RunAnswer(state=state, text=text, plan=identity)
     released = (run.conf or {}).get("action") == Action.RELEASE
-    text = "Done: released." if released else "Done: drained; the next runs move the bundles."
+    text = "Released." if released else "Drained; the next runs move the bundles."
     return RunAnswer(state=state, text=text)
 
 
-def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> str:
+def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAnswer:
     task, code = failure_of(session, dag_id, run_id)
     reason = Reason.get(code)
     if reason is not None:
         message = str(left_by(session, dag_id, run_id, key=MESSAGE, task=task) or "")
         detail = f"{message}." if message else ""
-        return " ".join(filter(None, [f"refused in {task} ({reason}): {reason.meaning}", detail, reason.action]))
-    return f"failed in {task}: {came_to or 'its log says why.'}" if task else "took too long and was ended."
+        text = " ".join(filter(None, [f"in {task} ({reason}): {reason.meaning}", detail, reason.action]))
+        return RunAnswer(state=DagRunState.FAILED, word="refused", text=text)
+    text = f"in {task}: {came_to or 'its log says why.'}" if task else "because it took too long."
+    return RunAnswer(state=DagRunState.FAILED, word="failed", text=text)
 
 
 def _ordered(result: dict[str, object]) -> str:
     in_force, stopped = str(result.get("in_force") or ""), result.get("stopped")
-    words = [f"Done. {in_force}{'' if in_force.endswith('.') else '.'}" if in_force else "Done."]
+    words = [f"{in_force.removesuffix('.')}."] if in_force else []
     if isinstance(stopped, dict):
         finished = [f"{bundle} {reason}" for bundle, reason in dict(stopped.get("finished") or {}).items()]
         words.append(f"Finished: {', '.join(finished) or 'none'}.")

@@ -161,6 +161,8 @@ class Acts(View):
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
         paused_dags: DAGs that the user may start but that are paused in Airflow.
+        barred: the user's id and login name if the cluster needs two people: of the user's own plans, none may be
+            approved, nor carried out in mode `auto`.
     """
 
     control: str = ""
@@ -171,6 +173,7 @@ class Acts(View):
     skips: bool = False
     breaker: bool = False
     paused_dags: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
 
 
 class Overview(View):
@@ -224,7 +227,7 @@ class RequestView(View):
         target: what the action is about: bundles, brokers, a plan, a run or a time; may be empty.
         by, at, reason: who asked, when and why.
         dag, run: ids of the DAG run that carries the request out now.
-        state: `waiting`, `running`, `done` or `refused`.
+        state, text: word and text of `RunAnswer`.
         done, total: bundles of the plan that have an outcome, and all of them; 0 if it moves none now.
         seconds_left: time until all have one if they go on as fast; None if unknown.
         cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither, or if the user
@@ -251,13 +254,15 @@ class RunAnswer(View):
 
     Attributes:
         state: Airflow's state of the run.
-        text: the text to show; a verb phrase while the run is in progress.
+        word: `waiting`, `running`, `done`, `refused` (for a reason), `failed` or `cancelled`.
+        text: what follows the word; empty if nothing does.
         plan: hash of the plan that the run shows; empty if it shows none, or its plan would have no effect.
         next_dag, next_run: ids of the DAG run that this run started, whose outcome is shown next; empty if it started
             none.
     """
 
     state: str
+    word: str = "done"
     text: str
     plan: str = ""
     next_dag: str = ""

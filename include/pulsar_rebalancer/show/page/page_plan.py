@@ -92,6 +92,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         ended_at=ended_at,
         under_way=run.under_way,
         by=_by(summary),
+        requested_by=tuple(sorted(summary.requested_by)),
         verdict=verdict or "",
         verdict_meaning=verdict.meaning if verdict else "",
         measure=moves[0].measure if moves else "msg_throughput",

@@ -125,6 +125,7 @@ class PlanView(View):
         until: time after which the gate no longer opens for the plan.
         under_way: True while the plan's bundles are being moved.
         by: text with the person who ordered the plan, and the reason if it was forced; empty if no person did.
+        requested_by: users who requested the plan or moves in it.
         verdict: the gate's reason code; empty until the gate has decided.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
         traffic: total traffic of all moves, in the unit of `measure`.
@@ -148,6 +149,7 @@ class PlanView(View):
     ended_at: AwareDatetime | None = None
     under_way: bool = False
     by: str = ""
+    requested_by: tuple[str, ...] = ()
     verdict: str = ""
     verdict_meaning: str = ""
     measure: str = "msg_throughput"

@@ -1,7 +1,7 @@
 // The acts that the user may do. Each starts a DAG run, or answers the question of one, through Airflow's own API and
 // with the user's session.
 
-import { manual } from "./by_hand.js";
+import { needsAnother, manual, own } from "./by_hand.js";
 import { choices, openDialog, send, started } from "./dialog.js";
 import { make } from "./dom.js";
 import { amounts, FOR_EVER, splitText } from "./plan.js";
@@ -12,8 +12,8 @@ import { moment, points } from "./texts.js";
 /** @import { Request } from "./dialog.js" */
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
- * @typedef {Words & { dag: string, optional?: boolean, request: () => Request }} Act - `optional`: the reason may be
- *   empty
+ * @typedef {Words & { dag: string, optional?: boolean, off?: string, request: () => Request }} Act - `optional`: the
+ *   reason may be empty; `off`: why the button is disabled
  * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined, follow: () => void }}
  *   Page - `now`: by the server's clock, milliseconds
  */
@@ -25,15 +25,15 @@ const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a da
  * @param {Page} page
  */
 export function acts(view, page) {
-  const all = view.of_one_run ? [] : offered(view, page.now).map((act) => ({ ...act, open: () => open(act, page) }));
-  const buttons = [...all, ...manual(view, page)].map(({ name, dag, open }) => {
-    const label = `${name}…`;
-    const waits = view.acts.paused_dags.includes(dag);
-    const why = waits && { disabled: true, title: paused(dag), "aria-describedby": `paused-${dag}` };
-    return make("button", { type: "button", "data-key": `act ${label}`, onclick: open, ...why }, label);
+  const simple = view.of_one_run ? carryOut(view, page.dag) : offered(view, page.now);
+  const all = [...simple.map((act) => ({ ...act, open: () => open(act, page) })), ...manual(view, page)];
+  const reasons = [...new Set([...view.acts.paused_dags.map(paused), ...all.map((act) => disabled(act, view))])];
+  const buttons = all.map((act) => {
+    const [label, why] = [`${act.name}…`, disabled(act, view)];
+    const off = why && { disabled: true, title: why, "aria-describedby": `off-${reasons.indexOf(why)}` };
+    return make("button", { type: "button", "data-key": `act ${label}`, onclick: act.open, ...off }, label);
   });
-  const reasons = view.acts.paused_dags.map((dag) => make("p", { class: "more", id: `paused-${dag}` }, paused(dag)));
-  return [...buttons, ...reasons];
+  return [...buttons, ...reasons.map((why, n) => why && make("p", { class: "more", id: `off-${n}` }, why))];
 }
 
 /**
@@ -49,8 +49,17 @@ export function open(act, { base, follow }) {
   });
 }
 
+/**
+ * Return why the button of an act is disabled; empty if it is not.
+ * @param {{ dag: string, off?: string }} act
+ * @param {Overview} view
+ */
+export function disabled({ dag, off = "" }, { acts }) {
+  return acts.paused_dags.includes(dag) ? paused(dag) : off;
+}
+
 /** @param {string} dag */
-export function paused(dag) {
+function paused(dag) {
   return `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
 }
 
@@ -89,6 +98,27 @@ export function offered(view, now) {
     by_hand && view.drains.length > 0 && release(by_hand, view.drains.map(({ broker }) => broker)),
   ];
   return acts.filter((act) => !!act);
+}
+
+/**
+ * Return the act that carries out the plan of the dry run on the page, for people who did not make it.
+ * @param {Overview} view
+ * @param {string} run_of - DAG of the run on the page
+ * @returns {Act[]}
+ */
+export function carryOut(view, run_of) {
+  const { plan, acts: { by_hand: dag } } = view;
+  if (!plan || !dag || run_of !== dag) return [];
+  return [{
+    dag,
+    name: "Carry out",
+    title: "Carry out this plan",
+    hint: amounts(plan),
+    fields: () => splitList(plan),
+    optional: true,
+    off: needsAnother(plan, view),
+    request: () => started(dag, (form) => ({ plan: plan.hash, reason: form.get("reason") })),
+  }];
 }
 
 /**
@@ -171,6 +201,9 @@ function answer(option, title, view, { dag, run, task, hash, until }) {
     hint: `Plan ${hash.slice(0, 12)}. ${what}Answer by ${moment(until)}.`,
     fields: () => asked && splitList(asked),
     optional: true,
+    off: option === "Approve" && asked && own(asked, view)
+      ? "You requested this plan: another person approves it."
+      : "",
     request: () => ({
       dag,
       run,

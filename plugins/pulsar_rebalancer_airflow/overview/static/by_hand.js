@@ -11,7 +11,7 @@ import { moment } from "./texts.js";
 
 /** @import { Page } from "./acts.js" */
 /** @import { Parts, Request } from "./dialog.js" */
-/** @import { Overview, RunAnswer } from "./documents.d.ts" */
+/** @import { Overview, PlanView, RunAnswer } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /**
  * @typedef {{ name: string, title: string, hint: string, overrule: string[], optional?: boolean, fields?: () => Child,
@@ -166,9 +166,9 @@ async function ended({ dialog, said }, base, dag, run) {
   while (dialog.isConnected) {
     /** @type {RunAnswer} */
     const answer = await ask(`${base}${runPath(dag, run)}/answer`);
-    if (answer.state === "failed") throw new Refusal(422, answer.text);
+    if (answer.state === "failed") throw new Refusal(422, `${answer.word} ${answer.text}`);
     if (answer.state === "success") return answer;
-    said.replaceChildren(`The run ${answer.text}…`);
+    said.replaceChildren(`The run is ${answer.word} ${answer.text}…`);
     await new Promise((resolve) => setTimeout(resolve, SECONDS * 1000));
   }
   throw new Refusal(410, "The dialog was closed.");
@@ -182,7 +182,7 @@ async function ended({ dialog, said }, base, dag, run) {
  * @param {string} dag
  * @param {Page} page
  */
-function showPlan(parts, shown, answer, dag, page) {
+export function showPlan(parts, shown, answer, dag, page) {
   const { dialog, said, result, go, buttons } = parts;
   const view = shown.plan;
   const labels = new Map(shown.brokers.map(({ name, label }) => [name, label]));
@@ -229,13 +229,35 @@ function showPlan(parts, shown, answer, dag, page) {
   const look = () => {
     if (!carry.isConnected) return clearInterval(watching);
     const old = view !== null && page.now() > Date.parse(view.until);
-    carry.disabled = !answer.plan || old || underWay;
-    const text = old ? "This plan is too old to be carried out: plan again." : changed(shown, page.present());
+    const barred = view ? needsAnother(view, shown) : "";
+    carry.disabled = !answer.plan || old || underWay || barred !== "";
+    const text = old
+      ? "This plan is too old to be carried out: plan again."
+      : barred || changed(shown, page.present());
     if (warning.textContent !== text) warning.textContent = text;
   };
   const watching = setInterval(look, 1000);
   look();
   (answer.plan ? carry : go).focus();
+}
+
+/**
+ * Return whether the user requested a plan in a cluster that needs two people.
+ * @param {PlanView} plan
+ * @param {Overview} view
+ */
+export function own(plan, { acts }) {
+  return plan.requested_by.some((name) => acts.barred.includes(name));
+}
+
+/**
+ * Return why the user may not carry out a manual plan; empty if they may.
+ * @param {PlanView} plan
+ * @param {Overview} view
+ */
+export function needsAnother(plan, view) {
+  const barred = view.status.mode === "auto" && own(plan, view);
+  return barred ? "You made this plan: another person carries it out, on the page of its run." : "";
 }
 
 /**

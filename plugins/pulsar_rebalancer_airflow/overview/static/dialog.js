@@ -13,6 +13,9 @@ import { ask, Refusal } from "./server.js";
  *   result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence; `result`: more below it
  */
 
+/** Maximum number of checkboxes that are shown at a time. */
+const MOST = 20;
+
 /**
  * Return the request that starts a run. Each dialog has one run id, so Airflow refuses to start the run twice.
  * @param {string} dag
@@ -27,14 +30,25 @@ export function started(dag, conf) {
 }
 
 /**
- * Return checkboxes with a common label.
+ * Return checkboxes with a common label; many of them can be searched, and those that are ticked stay.
  * @param {string} label
  * @param {string} name
  * @param {string[]} values
  */
 export function choices(label, name, values) {
-  const boxes = values.map((value) => make("label", {}, make("input", { type: "checkbox", name, value }), ` ${value}`));
-  return make("fieldset", {}, make("legend", {}, label), boxes);
+  const boxes = values.map((value) => {
+    const box = make("input", { type: "checkbox", name, value });
+    return { box, row: make("label", {}, box, ` ${value}`), value };
+  });
+  const list = make("div", {});
+  const search = make("input", { type: "search", autocomplete: "off", oninput: () => show() });
+  const show = () => {
+    const found = boxes.filter(({ value }) => value.includes(search.value.trim())).slice(0, MOST);
+    list.replaceChildren(...boxes.filter((each) => each.box.checked || found.includes(each)).map(({ row }) => row));
+  };
+  show();
+  const many = values.length > MOST && make("label", {}, `Find some of ${values.length} `, search);
+  return make("fieldset", {}, make("legend", {}, label), many, list);
 }
 
 /**

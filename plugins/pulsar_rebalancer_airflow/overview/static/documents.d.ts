@@ -9,6 +9,7 @@ export interface Acts {
   skips: boolean;
   breaker: boolean;
   paused_dags: string[];
+  barred: string[];
 }
 
 export interface BrokerView {
@@ -172,6 +173,7 @@ export interface PlanView {
   ended_at: string | null;
   under_way: boolean;
   by: string;
+  requested_by: string[];
   verdict: string;
   verdict_meaning: string;
   measure: string;
@@ -211,6 +213,7 @@ export interface RequestView {
 
 export interface RunAnswer {
   state: string;
+  word: string;
   text: string;
   plan: string;
   next_dag: string;

@@ -27,7 +27,7 @@ export function requestList(all, limit, base, { stop, more, changed }) {
     const button = { type: "button", "data-key": `act ${label} ${run}`, onclick };
     return make(
       "li",
-      { class: state },
+      { class: state === "failed" ? "refused" : state },
       make("b", {}, request.name),
       ` ${request.target} `,
       make("small", {}, `by ${request.by}, ${moment(request.at)}${reason && `: ${reason}`}`),
@@ -66,7 +66,7 @@ export function share(done, total, left) {
  */
 function cancel({ name, dag, run }, base, changed) {
   const title = `Cancel: ${name}`;
-  const hint = "Its run is marked as failed before it begins.";
+  const hint = "Its run is marked as failed; Airflow may keep it in the queue, and then it does nothing.";
   openDialog(
     { name: "Cancel", title, hint, optional: true, confirm: "Cancel the request" },
     async (form, { dialog }) => {

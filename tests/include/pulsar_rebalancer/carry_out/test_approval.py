@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
-from pulsar_rebalancer.carry_out.approval import approves_itself, code, texts
+from pulsar_rebalancer.carry_out.approval import approves_itself, code, lacks_second_person, texts
 from pulsar_rebalancer.config.settings import SelfApproval
 from pulsar_rebalancer.run.manual_request import ByHand, parse_form
 from pulsar_rebalancer.run.plan import Actions, Summary, read_moves
@@ -51,6 +51,25 @@ def test_a_plan_that_meets_every_criterion_needs_no_person(
     given = None if criteria is None else SelfApproval.model_validate(criteria)
 
     assert approves_itself(given, summary, NOW) is expected
+
+
+@pytest.mark.parametrize(
+    ("requested_by", "person", "expected"),
+    [
+        ([], ["7", "bob"], None),
+        (["ada"], ["7", "bob"], None),
+        (["ada", "bob"], ["7", "bob"], "same_person"),
+        (["7"], ["7", "bob"], "same_person"),
+        (["ada", ""], ["7", "bob"], "no_user"),
+        (["ada"], ["", ""], "no_user"),
+        ([], [], "no_user"),
+    ],
+)
+def test_a_second_person_has_another_name_and_another_id(
+    requested_by: list[str], person: list[str], expected: str | None
+) -> None:
+    refusal = lacks_second_person(requested_by, person)
+    assert (refusal.reason if refusal else None) == expected
 
 
 @pytest.mark.parametrize(

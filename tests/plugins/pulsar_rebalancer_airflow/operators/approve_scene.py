@@ -88,6 +88,7 @@ def asked(
     run_id: str = "",
     attempt: tuple[int, int] = (1, 2),
     known: bool = False,
+    **present: Any,
 ) -> str:
     """The text that a run asks with; `stands`: nothing is asked anew; else why not: `skipped`, or a reason code.
 
@@ -98,7 +99,7 @@ def asked(
         attempt: number of the try, and how many there may be.
         known: whether an earlier attempt has asked.
     """
-    operator = ApproveOperator(task_id="approve", entry=entry(), root=storage.root, retries=2)
+    operator = ApproveOperator(task_id="approve", entry=entry(**present), root=storage.root, retries=2)
     given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
     given["ti"].id, (given["ti"].try_number, given["ti"].max_tries) = "7", attempt
     given |= {"task_instance": given["ti"], "task_state_store": MemoryState({"asked": True} if known else {})}
@@ -123,21 +124,27 @@ def answer(
     by: str | dict[str, Any] = "ada",
     why: str = "",
     run_id: str = "",
+    **present: Any,
 ) -> str:
-    """What the task *approve* does with an answer; the reason code if it refuses it."""
+    """What the task *approve* does with an answer: the reason code if it refuses it, `asked again` if it drops it."""
     given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
-    given["task"] = Mock(get_direct_relatives=Mock(return_value=[]))
+    given |= {"task": Mock(get_direct_relatives=Mock(return_value=[])), "task_instance": Mock(id="7")}
     event = {
         "chosen_options": [option],
         "params_input": {"reason": why} if why else {},
         "responded_at": datetime.now(UTC),
         "responded_by_user": {"id": "7", "name": by} if isinstance(by, str) and by else by or None,
     }
-    operator = ApproveOperator(task_id="approve", entry=entry(), root=storage.root)
+    operator = ApproveOperator(task_id="approve", entry=entry(**present), root=storage.root)
     try:
-        operator.execute_complete(given, event)
+        with patch("airflow.providers.standard.operators.hitl.upsert_hitl_detail") as written:
+            operator.execute_complete(given, event)
     except AirflowFailException:
         return str(given["ti"].pushed["failure"])
+    except TaskAwaitingInput:
+        assert written.called  # which removes the answer
+        assert operator.response_timeout is not None
+        return "asked again"
     return ""
 
 

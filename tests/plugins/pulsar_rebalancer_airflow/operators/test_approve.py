@@ -22,8 +22,8 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     settings,
 )
 
-from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
-from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.manual_request import ByHand, DrainProgress, HandRequest
+from pulsar_rebalancer.run.plan import Forced, Summary
 from pulsar_rebalancer.state.orders.control_document import Control, PauseOrder
 from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
@@ -235,6 +235,53 @@ def test_an_approved_run_is_refused_in_words_while_answers_cannot_be_read(
 
     with pytest.raises(AirflowFailException, match=r"approval_unreadable.*people are asked about"):
         CollectOperator(task_id="collect", entry=entry(), root=storage.root).execute(given)
+
+
+FORCED = {"forced": Forced(by="ada", reason="x", threshold=None)}
+DRAINED = {"a:1": DrainProgress(since=datetime(2026, 1, 1, tzinfo=UTC), by="ada", reason="x", bundles=2, moving=2)}
+
+
+@pytest.mark.parametrize(
+    "requested", [{"by_hand": ByHand(by="ada", request=HandRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}]
+)
+def test_two_people_are_needed_if_the_clusters_file_says_so(
+    storage: ClusterStorage, state: MemoryState, requested: dict[str, Any]
+) -> None:
+    two: dict[str, Any] = {"two_people": True}
+    run = plan(storage, state)
+    summary = Summary.read(run).model_copy(update=requested)
+    summary.write(run)
+    assert gate(storage, state, run, self_approval={"max_bundles": 9}, **two) == "awaiting_approval"
+    assert "* requested by ` ada `, so another person has to approve it" in asked(storage, state, **two)
+
+    for own in ("ada", {"id": "ada", "name": "Ada Lovelace"}, {"id": "7", "name": "ada"}):
+        assert answer(storage, state, "Approve", by=own, **two) == "asked again"
+
+    assert StateStore(state).get(Answers).plans == {}
+
+    assert answer(storage, state, "Approve", by="bob", **two) == ""
+    assert StateStore(state).get(Answers).plans[run.name].by == "bob"
+    # Anybody may withdraw their request.
+    assert answer(storage, state, "Reject", by="ada", **two) == ""
+    assert StateStore(state).get(Answers).plans[run.name].carried_out_by == ""
+
+
+def test_what_nobody_requested_needs_one_person_only(
+    storage: ClusterStorage, state: MemoryState, waits: StoragePath
+) -> None:
+    assert "requested by" not in asked(storage, state, two_people=True)
+    assert answer(storage, state, "Approve", by="ada", two_people=True) == ""
+    assert StateStore(state).get(Answers).plans[waits.name].by == "ada"
+
+
+def test_a_request_without_a_user_is_not_accepted(storage: ClusterStorage, state: MemoryState) -> None:
+    run = plan(storage, state)
+    Summary.read(run).model_copy(update={"forced": Forced(by="", reason="x", threshold=None)}).write(run)
+
+    assert gate(storage, state, run, two_people=True) == "no_user"
+    assert question(state).plan_id == ""
+    assert gate(storage, state, run, record=False) == "awaiting_approval"
+    assert answer(storage, state, "Approve", by="bob", two_people=True) == "asked again"
 
 
 def test_answers_are_kept_as_long_as_the_run_may_last_that_carries_the_plan_out(

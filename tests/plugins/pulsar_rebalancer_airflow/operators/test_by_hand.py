@@ -54,12 +54,13 @@ def act(
     runs: dict[str, str] | None = None,
     file: Any = None,
     run: str = "",
+    user: str | None = "bob",
     **form: Any,
 ) -> tuple[str, Any]:
     """The reason code, or `done` with what the other DAG is started with."""
     settings = Settings.model_validate({"mode": "auto"} | (file or {}))
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
-    given: Any = context(CLUSTER, state, params=form, user="bob", run_id=run)
+    given: Any = context(CLUSTER, state, params=form, user=user, run_id=run)
     given["ti"].runs = runs or {}
     try:
         CarryOutOperator(task_id="carry_out", entry=entry, root=storage.root).execute(given)
@@ -124,6 +125,27 @@ def test_what_is_refused(
 
     assert act(storage, state, file=file, plan=identity) == (reason, None)
     assert state.documents == before
+
+
+@pytest.mark.parametrize("form", [UNLOAD, DRAIN])
+@pytest.mark.parametrize(
+    ("mode", "user", "reason"),
+    [
+        ("auto", "ada", "same_person"),
+        ("auto", None, "no_user"),
+        ("approve", None, "no_user"),
+        ("auto", "bob", "done"),
+        ("approve", "ada", "done"),  # another person approves it
+    ],
+)
+def test_two_people_are_needed_if_the_clusters_file_says_so(
+    storage: ClusterStorage, state: MemoryState, form: dict[str, Any], mode: str, user: str | None, reason: str
+) -> None:
+    identity, two = shown(storage, state, **form), {"mode": mode, "two_people": True}
+    before = dict(state.documents)
+
+    assert act(storage, state, file=two, user=user, plan=identity)[0] == reason
+    assert (state.documents == before) == (reason != "done")
 
 
 def test_one_plan_is_carried_out_at_a_time_and_once(storage: ClusterStorage, state: MemoryState) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, scene
-from tests.overview_scene import JUST_NOW, NOW, broker, history, seen, uneven
+from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, uneven
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -20,6 +20,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.show.page.bundle_search import LISTED, find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
+from pulsar_rebalancer.show.page.page_plan import LISTED as LISTED_MOVES
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies.kept import ShedderState
 
@@ -245,6 +246,17 @@ def test_two_hundred_brokers_fit(tmp_path: Path) -> None:
     found = seen(made)
     assert len(found.brokers) == 200
     assert len(found.model_dump_json()) < 150_000
+
+
+def test_a_plan_of_a_thousand_bundles_fits(tmp_path: Path) -> None:
+    made = Scene(str(tmp_path), {broker(0): 90.0, broker(1): 5.0}, each=2500)
+    history(made, JUST_NOW, 2)
+    found = seen(made)
+    assert found.plan is not None
+    assert found.plan.bundles > 1000
+    assert (len(found.plan.moves), found.plan.more) == (LISTED_MOVES, found.plan.bundles - LISTED_MOVES)
+    assert found.plan.topics == 4 * found.plan.bundles
+    assert len(found.model_dump_json()) < 60_000
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offered, paused } from "page/acts.js";
+import { carryOut, disabled, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
 import { lines } from "page/picker.js";
 import { share } from "page/requests.js";
@@ -16,10 +16,11 @@ const NONE = {
   skips: false,
   breaker: false,
   paused_dags: [],
+  barred: [],
 };
 const QUESTION = { dag: "pulsar_apply__a b", run: "manual/1", task: "approve", hash: "0123456789abcdef" };
 const PLAN = {
-  ...{ hash: QUESTION.hash, bundles: 2, splits: [], predicted_range: 5, range_before: 30 },
+  ...{ hash: QUESTION.hash, requested_by: [], bundles: 2, splits: [], predicted_range: 5, range_before: 30 },
   ...{ traffic: 1024, measure: "msg_throughput", topics: 1, clients: 2 },
 };
 
@@ -71,10 +72,43 @@ for (
   });
 }
 
-test("a DAG that is paused in Airflow is named", () => {
-  assert.equal(paused("c"), "c is paused in Airflow: its buttons work again when it is unpaused.");
-  const acts = { control: "c", rebalance: "r", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
-  assert.deepEqual(offered(view(acts), () => NOW).map(({ dag }) => dag), [QUESTION.dag, "c", "c", "c", "r"]);
+test("the buttons of a DAG that is paused in Airflow are disabled, with the reason", () => {
+  const question = { ...QUESTION, until: "2026-03-05T13:00:00Z" };
+  const given = view({ control: "c", rebalance: "r", by_hand: "h", question, paused_dags: [QUESTION.dag, "h"] }, {
+    ...{ plan: PLAN, brokers: [], drains: [{ broker: "b:1" }], last: null },
+  });
+  const all = [...offered(given, () => NOW), ...manual(given, PAGE)];
+  const why = (dag) => `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
+  const off = all.map((act) => [act.name, disabled(act, given)]).filter(([, reason]) => reason);
+  assert.deepEqual(off, [
+    ...["Approve", "Reject"].map((name) => [name, why(QUESTION.dag)]),
+    ...["Release", "Unload", "Drain", "Fill", "Split"].map((name) => [name, why("h")]),
+  ]);
+});
+
+test("nobody approves their own plan if two people are needed, but they may reject it", () => {
+  const acts = { question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
+  const off = (barred, requested_by) =>
+    ["Approve", "Reject"].map((name) => act(name, { ...acts, barred }, { plan: { ...PLAN, requested_by } }).off);
+  assert.deepEqual(off(["7", "ada"], ["bob"]), ["", ""]);
+  assert.deepEqual(off([], ["ada"]), ["", ""]);
+  for (const name of ["ada", "7"]) {
+    assert.deepEqual(off(["7", "ada"], ["bob", name]), ["You requested this plan: another person approves it.", ""]);
+  }
+});
+
+test("the plan of a dry run is carried out by somebody else, from its page", () => {
+  const shown = (mode, acts) =>
+    view({ by_hand: "h", ...acts }, { plan: { ...PLAN, requested_by: ["ada"] }, of_one_run: true, status: { mode } });
+  assert.deepEqual(carryOut(shown("auto"), "r"), []);
+  assert.deepEqual(carryOut({ ...shown("auto"), plan: null }, "h"), []);
+  const [{ dag, hint, off, request }] = carryOut(shown("auto", { barred: ["8", "bob"] }), "h");
+  assert.deepEqual([dag, off], ["h", ""]);
+  assert.match(hint, /^Total: 2 bundles with /);
+  assert.deepEqual(request().body(form()).conf, { plan: QUESTION.hash, reason: "a party" });
+  const own = (mode) => carryOut(shown(mode, { barred: ["7", "ada"] }), "h")[0].off;
+  assert.equal(own("auto"), "You made this plan: another person carries it out, on the page of its run.");
+  assert.equal(own("approve"), "");
 });
 
 test("each dialog has a run of its own, and sends it however often", () => {
