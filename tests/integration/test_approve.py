@@ -225,6 +225,27 @@ def test_a_manual_plan_that_was_stopped_goes_on_by_its_hash_once_it_is_approved_
     assert last_time.xcom("carry_out", "failure") == "plan_used"
 
 
+def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:
+    with create_session() as session:  # as for a DAG of a versioned bundle
+        session.execute(update(DagModel).where(DagModel.dag_id == "pulsar_apply__wise").values(bundle_version="v1"))
+    _, question = ask(wise, max_bundles_per_run=1)
+    with create_session() as session:  # a run with a version of its own would keep the tasks of that version
+        assert session.scalars(select(DagRun.bundle_version).where(DagRun.run_id == question)).one() is None
+    wise.begin(question, "apply", last="approve")
+    clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
+    given = clusters.read_text()
+    clusters.write_text(given.replace("mode: approve", "mode: auto"))
+    try:
+        closed = wise.begin(question, "apply")
+    finally:
+        clusters.write_text(given)
+
+    assert (closed.state, closed.states["approve"]) == ("success", "removed")
+    answer(url, question, "ada", "Approve")
+    assert wise.queued() == []
+    assert wise.document(Question).plan_id not in wise.document(Answers).plans
+
+
 def test_a_second_person_is_needed_if_the_clusters_file_says_so(wise: World, url: str) -> None:
     cluster = wise.served.cluster
     scores = cluster.true_scores()
@@ -258,24 +279,3 @@ def test_a_second_person_is_needed_if_the_clusters_file_says_so(wise: World, url
     assert by_hand(wise, url, "bob", plan=shown["plan"]).state == "success"
     assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 1}
     changed_in_file("wise", mode="approve", two_people=None)
-
-
-def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:
-    with create_session() as session:  # as for a DAG of a versioned bundle
-        session.execute(update(DagModel).where(DagModel.dag_id == "pulsar_apply__wise").values(bundle_version="v1"))
-    _, question = ask(wise, max_bundles_per_run=1)
-    with create_session() as session:  # a run with a version of its own would keep the tasks of that version
-        assert session.scalars(select(DagRun.bundle_version).where(DagRun.run_id == question)).one() is None
-    wise.begin(question, "apply", last="approve")
-    clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
-    given = clusters.read_text()
-    clusters.write_text(given.replace("mode: approve", "mode: auto"))
-    try:
-        closed = wise.begin(question, "apply")
-    finally:
-        clusters.write_text(given)
-
-    assert (closed.state, closed.states["approve"]) == ("success", "removed")
-    answer(url, question, "ada", "Approve")
-    assert wise.queued() == []
-    assert wise.document(Question).plan_id not in wise.document(Answers).plans

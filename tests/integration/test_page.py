@@ -228,7 +228,8 @@ SHOWN = """(async () => {
     const shown = await (await fetch(`${base}/dags/${dag}/overview`)).json();
     const parts = openDialog({ name: 'Unload', title: 'Unload bundles', kind: 'wide' }, async () => {});
     window.present = { ...shown, plan: null, last: null };
-    const page = { base, dag, now: () => Date.parse(shown.plan.collected_at), present: () => window.present, follow() {} };
+    const now = () => Date.parse(shown.plan.collected_at);
+    const page = { base, dag, now, present: () => window.present, follow() {} };
     showPlan(parts, shown, { plan: shown.plan.hash, text: 'The plan is shown.' }, dag, page);
     return shown.plan.bundles;
 })()"""

@@ -65,9 +65,7 @@ class Texts(NamedTuple):
     body: str
 
 
-def texts(
-    summary: Summary, actions: Actions, run: StoragePath, until: datetime, barred: Collection[str] = ()
-) -> Texts:
+def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime, barred: Collection[str] = ()) -> Texts:
     """Return the plan as Markdown for the person who approves or rejects it. Names are escaped.
 
     Args:

@@ -99,7 +99,9 @@ class ApproveOperator(ApprovalOperator):
                 with final_unless_passing(context):
                     refusal = self._note(context, event)
                 if refusal is not None:
-                    self.log.warning("Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action)
+                    self.log.warning(
+                        "Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action
+                    )
                     super().execute(context)  # Airflow drops the answer, keeps the text, and waits again
         return super().execute_complete(context, event)
 

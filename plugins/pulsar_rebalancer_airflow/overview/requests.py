@@ -47,10 +47,10 @@ def requests(
     dag_ids = [f"{prefix}{cluster}" for prefix in prefixes]
     by_people = (DagRun.dag_id.in_(dag_ids), DagRun.run_type == DagRunType.MANUAL)
     runs = session.scalars(select(DagRun).where(*by_people).order_by(DagRun.id.desc()).limit(limit))
-    views = [_view(session, run, _asked(run)) for run in runs]
+    views = [_view(session, cluster, run, _asked(run)) for run in runs]
     apply = f"{APPLY_DAG}{cluster}"
     if may(user, apply, "GET") and may(user, apply, "GET", DagAccessEntity.HITL_DETAIL):
-        views += [_view(session, run, _answered(detail)) for detail, run in _answers_to(session, apply, limit)]
+        views += [_view(session, cluster, run, _answered(detail)) for detail, run in _answers_to(session, apply, limit)]
     cancels = {dag_id for dag_id in {view.dag for view in views} if may(user, dag_id, "PUT")}
     stops = may(user, f"{CONTROL_DAG}{cluster}", "POST")
     newest = sorted(views, key=lambda view: view.at, reverse=True)[:limit]
@@ -95,19 +95,19 @@ def _answered(detail: HITLDetail) -> dict[str, Any]:
     }
 
 
-def _view(session: Session, run: DagRun, asked: dict[str, Any]) -> RequestView:
+def _view(session: Session, cluster: str, run: DagRun, asked: dict[str, Any]) -> RequestView:
     answer = _answer(session, run)
     if answer.next_run:  # it goes on in a run of its own
-        its = (DagRun.dag_id == answer.next_dag, DagRun.run_id == answer.next_run)
+        its = (DagRun.dag_id == f"{REBALANCE_DAG}{cluster}", DagRun.run_id == answer.next_run)
         run = session.scalar(select(DagRun).where(*its)) or run
         answer = _answer(session, run)
-    return RequestView(**asked, dag=run.dag_id, run=run.run_id, state=answer.word, text=answer.text)
+    return RequestView(**asked, dag=run.dag_id, run=run.run_id, state=answer.state, text=answer.text)
 
 
 def _answer(session: Session, run: DagRun) -> RunAnswer:
     key = f"{run.dag_id} {run.run_id} {run.end_date}"
     known = _answers.get(key) if run.end_date else None
-    answer = known or answer_of(session, run.dag_id, run.run_id) or RunAnswer(state=run.state, text="")
+    answer = known or answer_of(session, run.dag_id, run.run_id) or RunAnswer(text="")
     return _answers.put(key, answer) if run.end_date else answer
 
 

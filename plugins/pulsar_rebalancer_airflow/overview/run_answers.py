@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _WITH_BUTTONS = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG)
 _IN_PROGRESS = {
-    DagRunState.QUEUED: {"word": "waiting", "text": "for its turn"},
-    DagRunState.RUNNING: {"word": "running", "text": ""},
+    DagRunState.QUEUED: RunAnswer(state="waiting", text="for its turn"),
+    DagRunState.RUNNING: RunAnswer(state="running", text=""),
 }
 
 
@@ -38,25 +38,25 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return None
     state = DagRunState(run.state)
     if _was_cancelled(session, run):
-        return RunAnswer(state=DagRunState.FAILED, word="cancelled", text="before it began.")
+        return RunAnswer(state="cancelled", text="before it began.")
     if state in _IN_PROGRESS:
-        return RunAnswer(state=state, **_IN_PROGRESS[state])
+        return _IN_PROGRESS[state]
     cluster = dag_id.removeprefix(prefix)
     came_to = _came_to(session, cluster, dag_id, run_id) if prefix == REBALANCE_DAG else ""
     if state is DagRunState.FAILED:
         return _refused(session, dag_id, run_id, came_to)
     if prefix == CONTROL_DAG:
         result = left_by(session, dag_id, run_id, key="return_value", task="control")
-        return RunAnswer(state=state, text=_ordered(result if isinstance(result, dict) else {}))
+        return RunAnswer(text=_ordered(result if isinstance(result, dict) else {}))
     if prefix in (APPLY_DAG, BY_HAND_DAG):
         started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
         if started is None and prefix == APPLY_DAG:
-            return RunAnswer(state=state, text="Nothing is carried out: the plan was rejected.")
+            return RunAnswer(text="Nothing is carried out: the plan was rejected.")
         if started is None:
-            return _by_hand(session, run, state)
+            return _by_hand(session, run)
         text = f"The plan was {'approved' if prefix == APPLY_DAG else 'accepted'}; run {started} carries it out."
-        return RunAnswer(state=state, text=text, next_dag=f"{REBALANCE_DAG}{cluster}", next_run=str(started))
-    return RunAnswer(state=state, text=came_to or "It left no files.")
+        return RunAnswer(text=text, next_run=str(started))
+    return RunAnswer(text=came_to or "It left no files.")
 
 
 def _was_cancelled(session: Session, run: DagRun) -> bool:
@@ -69,15 +69,15 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
     return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
 
 
-def _by_hand(session: Session, run: DagRun, state: DagRunState) -> RunAnswer:
+def _by_hand(session: Session, run: DagRun) -> RunAnswer:
     shown = left_by(session, run.dag_id, run.run_id, key="return_value", task="plan")
     if isinstance(shown, dict):
         identity = str(shown.get("plan") or "")
         text = "The plan is shown; nothing is carried out yet." if identity else "The plan would have no effect."
-        return RunAnswer(state=state, text=text, plan=identity)
+        return RunAnswer(text=text, plan=identity)
     released = (run.conf or {}).get("action") == Action.RELEASE
     text = "Released." if released else "Drained; the next runs move the bundles."
-    return RunAnswer(state=state, text=text)
+    return RunAnswer(text=text)
 
 
 def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAnswer:
@@ -87,9 +87,9 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
         message = str(left_by(session, dag_id, run_id, key=MESSAGE, task=task) or "")
         detail = f"{message}." if message else ""
         text = " ".join(filter(None, [f"in {task} ({reason}): {reason.meaning}", detail, reason.action]))
-        return RunAnswer(state=DagRunState.FAILED, word="refused", text=text)
+        return RunAnswer(state="refused", text=text)
     text = f"in {task}: {came_to or 'its log says why.'}" if task else "because it took too long."
-    return RunAnswer(state=DagRunState.FAILED, word="failed", text=text)
+    return RunAnswer(state="failed", text=text)
 
 
 def _ordered(result: dict[str, object]) -> str:

@@ -227,7 +227,7 @@ class RequestView(View):
         target: what the action is about: bundles, brokers, a plan, a run or a time; may be empty.
         by, at, reason: who asked, when and why.
         dag, run: ids of the DAG run that carries the request out now.
-        state, text: word and text of `RunAnswer`.
+        state, text: as in `RunAnswer`.
         done, total: bundles of the plan that have an outcome, and all of them; 0 if it moves none now.
         seconds_left: time until all have one if they go on as fast; None if unknown.
         cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither, or if the user
@@ -253,17 +253,13 @@ class RunAnswer(View):
     """The outcome of a run that was started with a button.
 
     Attributes:
-        state: Airflow's state of the run.
-        word: `waiting`, `running`, `done`, `refused` (for a reason), `failed` or `cancelled`.
-        text: what follows the word; empty if nothing does.
+        state: `waiting`, `running`, `done`, `refused` (for a reason), `failed` or `cancelled`.
+        text: what follows this word; empty if nothing does.
         plan: hash of the plan that the run shows; empty if it shows none, or its plan would have no effect.
-        next_dag, next_run: ids of the DAG run that this run started, whose outcome is shown next; empty if it started
-            none.
+        next_run: id of the rebalancing run that this run started, whose outcome is shown next; empty if there is none.
     """
 
-    state: str
-    word: str = "done"
+    state: str = "done"
     text: str
     plan: str = ""
-    next_dag: str = ""
     next_run: str = ""

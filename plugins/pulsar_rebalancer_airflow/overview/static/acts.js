@@ -1,10 +1,10 @@
 // The acts that the user may do. Each starts a DAG run, or answers the question of one, through Airflow's own API and
 // with the user's session.
 
-import { needsAnother, manual, own } from "./by_hand.js";
+import { manual, needsAnother, own } from "./by_hand.js";
 import { choices, openDialog, send, started } from "./dialog.js";
 import { make } from "./dom.js";
-import { amounts, FOR_EVER, splitText } from "./plan.js";
+import { amounts, splitList } from "./plan.js";
 import { moment, points } from "./texts.js";
 
 /** @import { Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
@@ -170,15 +170,6 @@ function inQuestion({ awaiting, plan, acts }) {
 /** @param {PlanView} plan */
 function predicted({ bundles, predicted_range: after, range_before: before }) {
   return bundles ? `Predicted range ${points(after)} after ${points(before)}. ` : "";
-}
-
-/** @param {PlanView} plan */
-function splitList({ splits }) {
-  if (!splits.length) return null;
-  return [
-    make("p", { class: "warn" }, FOR_EVER),
-    make("ul", { class: "stay" }, splits.map((split) => make("li", {}, splitText(split)))),
-  ];
 }
 
 /**

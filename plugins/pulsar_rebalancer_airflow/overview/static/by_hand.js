@@ -4,8 +4,7 @@ import { dagPath, runPath } from "./address.js";
 import { attempt, choices, openDialog, send, started } from "./dialog.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./picker.js";
-import { plan, stayReader } from "./plan.js";
-import { bars } from "./prediction.js";
+import { plan, shortNames } from "./plan.js";
 import { ask, Refusal } from "./server.js";
 import { moment } from "./texts.js";
 
@@ -166,9 +165,10 @@ async function ended({ dialog, said }, base, dag, run) {
   while (dialog.isConnected) {
     /** @type {RunAnswer} */
     const answer = await ask(`${base}${runPath(dag, run)}/answer`);
-    if (answer.state === "failed") throw new Refusal(422, `${answer.word} ${answer.text}`);
-    if (answer.state === "success") return answer;
-    said.replaceChildren(`The run is ${answer.word} ${answer.text}…`);
+    if (answer.state === "done") return answer;
+    const text = `${answer.state} ${answer.text}`;
+    if (!["waiting", "running"].includes(answer.state)) throw new Refusal(422, text);
+    said.replaceChildren(`The run is ${text}…`);
     await new Promise((resolve) => setTimeout(resolve, SECONDS * 1000));
   }
   throw new Refusal(410, "The dialog was closed.");
@@ -185,20 +185,11 @@ async function ended({ dialog, said }, base, dag, run) {
 export function showPlan(parts, shown, answer, dag, page) {
   const { dialog, said, result, go, buttons } = parts;
   const view = shown.plan;
-  const labels = new Map(shown.brokers.map(({ name, label }) => [name, label]));
-  /** @param {string} name */
-  const short = (name) => make("span", { title: name }, labels.get(name) ?? name);
-  const address = (/** @type {string} */ run) => `${shown.links.dag}/runs/${encodeURIComponent(run)}`;
   const warning = make("p", { class: "warn", role: "status" });
-  const unknown = view?.unknown ?? [];
-  result.replaceChildren(
-    ...[
-      unknown.length > 0 && make("p", { class: "warn" }, `Matched nothing: ${unknown.join(", ")}.`),
-      view && bars(view.brokers, short),
-      ...(view ? plan(view, short, "The plan", address, stayReader(page.base, page.dag)) : []),
-    ].flat(9).filter((node) => node instanceof Node),
-    warning,
-  );
+  const documents = `${page.base}${dagPath(page.dag)}`;
+  const drawn = plan(view, shortNames(shown), "The plan", shown.links.dag, documents);
+  result.replaceChildren(make("div", {}, drawn, warning));
+  result.querySelector("[data-key^='ends ']")?.setAttribute("open", "");
   said.replaceChildren(answer.text);
   go.textContent = "Plan again";
   go.classList.remove("go");
@@ -231,9 +222,7 @@ export function showPlan(parts, shown, answer, dag, page) {
     const old = view !== null && page.now() > Date.parse(view.until);
     const barred = view ? needsAnother(view, shown) : "";
     carry.disabled = !answer.plan || old || underWay || barred !== "";
-    const text = old
-      ? "This plan is too old to be carried out: plan again."
-      : barred || changed(shown, page.present());
+    const text = old ? "This plan is too old to be carried out: plan again." : barred || changed(shown, page.present());
     if (warning.textContent !== text) warning.textContent = text;
   };
   const watching = setInterval(look, 1000);

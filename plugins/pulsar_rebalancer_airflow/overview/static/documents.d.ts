@@ -213,10 +213,8 @@ export interface RequestView {
 
 export interface RunAnswer {
   state: string;
-  word: string;
   text: string;
   plan: string;
-  next_dag: string;
   next_run: string;
 }
 

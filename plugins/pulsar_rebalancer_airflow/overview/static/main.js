@@ -9,7 +9,7 @@ import { drains } from "./drains.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { pairs } from "./pairs.js";
-import { plan, stayReader } from "./plan.js";
+import { plan, shortNames } from "./plan.js";
 import { ALL, FEW, requestList } from "./requests.js";
 import { ask, Refusal } from "./server.js";
 import { strip, tick } from "./strip.js";
@@ -119,19 +119,16 @@ function show(view) {
 
 /** @param {Overview} view */
 function showLoad(view) {
-  const labels = new Map(view.brokers.map(({ name, label }) => [name, label]));
-  /** @param {string} name */
-  const short = (name) => make("span", { title: name }, labels.get(name) ?? name);
-  /** @param {string} run */
-  const address = (run) => `${view.links.dag}/runs/${encodeURIComponent(run)}`;
+  const short = shortNames(view);
+  const labels = view.brokers.map(({ name, label }) => [name, label]);
   renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
   const examined = [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at];
-  renew(section("pairs"), [examined, [...labels]], () => pairs(view, short));
-  renew(section("drains"), [view.drains, [...labels]], () => drains(view.drains, short));
-  const staying = stayReader(base, dag);
+  renew(section("pairs"), [examined, labels], () => pairs(view, short));
+  renew(section("drains"), [view.drains, labels], () => drains(view.drains, short));
   const plans = { awaiting: "Plan awaiting approval", plan: "Plan", last: "Last run that moved bundles" };
   for (const name of /** @type {(keyof typeof plans)[]} */ (Object.keys(plans))) {
-    renew(section(name), [view[name], [...labels]], () => plan(view[name], short, plans[name], address, staying));
+    const documents = `${base}${dagPath(dag)}`;
+    renew(section(name), [view[name], labels], () => plan(view[name], short, plans[name], view.links.dag, documents));
   }
 }
 

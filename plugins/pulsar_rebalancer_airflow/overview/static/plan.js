@@ -1,49 +1,50 @@
 // A plan and its outcome: what moves, which clients notice, what stays and why.
 
-import { dagPath } from "./address.js";
 import { folded, make, table } from "./dom.js";
 import { uiLink } from "./links.js";
+import { bars } from "./prediction.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { EndView, MoveView, PlanView, SplitView, StayView } from "./documents.d.ts" */
+/** @import { MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
-export const FOR_EVER = "A split is for ever: Pulsar cannot merge bundles.";
+const FOR_EVER = "A split is for ever: Pulsar cannot merge bundles.";
 
 /**
  * @param {PlanView | null} view
  * @param {Short} short
  * @param {string} title
- * @param {(run: string) => string} address - of a run in Airflow
- * @param {(folder: string) => Promise<StayView[]>} staying - bundles that a plan does not move
+ * @param {string} dag - path of the DAG in Airflow
+ * @param {string} documents - path of the DAG's documents
  */
-export function plan(view, short, title, address, staying) {
+export function plan(view, short, title, dag, documents) {
   if (!view) return [];
-  const { bundles, splits, brokers, run_id: run } = view;
+  const { folder, bundles, splits, brokers, unknown, run_id: run } = view;
   return [
     make("h2", {}, title, make("small", {}, origin(view))),
+    unknown.length > 0 && make("p", { class: "warn" }, `Matched nothing: ${unknown.join(", ")}.`),
     bundles + splits.length > 0 && make("p", {}, amounts(view)),
     progress(view),
     bundles > 0 && ranges(view),
-    splits.length > 0 && splitTable(view, short),
+    splitList(view),
     bundles > 0 && moves(view, short),
-    brokers.length > 0 && predictions(view, short),
-    stay(view, () => staying(view.folder), short),
+    brokers.length > 0 && folded(`ends ${folder}`, "Prediction per broker", bars(brokers, short)),
+    stay(view, `${documents}/plans/${encodeURIComponent(folder)}/stay`, short),
     aboutSplits(view),
-    run && make("p", { class: "more" }, uiLink(address(run), "The run in Airflow")),
+    run && make("p", { class: "more" }, uiLink(`${dag}/runs/${encodeURIComponent(run)}`, "The run in Airflow")),
   ];
 }
 
 /**
- * Return a function that reads the bundles that a plan does not move.
- * @param {string} base
- * @param {string} dag
- * @returns {(folder: string) => Promise<StayView[]>}
+ * Return a function that shows a broker by the short form of its name.
+ * @param {Overview} view
+ * @returns {Short}
  */
-export function stayReader(base, dag) {
-  return (folder) => ask(`${base}${dagPath(dag)}/plans/${encodeURIComponent(folder)}/stay`);
+export function shortNames({ brokers }) {
+  const labels = new Map(brokers.map(({ name, label }) => [name, label]));
+  return (name) => make("span", { title: name }, labels.get(name) ?? name);
 }
 
 /** @param {PlanView} view */
@@ -116,7 +117,7 @@ function moves({ folder, measure, moves, more }, short) {
     { title: "topics", cell: ({ topics }) => topics },
     { title: "clients", cell: ({ clients }) => clients },
     { title: "reason", cell: ({ why }) => why, kind: "text" },
-    ended(),
+    { title: "outcome", cell: ended, kind: "text" },
   ];
   return [
     table(`moves ${folder}`, "Bundles of the plan", columns, moves, ({ ok }) => ok === false ? "failed" : ""),
@@ -124,35 +125,19 @@ function moves({ folder, measure, moves, more }, short) {
   ];
 }
 
-/** @returns {Column<MoveView | SplitView>} */
-function ended() {
-  return {
-    title: "outcome",
-    cell: (row) => make("span", { title: [row.meaning, row.error].filter(Boolean).join("\n") }, outcome(row)),
-    kind: "text",
-  };
+/** @param {MoveView | SplitView} row */
+function ended(row) {
+  return make("span", { title: [row.meaning, row.error].filter(Boolean).join("\n") }, outcome(row));
 }
 
 /**
+ * Return the splits of a plan as sentences, with their outcomes; null if it has none.
  * @param {PlanView} view
- * @param {Short} short
  */
-function splitTable({ folder, splits }, short) {
-  /** @type {Column<SplitView>[]} */
-  const columns = [
-    { title: "bundle", cell: ({ bundle }) => bundle },
-    { title: "broker", cell: ({ broker }) => short(broker) },
-    { title: "split at", cell: ({ positions }) => positions.join(", ") },
-    { title: "shares", cell: shares },
-    { title: "topics", cell: ({ topics }) => topics },
-    { title: "clients", cell: ({ clients }) => clients },
-    { title: "reason", cell: ({ why }) => why, kind: "text" },
-    ended(),
-  ];
-  return [
-    make("p", { class: "verdict" }, FOR_EVER),
-    table(`splits ${folder}`, "Bundles that are split", columns, splits, ({ ok }) => ok === false ? "failed" : ""),
-  ];
+export function splitList({ splits }) {
+  if (!splits.length) return null;
+  const items = splits.map((split) => make("li", {}, splitText(split), " ", ended(split)));
+  return [make("p", { class: "warn" }, FOR_EVER), make("ul", { class: "stay" }, items)];
 }
 
 /** @param {SplitView} split */
@@ -182,26 +167,10 @@ export function outcome({ outcome, ok, seconds }) {
 
 /**
  * @param {PlanView} view
+ * @param {string} path - of the bundles by name
  * @param {Short} short
  */
-function predictions({ folder, brokers }, short) {
-  /** @type {Column<EndView>[]} */
-  const columns = [
-    { title: "broker", cell: ({ name }) => short(name) },
-    { title: "score before", cell: ({ before }) => points(before) },
-    { title: "predicted after", cell: ({ after }) => points(after) },
-    { title: "change", cell: ({ before, after }) => `${after < before ? "" : "+"}${points(after - before)}` },
-  ];
-  const scores = table(`ends table ${folder}`, "Scores before and after, by broker", columns, brokers);
-  return folded(`ends ${folder}`, "Prediction per broker", scores);
-}
-
-/**
- * @param {PlanView} view
- * @param {() => Promise<StayView[]>} read
- * @param {Short} short
- */
-function stay({ folder, stay }, read, short) {
+function stay({ folder, stay }, path, short) {
   if (!stay.length) return null;
   const all = stay.reduce((sum, { count }) => sum + count, 0);
   const reasons = stay.map(({ reason, meaning, count }) =>
@@ -210,7 +179,8 @@ function stay({ folder, stay }, read, short) {
   const names = folded(`names ${folder}`, "Their names", make("p", { class: "empty", role: "status" }, "Loading…"));
   const show = async () => {
     if (!names.open) return;
-    const named = await read().catch((problem) => String(problem.message));
+    /** @type {StayView[] | string} */
+    const named = await ask(path).catch((problem) => String(problem.message));
     const shown = typeof named === "string"
       ? make("p", { class: "empty" }, named)
       : stayTable(folder, named, all, short);

@@ -72,7 +72,7 @@ function cancel({ name, dag, run }, base, changed) {
     async (form, { dialog }) => {
       /** @type {RunAnswer} */
       const { state } = await ask(`${base}${runPath(dag, run)}/answer`);
-      if (state !== "queued") throw new Refusal(409, "It has begun, or has ended.");
+      if (state !== "waiting") throw new Refusal(409, "It has begun, or has ended.");
       const body = () => ({ state: "failed", note: form.get("reason") });
       await send({ dag, run, method: "PATCH", path: `dagRuns/${encodeURIComponent(run)}`, body }, form, base);
       dialog.close();

@@ -242,7 +242,8 @@ DRAINED = {"a:1": DrainProgress(since=datetime(2026, 1, 1, tzinfo=UTC), by="ada"
 
 
 @pytest.mark.parametrize(
-    "requested", [{"by_hand": ByHand(by="ada", request=HandRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}]
+    "requested",
+    [{"by_hand": ByHand(by="ada", request=HandRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}],
 )
 def test_two_people_are_needed_if_the_clusters_file_says_so(
     storage: ClusterStorage, state: MemoryState, requested: dict[str, Any]
