@@ -27,19 +27,8 @@ def prepare(made: World) -> None:
     now = datetime.now(UTC)
     clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
     document = yaml.safe_load(clusters.read_text())
-    names: tuple[str, ...] = (
-        "east",
-        "three",
-        "large",
-        "thousand",
-        "single",
-        "even",
-        "stuck",
-        "held",
-        "going",
-        "threshold",
-    )
-    names += ("transfer", "old")
+    names: tuple[str, ...] = ("east", "three", "large", "thousand", "single", "even", "stuck", "held", "going")
+    names += ("threshold", "transfer", "old")
     document["clusters"] |= {name: {"mode": "auto"} for name in names}
     document["clusters"] |= {"new": {}, "bad": {"modes": "auto"}, "idle": {"mode": "off"}, "quiet": {"mode": "observe"}}
     for name in ("threshold", "transfer"):
