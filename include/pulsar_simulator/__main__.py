@@ -71,6 +71,7 @@ Kinds of faults:
         help="where a bundle unloaded without a destination goes (least_loaded)",
     )
     add("--affinity-by-range", action="store_true", help="destinations are kept only by hash range, as in 4.0.8")
+    add("--scalable-topics", action="store_true", help="half of the topics are segments of scalable topics (5.0)")
     add("--quiet", action="store_true", help="constant load: no noise, no drift")
     add("--ssl-certfile", type=Path, metavar="FILE", help="PEM file of the certificate; the brokers then use https")
     add("--ssl-keyfile", type=Path, metavar="FILE", help="PEM file of its key")
@@ -83,6 +84,7 @@ def _shape(given: argparse.Namespace) -> ClusterSpec:
         bundles=given.bundles,
         seed=given.seed,
         hot_score=given.hot_score,
+        scalable=given.scalable_topics,
         noise=QUIET if given.quiet else Noise(),
         timing=Timing(
             stats_period=given.stats_period,

@@ -147,7 +147,8 @@ class Reporter:
             shares = self.topology.shares(bundle)
             whole = self.bundle_stats(bundle)
             for topic, share in shares.items():
-                domains[namespace.domain][topic] = {
+                # Segments count as persistent topics (PulsarStats).
+                domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
                     "publishers": [],
                     "replication": {},
                     "subscriptions": {},

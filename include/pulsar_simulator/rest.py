@@ -11,6 +11,7 @@ from starlette.routing import Route
 from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.ownership import Redirect
 from pulsar_simulator.refusal import Refusal, read_json
+from pulsar_simulator.scalable_topics import layout, scalable_topics
 from pulsar_simulator.topology import topic_hash
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ class AdminApi:
             (f"{namespace}/topics", self._topics),
             (f"{namespace}/antiAffinity", self._anti_affinity),
             (f"{namespace}/{{bundle}}/topicHashPositions", self._hash_positions),
+            ("/admin/v2/scalable/{tenant}/{namespace}", self._scalable_topics),
+            ("/admin/v2/scalable/{tenant}/{namespace}/{topic}", self._scalable_topic),
             ("/admin/v2/{domain:str}/{tenant}/{namespace}", self._topics_of_domain),
             ("/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}", self._loaded_non_persistent),
             (f"{topic}/bundle", self._bundle_of_topic),
@@ -193,22 +196,31 @@ class AdminApi:
         domain = request.path_params["domain"]
         if domain not in ("persistent", "non-persistent"):
             raise Refusal(404, "HTTP 404 Not Found")
-        own = self._cluster.topology.namespace(self._namespace(request)).domain
-        return JSONResponse(self._topic_names(self._namespace(request)) if own == domain else [])
+        names = self._topic_names(self._namespace(request))
+        return JSONResponse([name for name in names if name.startswith(f"{domain}:")])
 
     def _loaded_non_persistent(self, request: Request) -> Response:
         bundle, elsewhere = self._owned_here(request)
         if elsewhere is not None:
             return elsewhere
-        own = self._cluster.topology.namespace_of(bundle).domain
-        return JSONResponse(self._loaded(bundle) if own == "non-persistent" else [])
+        return JSONResponse([name for name in self._listed(bundle) if name.startswith("non-persistent:")])
+
+    def _scalable_topics(self, request: Request) -> Response:
+        return JSONResponse(sorted(scalable_topics(self._existing(self._namespace(request)))))
+
+    def _scalable_topic(self, request: Request) -> Response:
+        name = f"topic://{self._namespace(request)}/{request.path_params['topic']}"
+        segments = scalable_topics(self._existing(self._namespace(request))).get(name)
+        if segments is None:
+            raise Refusal(404, f"Scalable topic not found: {name}")
+        return JSONResponse(layout(segments))
 
     def _hash_positions(self, request: Request) -> Response:
         bundle, elsewhere = self._owned_here(request)
         if elsewhere is not None:
             return elsewhere
         wanted = {topic for given in request.query_params.getlist("topics") for topic in given.split(",")}
-        positions = {t: topic_hash(t) for t in self._loaded(bundle) if not wanted or t in wanted}
+        positions = {t: topic_hash(t) for t in self._listed(bundle) if not wanted or t in wanted}
         answer = {"namespace": self._namespace(request), "bundle": request.path_params["bundle"]}
         return JSONResponse({**answer, "topicHashPositions": positions})
 
@@ -242,9 +254,12 @@ class AdminApi:
     # lookup
 
     def _lookup(self, request: Request) -> Response:
+        topic = self._topic(request)
+        if topic.startswith(("segment:", "topic:")) and topic not in self._loaded(self._cluster.topology.of_topic(topic)):
+            raise Refusal(404, f"Topic not found: {topic}")  # brokers never create segments by themselves
         answer = self._cluster.lookup_at(
             self._me(request).index,
-            self._topic(request),
+            topic,
             authoritative=request.query_params.get("authoritative") == "true",
         )
         if isinstance(answer, Redirect):
@@ -277,9 +292,18 @@ class AdminApi:
             raise Refusal(412, f"Cluster {name} does not exist.")
 
     def _topic_names(self, namespace: str) -> list[str]:
+        members = self._cluster.topology.members(namespace)
+        return [topic for bundle in members for topic in self._listed(bundle)]
+
+    def _listed(self, bundle: int) -> list[str]:
+        name = self._cluster.topology.bundles[bundle]
+        unlisted = self._cluster.faults.find(FaultKind.UNLISTED_SEGMENTS, bundle=name)
+        return [topic for topic in self._loaded(bundle) if not (unlisted and topic.startswith("segment:"))]
+
+    def _existing(self, namespace: str) -> list[str]:
         """Return the topics of bundles with traffic. Other topics do not exist, because nothing was sent to them."""
-        self._cluster.topology.namespace(namespace)
-        return [topic for bundle in self._cluster.topology.members(namespace) for topic in self._loaded(bundle)]
+        members = self._cluster.topology.members(namespace)
+        return [topic for bundle in members for topic in self._loaded(bundle)]
 
     def _loaded(self, bundle: int) -> list[str]:
         return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []

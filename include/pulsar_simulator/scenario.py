@@ -34,6 +34,7 @@ def spec(
     noise: Noise | None = None,
     timing: Timing | None = None,
     hot_score: float = HOT_SCORE,
+    scalable: bool = False,
 ) -> ClusterSpec:
     """Return a cluster that AvgShedder balances in a few firings.
 
@@ -46,6 +47,7 @@ def spec(
         noise: variation of the load; `Noise()` by default.
         timing: periods of the brokers; `Timing()` by default.
         hot_score: score of the hot broker before noise, percent.
+        scalable: True if every second topic of a bundle is a segment of a scalable topic.
 
     Raises:
         ValueError: there are too few brokers or bundles, or the hot score is out of range.
@@ -57,7 +59,7 @@ def spec(
     timing = timing or Timing()
     noise = noise or Noise()
     specs = [BrokerSpec(f"127.0.0.1:{_FIRST_PORT + i}") for i in range(brokers)]
-    topology = Topology(_namespaces(bundles))
+    topology = Topology(_namespaces(bundles, scalable=scalable))
     random = np.random.default_rng((seed, 0))
     weights = np.exp(0.8 * random.standard_normal(bundles)).clip(0.2, 4.0)
     msg_size = 1024 * np.exp(0.4 * random.standard_normal(bundles))
@@ -103,13 +105,14 @@ def build(
     return Cluster(spec(brokers=brokers, bundles=bundles, seed=seed, noise=noise, timing=timing), clock)
 
 
-def _namespaces(bundles: int) -> list[Namespace]:
+def _namespaces(bundles: int, *, scalable: bool) -> list[Namespace]:
     """Return namespaces with equal numbers of bundles, so that hash ranges repeat. The last one is non-persistent."""
     count = max(min(len(_NAMES), bundles), -(-bundles // _MAX_BUNDLES))
     names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
     shares = [bundles // count + (i < bundles % count) for i in range(count)]
+    more = ("segment",) if scalable else ()
     return [
-        Namespace(name, share, domain="non-persistent" if i == count - 1 else "persistent")
+        Namespace(name, share, domains=("non-persistent" if i == count - 1 else "persistent", *more))
         for i, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
 

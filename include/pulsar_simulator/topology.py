@@ -1,7 +1,7 @@
 """Namespaces, their bundles (hash ranges) and topics.
 
 Hashes and ranges are those of Pulsar's NamespaceBundleFactory and NamespaceBundles. The hash is the unsigned CRC32 of
-the full topic name. A range includes its lower bound but not its upper bound, except the last upper bound, 0xffffffff.
+the full topic name, also of a segment of a scalable topic. A range includes its lower bound but not its upper bound, except the last upper bound, 0xffffffff.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 FULL_RANGE = 0xFFFFFFFF
 _RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
+_DOMAINS = ("persistent", "non-persistent", "segment", "topic")
+_SEGMENTS = ("0000-3fff-0", "4000-7fff-1", "8000-bfff-2", "c000-ffff-3")
+_SEGMENT = re.compile(r".+/[0-9a-f]{4}-[0-9a-f]{4}-[0-9]+")
 
 
 def topic_hash(topic: str) -> int:
@@ -46,14 +49,15 @@ class Namespace:
         name: `tenant/namespace`.
         bundles: number of equal hash ranges, at least 1.
         topics_per_bundle: number of loaded topics in every bundle that has traffic.
-        domain: `persistent` or `non-persistent`, the same for all topics.
+        domains: `persistent`, `non-persistent` or `segment`; the topics of a bundle have them in turn. A scalable topic
+            has four segments.
         anti_affinity_group: name of the group; empty if there is none.
     """
 
     name: str
     bundles: int
     topics_per_bundle: int = 2
-    domain: str = "persistent"
+    domains: tuple[str, ...] = ("persistent",)
     anti_affinity_group: str = ""
 
 
@@ -125,7 +129,7 @@ class Topology:
         domain, separator, path = topic.partition("://")
         tenant, _, rest = path.partition("/")
         namespace, _, local = rest.partition("/")
-        if not separator or domain not in ("persistent", "non-persistent") or not local:
+        if not separator or domain not in _DOMAINS or not local or (domain == "segment" and not _SEGMENT.fullmatch(local)):
             raise Refusal(412, f"Topic name is not valid: {topic}")
         bounds = self.boundaries(f"{tenant}/{namespace}")
         slot = min(bisect_right(bounds, topic_hash(topic)) - 1, len(bounds) - 2)
@@ -206,9 +210,12 @@ class Topology:
         for number in itertools.count():
             if not missing:
                 return by_range
-            topic = f"{namespace.domain}://{namespace.name}/t{number}"
-            slot = by_range[self.of_topic(topic) - first]
-            if len(slot) < namespace.topics_per_bundle:
-                slot.append(topic)
-                missing -= 1
+            for domain in namespace.domains:
+                local = f"t{number // 4}/{_SEGMENTS[number % 4]}" if domain == "segment" else f"t{number}"
+                topic = f"{domain}://{namespace.name}/{local}"
+                slot = by_range[self.of_topic(topic) - first]
+                turn = namespace.domains[len(slot) % len(namespace.domains)]
+                if len(slot) < namespace.topics_per_bundle and domain == turn:
+                    slot.append(topic)
+                    missing -= 1
         return by_range

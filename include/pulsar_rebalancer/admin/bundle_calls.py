@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in, is_service_url
 from pulsar_rebalancer.admin.exchange import TOPIC_NAMES
+from pulsar_rebalancer.admin.scalable_topics import segments_in
 from pulsar_rebalancer.admin.url_paths import path, split_bundle, split_namespace, split_topic
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle
@@ -57,18 +58,19 @@ class BundleAdmin:
 
         The owner lists its loaded non-persistent topics and all existing persistent topics
         (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only persistent topics are
-        returned, selected by their hash.
+        returned, selected by their hash. If no topic is listed, segments of scalable topics are searched for.
         """
         tenant, local, _ = split_bundle(bundle)
         try:
-            return sorted(await self.topic_hash_positions(bundle))
+            topics = sorted(await self.topic_hash_positions(bundle))
         except AdminError as error:
             if not _says_unowned(error):
                 raise
-        # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
-        url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
-        persistent = (await self._transport.get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES)).strings()
-        return sorted(topic for topic in persistent if is_in_bundle(topic, bundle))
+            # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
+            url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
+            listed = (await self._transport.get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES)).strings()
+            topics = sorted(topic for topic in listed if is_in_bundle(topic, bundle))
+        return topics or await segments_in(self._transport, bundle)
 
     async def topic_hash_positions(self, bundle: str, topic: str = "", broker: str = "") -> dict[str, int]:
         """Return the bundle's topics with their hashes (0 … 2**32 - 1), as its owner reports them.

@@ -9,7 +9,7 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Reason
 
 _RANGE = re.compile(r"0x[0-9a-fA-F]{8}_0x[0-9a-fA-F]{8}")
-_DOMAINS = ("persistent", "non-persistent")
+_DOMAINS = ("persistent", "non-persistent", "segment", "topic")
 
 
 def path(*segments: str) -> str:
@@ -58,7 +58,7 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
 
 
 def split_topic(topic: str) -> tuple[str, str, str, str]:
-    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes.
+    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes, as a segment's does.
 
     Raises:
         AdminError: `not_found`, if the text has another form.

@@ -13,6 +13,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import AdminError, SnapshotError
@@ -32,6 +33,12 @@ _SAME_BROKER = "cannot be transfer to same broker"
 """Part of the extensible load manager's refusal to move a bundle to its owner (ExtensibleLoadManagerImpl, 500)."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+
+_MOST_TOPICS = 10
+"""Maximum number of a bundle's topics that are looked up if brokers refuse to look topics up."""
+
+_REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
+_REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,7 @@ class BundleMove:
     _attempts: int = field(default=0, init=False)
     _owner: str | None = field(default=None, init=False)  # as last read
     _kept: bool = field(default=False, init=False)  # whether the leader may still remember the destination
+    _refusal: str = field(default="", init=False)  # why the last topic that was left could not be looked up
 
     async def outcome(self) -> MoveOutcome:
         """Move the bundle and return the outcome.
@@ -106,12 +114,12 @@ class BundleMove:
         early = await self._check()
         if early is not None:
             return early
-        topic = await self._topic()
-        if topic is None:
+        topics = await self._topics()
+        if not topics:
             return _Result(Reason.NO_TOPIC, self._owner or "")
         await self.begin(self.move)
         while True:
-            end = await self._attempt(topic)
+            end = await self._attempt(topics)
             if not end.again or self._attempts > self.retries:
                 return end
             _log.warning("%s: %s (owner %s), trying again", self.move.bundle, end.reason, end.owner or "none")
@@ -151,15 +159,16 @@ class BundleMove:
             return _Result(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
         return _Result(if_owner, self.move.destination) if arrived else None
 
-    async def _topic(self) -> str | None:
-        """Return a topic in the bundle to look up; None if the bundle has no topic."""
-        topics = await self.admin.topics_of_bundle(self.move.bundle)
-        return next((topic for topic in topics if is_in_bundle(topic, self.move.bundle)), None)
+    async def _topics(self) -> list[str]:
+        """Return topics in the bundle to look up. Persistent ones come first: they exist even if they are not loaded."""
+        inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
+        return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 
     # an unload and the steps after it
 
-    async def _attempt(self, topic: str) -> _Result:
+    async def _attempt(self, topics: list[str]) -> _Result:
         self._attempts += 1
+        self._refusal = ""
         failed: AdminError | None = None
         before = self._owner
         try:
@@ -181,12 +190,14 @@ class BundleMove:
             failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
             _log.warning("%s: unload failed, reading ownership: %s", self.move.bundle, error)
         self._owner = None
-        self._owner = await self._settled(topic, before if failed else None)
+        self._owner = await self._settled(topics, before if failed else None)
         # A new owner means that the leader consumed the destination; without an owner, the next placement will.
         self._kept &= self._owner is not None and self._owner == before
         if self._owner == self.move.destination:
             there = failed is not None and _SAME_BROKER in failed.message
             return _Result(Reason.ALREADY_THERE if there else Reason.MOVED, self.move.destination)
+        if self._owner is None and self._refusal:
+            return _Result(Reason.NO_LOOKUP, error=self._refusal)
         if self._owner is None:
             return _Result(Reason.UNOWNED, again=True, error=failed.message if failed else "")
         if failed is not None and self._owner == before:
@@ -225,8 +236,8 @@ class BundleMove:
                 if await self.admin.owns(self.move.destination, self.move.bundle):
                     return None
 
-    async def _settled(self, topic: str, leaving: str | None) -> str | None:
-        """Return the bundle's owner after an unload; None if the bundle has no owner when the timeout ends.
+    async def _settled(self, topics: list[str], leaving: str | None) -> str | None:
+        """Return the bundle's owner after an unload; None if it has none when no topic is left or the timeout ends.
 
         Args:
             leaving: a broker that may still be unloading the bundle. While this broker is the owner, the wait
@@ -235,30 +246,39 @@ class BundleMove:
         Raises:
             AdminError: the owner cannot be determined.
         """
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self.timeout_s):
-                return await self._placed(topic, leaving)
-        except TimeoutError:
-            return await self.admin.owner(self.move.bundle, (self.move.destination,))
+                placed = await self._placed(topics, leaving)
+                if placed:
+                    return placed
+        return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
-    async def _placed(self, topic: str, leaving: str | None) -> str:
-        """Look up the topic until the broker in the answer confirms that it owns the bundle, and return that broker.
+    async def _placed(self, topics: list[str], leaving: str | None) -> str | None:
+        """Look up a topic until the broker in the answer confirms that it owns the bundle, and return that broker.
+
+        If brokers refuse to look a topic up, because it was deleted or they do not know its domain, the next topic
+        replaces it at once; None if no topic is left.
 
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
         brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.
         """
-        pauses, destination = _pauses(), self.move.destination
-        while True:
+        pauses, destination, left = _pauses(), self.move.destination, list(topics)
+        while left:
             try:
-                owner = await self.admin.lookup_owner(topic, destination)
+                owner = await self.admin.lookup_owner(left[0], destination)
                 if owner != leaving and await self.admin.owns(owner, self.move.bundle):
                     return owner
             except AdminError as error:
+                if error.reason in _REFUSALS or error.status in _REFUSING:
+                    self._refusal = error.message
+                    _log.info("%s: %s cannot be looked up: %s", self.move.bundle, left.pop(0), error)
+                    continue
                 if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
                     destination = ""  # the destination may be dead: the leader chooses another broker
                 # Normal for a moment: "Failed to acquire ownership", or a leader or owner that has just died.
                 _log.info("%s: not placed yet: %s", self.move.bundle, error)
             await asyncio.sleep(next(pauses))
+        return None
 
 
 def _pauses() -> Iterator[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Literal
+from zlib import crc32
 
 from pulsar_rebalancer.collect.large_bundles import choose
 from pulsar_rebalancer.collect.load_report import figure
@@ -111,6 +112,8 @@ async def _topics(
         _log.warning("%s has %d topics, more than can be examined", bundle, len(positions))
         return None
     loads = _loads(stats, bundle)
+    # Brokers may leave segments of scalable topics out of the positions, but not out of the statistics.
+    positions |= {topic: crc32(topic.encode()) for topic in loads if topic.startswith("segment://")}
     return tuple(
         TopicLoad(position, _carried(loads.get(topic), "msgRate"), _carried(loads.get(topic), "msgThroughput"))
         for topic, position in sorted(positions.items(), key=lambda item: (item[1], item[0]))

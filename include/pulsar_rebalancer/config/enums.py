@@ -63,6 +63,7 @@ class Action(StrEnum):
     DRAIN = "drain"
     RELEASE = "release"
     FILL = "fill"
+    RELIEVE = "relieve"
     SPLIT = "split"
     UNDO = "undo"
 

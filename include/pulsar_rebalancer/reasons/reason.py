@@ -518,6 +518,13 @@ class Reason(StrEnum):
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
         "The plan would push a broker above overloaded_threshold, assuming that its score follows its traffic.",
         "Move less, or overrule `overload`.")
+    NONE_ABOVE = ("none_above", VERDICT, Trait.TYPED,
+        "No broker is above the score to which hot brokers are to be brought.",
+        "Give a lower score.")
+    OUT_OF_REACH = ("out_of_reach", VERDICT, Trait.TYPED,
+        "The broker cannot be brought down to the given score: its bundles may not be moved, are too large, or do not "
+        "fit on the other brokers below that score.",
+        "Give a higher score, overrule a rule, split its large bundles or add brokers.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
         "The hash belongs to no recently shown plan, or to one that was made for other fields.",
         "Give only the hash of the plan you mean, or make a new plan.")
@@ -567,6 +574,10 @@ class Reason(StrEnum):
     UNOWNED = ("unowned", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no broker owned it within the time-out.",
         "Nothing: its clients' next lookup places it; if it happens again, see the leader's log.")
+    NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
+        "The bundle was unloaded and has no owner, because the brokers refused to look up its topics.",
+        "Nothing if its topics were deleted: a client's next lookup places it. Otherwise see the refusal next to this "
+        "code.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but its new owner could not be read.",
         "See the error next to this code; the next run reads the owner again.")

@@ -66,6 +66,7 @@ _NEEDED = {
     Action.DRAIN: ("broker", "reason"),
     Action.RELEASE: ("broker", "reason"),
     Action.FILL: ("broker",),
+    Action.RELIEVE: ("above",),
     Action.UNDO: ("run",),
     Action.SPLIT: ("bundles",),
 }
@@ -91,6 +92,9 @@ class HandRequest(BaseModel):
         "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
     )
     broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
+    above: float | None = Field(
+        None, gt=0, le=100, description="relieve: the score, in percent, that brokers above it are brought down to"
+    )
     algorithm: SplitAlgorithm | None = Field(
         None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"
     )

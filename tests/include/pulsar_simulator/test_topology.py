@@ -10,7 +10,7 @@ from pulsar_simulator.topology import Namespace, Topology, even_boundaries, rang
 
 @pytest.fixture
 def topology() -> Topology:
-    return Topology([Namespace("acme/shop", 16), Namespace("acme/two", 3, domain="non-persistent")])
+    return Topology([Namespace("acme/shop", 16), Namespace("acme/two", 3, domains=("non-persistent",))])
 
 
 def test_sixteen_ranges_as_pulsar_makes_them(topology: Topology) -> None:
@@ -55,3 +55,13 @@ def test_what_is_no_bundle_is_refused(topology: Topology, bundle: str, status: i
     with pytest.raises(Refusal, match=text) as caught:
         topology.index(bundle)
     assert caught.value.status == status
+
+
+def test_domains_take_turns_and_a_scalable_topic_has_four_segments() -> None:
+    topology = Topology([Namespace("acme/shop", 4, topics_per_bundle=4, domains=("persistent", "segment"))])
+    for bundle in range(4):
+        assert [topic.partition(":")[0] for topic in topology.topics(bundle)] == ["persistent", "segment"] * 2
+    for wrong in ("segment://acme/shop/t1", "segment://acme/shop/t1/bad-descriptor", "queue://acme/shop/t1"):
+        with pytest.raises(Refusal) as caught:
+            topology.of_topic(wrong)
+        assert caught.value.status == 412

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand import makers
+from pulsar_rebalancer.decide.by_hand.relieve import Relief, relieve
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
@@ -48,8 +49,8 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         by: name of the Airflow user.
 
     Raises:
-        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or the reason why a named broker is
-            excluded.
+        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`, or the reason
+            why a named broker is excluded.
         SnapshotError: a file of the run cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
@@ -60,10 +61,17 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     # A drain is shown as its runs will decide it.
     drained = dict.fromkeys(draining, scene), dict.fromkeys(draining, request.overrule)
     room = SpareCapacity(*drained) if draining else None
-    return write(scene, placed(scene, candidates_of(scene, _wishes(scene, storage, request))), record, room=room)
+    wishes, note = _wishes(scene, storage, request)
+    return write(scene, placed(scene, candidates_of(scene, wishes)), record, room=room, note=note)
 
 
-def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
+def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> Relief:
+    if request.action is Action.RELIEVE and request.above is not None:
+        return relieve(scene, request.above, overload=Overrule.OVERLOAD in request.overrule)
+    return Relief(_named_wishes(scene, storage, request), "")
+
+
+def _named_wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
     if request.action is Action.DRAIN:
         return makers.drain(scene, request.broker)
     if request.action is Action.FILL:
@@ -85,6 +93,7 @@ def write(
     *,
     whole: bool = False,
     restarts: Mapping[str, CountedSample] | None = None,
+    note: str = "",
 ) -> Summary:
     """Write a plan below the run's folder, and return its summary.
 
@@ -95,6 +104,7 @@ def write(
         room: check that refuses a move, or changes its destination, if the destination lacks capacity for the bundle.
         whole: True to refuse the plan if any of its bundles must not be moved.
         restarts: brokers whose hits are reset when the plan is carried out, with the samples that the plan used.
+        note: what the plan's sentence says in addition.
 
     Raises:
         PlanError: `would_overload`; `not_whole`.
@@ -117,6 +127,7 @@ def write(
     going = [row for row in candidates.to_pylist() if row["taken"]]
     fields = plan_output.write_files(snapshot.folder, request, state, decisions, going, by_pair, splits)
     told = tuple(row["explanation"] for row in splits)
+    ends = told or filter(None, (number_of(len(taken), "bundle") + " to move", note))
     summary = Summary(
         **fields,
         **plan_output.scores_fields(scene.scores, after, scene.left_out),
@@ -126,7 +137,7 @@ def write(
         pairs_over=0,
         pairs_fired=0,
         hits=(0, 0),
-        sentence=f"{_asked(record)}: " + ("; ".join(told) or f"{number_of(len(taken), 'bundle')} to move"),
+        sentence=f"{_asked(record)}: {'; '.join(ends)}",
         splits_told=told,
     )
     summary.write(snapshot.folder)

@@ -121,9 +121,9 @@ class Scene:
 
 
 @contextlib.contextmanager
-def scenes():
-    """The cluster while it runs."""
-    topology = Topology([Namespace("acme/orders", ON_A + ON_B)])
+def scenes(*namespaces):
+    """The cluster while it runs; the namespaces have ON_A + ON_B bundles."""
+    topology = Topology(namespaces or [Namespace("acme/orders", ON_A + ON_B)])
     rates = np.full(ON_A + ON_B, 1000.0)
     rates[IDLE] = 0.0
     ones = np.ones(ON_A + ON_B)

@@ -101,6 +101,20 @@ def test_topics_come_with_their_hash_and_what_they_carry(served):
     assert rates == pytest.approx({position: 1800 * share / whole for position, share in by_position.items()})
 
 
+def test_segments_that_the_owner_does_not_list_count_with_what_they_carry():
+    ones = np.ones(1)
+    traffic = Traffic(900 * ones, 100 * ones, ones, noise=QUIET, seed=1, step=60)
+    topology = Topology([Namespace("acme/one", 1, topics_per_bundle=4, domains=("persistent", "segment"))])
+    counts, brokers = np.ones(1, dtype=np.int64), [BrokerSpec("127.0.0.1:1")]
+    with running(Cluster(ClusterSpec(brokers, topology, traffic, np.array([0]), counts, counts))) as served:
+        (whole,) = read(served)
+        served.cluster.faults.add("unlisted_segments")
+        (unlisted,) = read(served)
+    assert unlisted == whole
+    assert len(whole.topics) == 4
+    assert all(topic.msg_rate for topic in whole.topics)
+
+
 @pytest.mark.parametrize(
     ("path", "bounds", "topics", "rates"),
     [("/bundles", False, True, True), ("/topicHashPositions", True, False, False), ("/topics", True, True, False)],

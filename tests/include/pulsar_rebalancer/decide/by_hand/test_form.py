@@ -28,6 +28,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"action": "split", "bundles": [BUNDLE], "overrule": ["caps"], "reason": "x"}, "overrule"),
     ({"action": "undo"}, "run"),
+    ({"action": "relieve", "above": 70, "broker": "b:1"}, "broker"),
+    ({"action": "fill", "broker": "b:1", "above": 70}, "above"),
     ({"action": "drain", "broker": "b:1"}, "reason"),
     ({"action": "stop", "reason": "x"}, "action"),
     ({"plan": "abc"}, "plan"),

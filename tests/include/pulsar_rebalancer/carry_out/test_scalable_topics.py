@@ -1,0 +1,78 @@
+"""Bundles with segments of scalable topics: placed like any others, at no more than an ordinary bundle's cost."""
+
+import pytest
+from tests.include.pulsar_rebalancer.carry_out.unloading_scene import ON_A, ON_B, scenes
+
+from pulsar_simulator.topology import Namespace
+
+ORDINARY, SEGMENTS, MIXED, VANISHING = 0, 2, 4, 6  # bundles of A
+REFUSED = 1.2  # seconds may be this many times those of an ordinary bundle
+
+
+@pytest.fixture
+def scene():
+    segments = ("segment",)
+    with scenes(
+        Namespace("acme/ordinary", 2),
+        Namespace("acme/segments", 2, domains=segments),
+        Namespace("acme/mixed", 2, domains=("non-persistent", "segment")),
+        Namespace("acme/vanishing", 2, domains=segments),
+        Namespace("acme/rest", ON_A + ON_B - 8),
+    ) as running:
+        yield running
+
+
+def test_segments_cost_no_more_than_ordinary_topics_even_if_they_vanish(scene):
+    scene.cluster.faults.add("slow", path="/unload", amount=0.4)  # on real brokers the unload takes most of the time
+    gone = scene.bundles[VANISHING]
+
+    def prepare(admin):
+        def vanish():
+            if admin.unloads[-1] == gone:
+                scene.cluster.scale_load(0.0, bundle=gone)
+
+        admin.before_unload = vanish
+
+    moves = [scene.move(number) for number in (ORDINARY, SEGMENTS, MIXED, VANISHING)]
+    outcomes = {outcome.bundle: outcome for outcome in scene.run(*moves, prepare=prepare)}
+    ended = [outcomes[move.bundle] for move in moves]
+    assert [outcome.reason for outcome in ended] == ["moved", "moved", "moved", "no_lookup"]
+    assert [scene.cluster.owner(move.bundle) for move in moves] == [scene.b] * 3 + [None]
+    assert "Topic not found" in ended[-1].error
+    assert not any(outcome.destination_kept for outcome in ended)
+    assert max(outcome.seconds for outcome in ended) <= REFUSED * ended[0].seconds
+
+
+def test_another_topic_is_asked_for_if_the_first_is_refused(scene):
+    scene.cluster.faults.add("forbidden", path="/non-persistent/")
+    assert scene.run_one(scene.move(MIXED)).reason == "moved"
+    assert [topic.partition(":")[0] for topic in scene.admin.looked_up] == ["non-persistent", "segment"]
+
+
+@pytest.mark.parametrize("fault", ["forbidden", "unauthorized"])
+def test_refused_lookups_end_the_move_at_once_and_the_reason_says_so(scene, fault):
+    scene.cluster.faults.add(fault, path="/lookup/v2/topic/segment/")
+    outcome = scene.run_one(scene.move(SEGMENTS))
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("no_lookup", "", 1)
+    assert len(scene.admin.looked_up) == len(scene.cluster.topology.topics(SEGMENTS))
+    assert "answered 40" in outcome.error
+
+
+def test_a_bundle_that_a_client_placed_meanwhile_is_moved_whatever_its_topics_say(scene):
+    scene.cluster.faults.add("forbidden", path="/lookup/")
+
+    def prepare(admin):
+        admin.after_unload = lambda: scene.cluster.lookup(scene.cluster.topology.topics(SEGMENTS)[0])
+
+    assert scene.run_one(scene.move(SEGMENTS), prepare=prepare).reason == "moved"
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_segments_that_brokers_leave_out_of_their_lists_are_found(scene, owned):
+    scene.cluster.faults.add("unlisted_segments")
+    if not owned:
+        scene.cluster.unload(scene.bundles[SEGMENTS])
+    outcome = scene.run_one(scene.move(SEGMENTS))
+    assert (outcome.reason, outcome.owner) == ("moved", scene.b)
+    scene.cluster.scale_load(0.0, bundle=scene.bundles[SEGMENTS + 1])
+    assert scene.run_one(scene.move(SEGMENTS + 1)).reason == "no_topic"
