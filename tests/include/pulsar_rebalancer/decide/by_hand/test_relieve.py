@@ -68,14 +68,23 @@ def test_the_rules_of_manual_plans_apply(tmp_path: Path, change: dict[str, Any],
     assert Snapshots(tmp_path, OWNED, **change).show(action="relieve", above=75)[1] == fates
 
 
-def test_policies_groups_quarantine_and_drains_are_respected(snapshots: Snapshots) -> None:
+def test_one_bundle_of_an_anti_affinity_group_moves(tmp_path: Path) -> None:
+    grouped = {name(1, "g/a"): 31.0, name(2, "g/b"): 29.5}
+    snapshots = Snapshots(tmp_path, {"a": grouped | {name(3): 30.0}, "b": {}, "c": {}})
+    snapshots.policies = Policies(groups={"g/a": "g", "g/b": "g"})
+
+    _, found = snapshots.show(action="relieve", above=31)
+
+    assert found == {name(1, "g/a"): "b:1", name(3): "c:1"}
+    overruled = {"overrule": ["anti_affinity"], "reason": "x"}
+    # The smallest that suffices next to the largest.
+    assert name(3) not in snapshots.show(action="relieve", above=31, **overruled)[1]
+
+
+def test_policies_and_drains_are_respected(snapshots: Snapshots) -> None:
     drains = {"version": 1, "brokers": {"d:1": Drain(at=NOW, by="ada", reason="disks").model_dump(mode="json")}}
     assert snapshots.show(drains, action="relieve", above=75)[1] == {name(6): "c:1", name(1): "out_of_reach"}
-    snapshots.policies = Policies(groups={"t/n": "g"})  # one bundle of a group moves at a time
-    assert snapshots.show(action="relieve", above=75)[1] == {name(6): "d:1", name(1): "out_of_reach"}
-    overruled = {"overrule": ["anti_affinity"], "reason": "x"}
-    assert snapshots.show(action="relieve", above=75, **overruled)[1] == {name(2): "d:1", name(6): "d:1"}
-    policy = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[a-c]:1",), secondary=())
+    policy = IsolationPolicy(name="p", namespaces=("t/n",), primary=("a:1", "b:1", "c:1"), secondary=())
     snapshots.policies = Policies(isolation=(policy,))
     assert snapshots.show(action="relieve", above=75)[1] == {name(6): "c:1", name(1): "out_of_reach"}
 
