@@ -255,7 +255,8 @@ class AdminApi:
 
     def _lookup(self, request: Request) -> Response:
         topic = self._topic(request)
-        if topic.startswith(("segment:", "topic:")) and topic not in self._loaded(self._cluster.topology.of_topic(topic)):
+        scalable = topic.startswith(("segment:", "topic:"))
+        if scalable and topic not in self._loaded(self._cluster.topology.of_topic(topic)):
             raise Refusal(404, f"Topic not found: {topic}")  # brokers never create segments by themselves
         answer = self._cluster.lookup_at(
             self._me(request).index,

@@ -1,7 +1,8 @@
 """Namespaces, their bundles (hash ranges) and topics.
 
 Hashes and ranges are those of Pulsar's NamespaceBundleFactory and NamespaceBundles. The hash is the unsigned CRC32 of
-the full topic name, also of a segment of a scalable topic. A range includes its lower bound but not its upper bound, except the last upper bound, 0xffffffff.
+the full topic name, also that of a segment of a scalable topic. A range includes its lower bound but not its upper
+bound, except the last upper bound, 0xffffffff.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ class Topology:
         domain, separator, path = topic.partition("://")
         tenant, _, rest = path.partition("/")
         namespace, _, local = rest.partition("/")
-        if not separator or domain not in _DOMAINS or not local or (domain == "segment" and not _SEGMENT.fullmatch(local)):
+        nameless = _SEGMENT.fullmatch(local) is None if domain == "segment" else not local
+        if not separator or domain not in _DOMAINS or nameless:
             raise Refusal(412, f"Topic name is not valid: {topic}")
         bounds = self.boundaries(f"{tenant}/{namespace}")
         slot = min(bisect_right(bounds, topic_hash(topic)) - 1, len(bounds) - 2)

@@ -1,8 +1,8 @@
 """Find the segments of scalable topics (`topic://`, Pulsar 5.0, PIP-460 and PIP-468) that are in a bundle.
 
-A segment is a topic of its own, `segment://tenant/namespace/topic/0000-7fff-1`, and its full name decides its bundle, as
-for every topic (ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers may leave segments out when they list topics:
-the lists are read from the metadata of persistent topics.
+A segment is a topic of its own, `segment://tenant/namespace/topic/0000-7fff-1`. As for every topic, its full name
+decides its bundle (ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers may leave segments out when they list
+topics: the lists are read from the metadata of persistent topics.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
-        """Return topics in the bundle to look up. Persistent ones come first: they exist even if they are not loaded."""
+        """Return topics in the bundle to look up, persistent ones first: they exist even if they are not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
         return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 

@@ -70,10 +70,11 @@ def fewest_moves(
     """Bring as many hot brokers as possible to the bound, with as few moves as possible.
 
     A first plan takes, for one broker after the other, the largest bundles that fit, and last the smallest that
-    suffices, each to the destination with the most room. A search over all plans then looks for better ones. It leaves
-    out what cannot be better: to lose its excess, a broker needs at least as many moves as if its largest bundles fitted.
-    The result is exact if the search ends before its limit, which it does at once if the first plan reaches that bound.
-    Otherwise the result may be up to that much worse than the bound, and `proven` is False.
+    suffices, each to the destination with the most room. A search over all plans then looks for better ones and leaves
+    out what cannot be better: to lose its excess, a broker needs at least as many moves as if its largest bundles
+    fitted. The sum of these numbers is a lower bound. A plan that reaches it has the fewest moves; so has the result if
+    the search ends before its limit. Otherwise `proven` is False, and the plan is the best that was found: it has no
+    more moves than the first.
 
     Args:
         rooms: points that each destination may gain.

@@ -49,8 +49,8 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         by: name of the Airflow user.
 
     Raises:
-        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`, or the reason
-            why a named broker is excluded.
+        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`, or the
+            reason why a named broker is excluded.
         SnapshotError: a file of the run cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.by_hand.scene import Scene
 
-_ROUNDING = 1e-6
+_ROUNDING = 1e-9
 """Points of room that no bundle gets, so that a rounded sum does not exceed the bound."""
 
 

@@ -185,7 +185,7 @@ def test_the_extensible_load_manager_refuses_to_move_a_bundle_to_its_owner(scene
 
 
 def test_a_lookup_that_fails_is_repeated(scene):
-    scene.cluster.faults.add("forbidden", path="/lookup/", times=2)
+    scene.cluster.faults.add("error_500", path="/lookup/", times=2)
     outcome = scene.run_one()
     assert (outcome.reason, outcome.owner, outcome.attempts) == ("moved", scene.b, 1)
 

@@ -123,7 +123,7 @@ class Scene:
 @contextlib.contextmanager
 def scenes(*namespaces):
     """The cluster while it runs; the namespaces have ON_A + ON_B bundles."""
-    topology = Topology(namespaces or [Namespace("acme/orders", ON_A + ON_B)])
+    topology = Topology(list(namespaces) or [Namespace("acme/orders", ON_A + ON_B)])
     rates = np.full(ON_A + ON_B, 1000.0)
     rates[IDLE] = 0.0
     ones = np.ones(ON_A + ON_B)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_rebalancer.decide.by_hand import fewest_moves as module
 from pulsar_rebalancer.decide.by_hand.fewest_moves import FewestMoves, FittingMove, HotBroker, fewest_moves
+
+if TYPE_CHECKING:
+    import pytest
 
 Case = tuple[list[HotBroker], dict[str, float], set[tuple[str, str]], int]
 
@@ -49,9 +51,8 @@ def value(case: Case, moves: list[FittingMove]) -> tuple[int, int] | None:
 
 def every_plan(case: Case) -> Any:
     hot, rooms, *_ = case
-    ends = [
-        [None, *(FittingMove(bundle, each.broker, room) for room in rooms)] for each in hot for _, bundle in each.bundles
-    ]
+    held = [(each.broker, bundle) for each in hot for _, bundle in each.bundles]
+    ends = [[None, *(FittingMove(bundle, broker, room) for room in rooms)] for broker, bundle in held]
     for chosen in itertools.product(*ends):
         yield [move for move in chosen if move is not None]
 
