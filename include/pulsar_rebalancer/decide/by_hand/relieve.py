@@ -24,7 +24,7 @@ _ROUNDING = 1e-9
 
 
 class Relief(NamedTuple):
-    """What to move, and what the plan says about it besides."""
+    """What to move, and what else the plan says."""
 
     wishes: list[Wish]
     note: str

@@ -195,7 +195,7 @@ def test_pauses_between_lookups_grow_up_to_two_seconds():
 
 
 def test_when_lookups_fail_for_good_the_brokers_are_asked_once_more(scene):
-    scene.cluster.faults.add("forbidden", path="/lookup/")
+    scene.cluster.faults.add("error_500", path="/lookup/")
 
     def prepare(admin):
         admin.after_unload = lambda: scene.cluster.advance(RECONNECT)  # clients place the bundle
@@ -205,7 +205,7 @@ def test_when_lookups_fail_for_good_the_brokers_are_asked_once_more(scene):
 
 
 def test_a_bundle_that_arrives_late_is_not_unloaded_again(scene):
-    scene.cluster.faults.add("forbidden", path="/lookup/")
+    scene.cluster.faults.add("error_500", path="/lookup/")
 
     def prepare(admin):
         read = admin.owner
@@ -222,7 +222,7 @@ def test_a_bundle_that_arrives_late_is_not_unloaded_again(scene):
 
 
 def test_a_bundle_that_nobody_takes_is_named_so(scene):
-    scene.cluster.faults.add("forbidden", path="/lookup/")
+    scene.cluster.faults.add("error_500", path="/lookup/")
     outcome = scene.run_one(timeout=SHORT, retries=1)
     assert (outcome.reason, outcome.owner, outcome.attempts) == ("unowned", "", 2)
     assert scene.cluster.owner(scene.bundles[0]) is None
