@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar mutants lint audit setup lock wheel benchmark experiments families sweeps clean
+.PHONY: help run test test-pulsar mutants lint audit setup lock docs wheel benchmark experiments families sweeps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,13 @@ audit: setup ## check the locked packages for known vulnerabilities; IGNORE=ID s
 lock: setup ## renew requirements.lock from pyproject.toml
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group dev \
 		--extra extensible --extra alerts --extra postgres --extra kubernetes --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group pyproject.toml:docs \
+		--constraint requirements.lock --custom-compile-command "make lock" --upgrade -o docs/requirements.lock
+
+# Sphinx documents the packages of the environment, next to which it is installed.
+docs: setup ## build the documentation site into build/docs; a broken link fails
+	@uv pip sync --quiet --target .cache/docs --require-hashes docs/requirements.lock
+	@PYTHONPATH=.cache/docs $(PYTHON_BIN) -m sphinx --quiet --fail-on-warning --conf-dir docs . build/docs
 
 wheel: setup ## build the wheel into dist/
 	@$(PYTHON_BIN) -m build --wheel --no-isolation

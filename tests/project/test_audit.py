@@ -97,5 +97,10 @@ def test_the_last_line_of_ci_says_whether_packages_were_checked(tmp_path: Path, 
     make.chmod(0o700)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["lint", "test", "test-pulsar", f"all passed; audit: {said}"]
+    assert done.stdout.splitlines() == [
+        "--jobs 2 --output-sync lint docs",
+        "test",
+        "test-pulsar",
+        f"all passed; audit: {said}",
+    ]
     assert f"audit: {said}\nmore\n" in done.stderr

@@ -1,0 +1,96 @@
+"""The documentation site: every page is in its navigation, and a browser without a network shows all of it."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.browser import Browser, browser
+from tests.project.documentation import PAGES, ROOT
+
+from pulsar_rebalancer_airflow import operators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SITE = ROOT / "build" / "docs"
+# On a code host it is what the navigation is here.
+NO_PAGE = ROOT / "docs" / "README.md"
+WHOLE = "[...document.images].every((image) => image.complete && image.naturalWidth)"
+
+
+def built(page: Path) -> Path:
+    return (SITE / page.relative_to(ROOT)).with_suffix(".html")
+
+
+SHOWN = sorted(({*PAGES, ROOT / "CHANGELOG.md"}) - {NO_PAGE})
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    captions = runpy.run_path(str(ROOT / "docs" / "conf.py"))["NAV"].values()
+    named = [
+        ROOT / f"docs/{name}.md" if name[0] != "/" else ROOT / f"{name[1:]}.md" for names in captions for name in names
+    ]
+    assert sorted(named) == [page for page in SHOWN if page != ROOT / "README.md"]
+
+
+def test_every_operator_is_in_the_api_reference() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert {name for name in operators.__all__ if f"* [`{name}`]" not in text} == set()
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Browser]:
+    """A browser that asks a proxy which is not there for all but files."""
+    done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with browser() as opened:
+        opened.send(
+            "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
+        )
+        yield opened
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_without_a_network_shows_every_page(page: Browser, width: int) -> None:
+    page.size(width, 900)
+    for source in SHOWN:
+        page.open(built(source).as_uri())
+        page.until(
+            f"document.querySelector('article h1') && location.pathname.endsWith('{built(source).name}') && {WHOLE}"
+        )
+        assert page.run("document.documentElement.scrollWidth") <= width, source
+    assert page.problems == []
+    assert {url for url in page.requests if not url.startswith(("file://", "data:"))} == set()
+
+
+def test_it_can_be_searched(page: Browser) -> None:
+    page.open((SITE / "index.html").as_uri())
+    page.until("document.querySelector('.sidebar-search')")
+    page.run("document.querySelector('.sidebar-search').focus()")
+    page.write("destination_kept")
+    page.press("Enter", 13)
+    page.until("[...document.querySelectorAll('.search a')].some((a) => a.href.includes('operations.html'))")
+    assert page.problems == []
+
+
+def test_classes_are_described_from_their_docstrings(page: Browser) -> None:
+    page.open(built(ROOT / "docs" / "api.md").as_uri())
+    page.until("document.querySelector('dt.sig')")
+    text = page.text()
+    for described in ("CollectOperator", "neither give nor take bundles", "shedder that chooses bundles", "forbids"):
+        assert described in text, described
+
+
+@pytest.mark.parametrize(
+    ("system", "switch", "shown"), [("dark", "auto", "dark"), ("light", "auto", "light"), ("light", "dark", "dark")]
+)
+def test_pictures_follow_the_theme(page: Browser, system: str, switch: str, shown: str) -> None:
+    page.theme(system)
+    page.open(built(ROOT / "README.md").as_uri())
+    page.until("document.querySelector('picture img')?.currentSrc")
+    page.run(f"document.body.dataset.theme = '{switch}'")
+    page.until(f"document.querySelector('picture img').currentSrc.endsWith('-{shown}.svg')")
