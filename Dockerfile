@@ -23,7 +23,7 @@ RUN awk '/^uv==/ {keep = 1} keep {print} keep && !/\\$/ {exit}' requirements.loc
 RUN tools/bin/uv venv --python python3 /opt/pulsar-rebalancer \
  && tools/bin/uv pip install --no-cache --link-mode copy --compile-bytecode \
       --python /opt/pulsar-rebalancer/bin/python \
-      --require-hashes --constraint requirements.lock --extra postgres --extra alerts --extra extensible -r pyproject.toml
+      --require-hashes --constraint requirements.lock --extra postgres --extra alerts --extra extensible --extra kubernetes -r pyproject.toml
 
 COPY --chown=airflow:root README.md LICENSE ./
 COPY --chown=airflow:root include/ include/

@@ -12,7 +12,7 @@ random_hex() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 fernet_key() { head -c 32 /dev/urandom | base64 | tr '+/' '-_'; }
 while IFS= read -r line; do
   case $line in
-    AIRFLOW_FERNET_KEY=) printf '%s%s\n' "$line" "$(fernet_key)" ;;
+    *FERNET_KEY=) printf '%s%s\n' "$line" "$(fernet_key)" ;;
     [A-Z]*=) printf '%s%s\n' "$line" "$(random_hex)" ;;
     *) printf '%s\n' "$line" ;;
   esac

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Writes the digest of each image's multi-platform index after its version, in Dockerfile and docker-compose.yaml.
-# The registry of the container engine is asked; run it again after a version has changed.
+# Writes the digest of each image's multi-platform index after its version, in Dockerfile, docker-compose.yaml and the
+# manifests. The registry of the container engine is asked; run it again after a version has changed.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
-files="Dockerfile docker-compose.yaml"
+files="Dockerfile docker-compose.yaml deploy/kubernetes/manifests/metrics.yaml"
 script=""
 for image in $(sed -nE 's/^(FROM|  *image:) ([a-z/-]+:[0-9][^@ ]*).*/\2/p' $files | grep -v '^pulsar-rebalancer:' | sort -u); do
   digest=$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$image")

@@ -118,9 +118,11 @@ def test_images_are_pinned(services: dict[str, dict[str, Any]]) -> None:
 
 def test_digests_of_the_registry_are_written_after_the_versions(tmp_path: Path) -> None:
     """Again after a version has changed; a registry that does not answer changes nothing."""
-    for file in ("Dockerfile", "docker-compose.yaml"):
+    files = ("Dockerfile", "docker-compose.yaml", "deploy/kubernetes/manifests/metrics.yaml")
+    (tmp_path / files[-1]).parent.mkdir(parents=True)
+    for file in files:
         (tmp_path / file).write_text(re.sub("@sha256:[0-9a-f]+", "", (SOURCE / file).read_text()))
-    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    before = {file: (tmp_path / file).read_text() for file in files}
     (tmp_path / "bin").mkdir()
     docker = tmp_path / "bin" / "docker"
 
@@ -138,7 +140,7 @@ def test_digests_of_the_registry_are_written_after_the_versions(tmp_path: Path) 
         images = re.findall(
             r"^(?:FROM| +image:) (\S+)", "".join((tmp_path / n).read_text() for n in before), re.MULTILINE
         )
-        assert len(images) == 5
+        assert len(images) == 6
         unpinned = [image for image in images if not image.endswith(f"@sha256:{digest}")]
         assert [image.partition(":")[0] for image in unpinned] == ["pulsar-rebalancer"]
         assert {n: (tmp_path / n).read_text().replace(f"@sha256:{digest}", "") for n in before} == before

@@ -77,7 +77,9 @@ def test_it_names_no_address_and_no_secret() -> None:
 
 
 def test_the_lock_holds_all_that_the_image_needs() -> None:
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["postgres"]]
+    extras = re.findall(r"--extra (\w+)", DOCKERFILE)
+    assert {"postgres", "kubernetes"} <= set(extras)
+    wanted = [*PROJECT["dependencies"], *(each for extra in extras for each in PROJECT["optional-dependencies"][extra])]
     known, seen = locked(), set()
     waiting = [Requirement(text) for text in wanted]
     while waiting:

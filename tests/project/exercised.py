@@ -16,6 +16,7 @@ import sys
 import tempfile
 import tomllib
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -38,7 +39,7 @@ from experiments.sweeps import _options as sweep_options
 from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
-from tests.deployment import compose
+from tests.deployment import compose, kubernetes
 from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
@@ -330,6 +331,14 @@ def composed(words: list[str]) -> None:
         assert image.startswith("apachepulsar/pulsar:")
         assert words[4] in ("bin/pulsar-admin", "bin/pulsar-perf")
     by("tests/deployment/test_native.py::test_a_triggered_run_succeeds")(words)
+
+
+def on_kubernetes(words: list[str]) -> None:
+    """What is applied is there, in the namespace of the manifests; tests/deployment checks what is in it."""
+    by("tests/deployment/test_kubernetes.py::test_what_is_named_is_there")(words)
+    given = dict(pairwise(words))
+    assert given.get("--namespace", kubernetes.NAMESPACE) == kubernetes.NAMESPACE
+    assert all((ROOT / given[option]).exists() for option in ("--filename", "--values") if option in given)
 
 
 def removed(words: list[str]) -> None:

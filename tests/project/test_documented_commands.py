@@ -40,6 +40,7 @@ from tests.project.exercised import (
     observes,
     observes_simulated,
     of_families,
+    on_kubernetes,
     posted,
     removed,
     replayed,
@@ -99,6 +100,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make help": helped,
     "make setup": done("--dry-run"),
     "make lock": make(),
+    "make docs": make(by("tests/project/test_site.py")),
     ".venv/bin/pytest tests/include/pulsar_rebalancer/state": done("--collect-only", "--quiet"),
     ".venv/bin/pytest tests/include/pulsar_rebalancer/carry_out -k owner": done("--collect-only", "--quiet"),
     ".venv/bin/python scripts/reference.py": done("--check"),
@@ -142,6 +144,10 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "docker compose exec pulsar-broker-1 bin/pulsar-admin namespaces create public/trial --bundles 16": composed,
     "docker compose exec pulsar-broker-1 bin/pulsar-perf produce --num-topics 32 --rate 5000 "
     "public/trial/load": composed,
+    "deploy/make_env.sh deploy/kubernetes": by(
+        "tests/deployment/test_kubernetes.py::test_its_secrets_are_made_like_those_of_the_compose_file"
+    ),
+    **{each: on_kubernetes for each in commands_in_blocks("kubernetes.md") if each.startswith(("kubectl", "helm"))},
     "docker compose down": composed,
     "docker compose down --volumes": composed,
     "rm -r /var/lib/pulsar-rebalancer/east": removed,

@@ -1,0 +1,59 @@
+"""deploy/kubernetes as a cluster reads it."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from kubernetes_validate import validate
+from tests.deployment.compose import SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = SOURCE / "deploy" / "kubernetes"
+VALUES = FOLDER / "values.yaml"
+NAMESPACE = "pulsar-rebalancer"
+VERSION = "1.37"
+
+Document = dict[str, Any]
+
+
+def objects() -> dict[tuple[str, str], Document]:
+    """All objects of the manifests, by kind and name."""
+    documents = chain.from_iterable(yaml.safe_load_all(file.read_text()) for file in FOLDER.glob("manifests/*.yaml"))
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents}
+
+
+def config_map(name: str) -> dict[str, str]:
+    """The data of a ConfigMap."""
+    data: dict[str, str] = objects()["ConfigMap", name]["data"]
+    return data
+
+
+def executor_template() -> Document:
+    """The template of Spark's executors."""
+    template: Document = yaml.safe_load(config_map("spark")["executor.yaml"])
+    return template
+
+
+def pods() -> dict[str, Document]:
+    """The specification of every pod, by the name of what makes it."""
+    made = {name: each["spec"] for (kind, name), each in objects().items() if kind in ("Deployment", "Job")}
+    return {name: each["template"]["spec"] for name, each in made.items()} | {"executor": executor_template()["spec"]}
+
+
+def containers(pod: Document) -> Iterator[Document]:
+    """All containers of a pod."""
+    yield from pod.get("initContainers", ())
+    yield from pod["containers"]
+
+
+def check(document: Document) -> None:
+    """Refuse an object that does not follow its schema, and unknown keys.
+
+    Raises:
+        kubernetes_validate.ValidationError: what is wrong.
+    """
+    validate(document, VERSION, strict=True)
