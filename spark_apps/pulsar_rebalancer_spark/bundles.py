@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from pulsar_rebalancer.run.tables import BUNDLES, COSTS, MEANS, MEANS_WITH_COSTS, TRAFFIC
 from pulsar_rebalancer.strategies import bottleneck, learning
 from pulsar_rebalancer.strategies.learning import Lesson
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_spark import costs, means, spark_tables
 from pulsar_rebalancer_spark.session import release
 
@@ -44,8 +43,8 @@ class UpdatedBundles(NamedTuple):
 
 def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
     """Return the run's bundles with their moving averages, which include this sample."""
-    learns = profile_of(run.settings).learns
-    schema = MEANS_WITH_COSTS if learns else MEANS
+    before = run.learned
+    schema = MEANS if before is None else MEANS_WITH_COSTS
     bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
     known = (
@@ -64,10 +63,10 @@ def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    if not learns:
+    if before is None:
         return UpdatedBundles(means.update(bundles, known, shared=run.shares_bundles))
     counts = run.counting.counts
-    before = bottleneck.continued(run.kept.shedder.learned, run.brokers, run.settings, counts=counts)
+    before = bottleneck.continued(before, run.brokers, run.settings, counts=counts)
     if not before.samples:
         known = known.withColumns({name: F.lit(None).cast("float") for name in COSTS})
     measure, steps = bottleneck.measure_of(before.bottleneck), learning.steps(before, run.settings, counts=counts)

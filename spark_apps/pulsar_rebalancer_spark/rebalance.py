@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from pulsar_rebalancer.decide import pipeline, plan_output
+from pulsar_rebalancer.decide import pipeline, plan_output, shadow
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.learning import Lesson
 
 BUNDLES_PER_TASK = 100_000
 RUNS_AT_ONCE = 4
@@ -55,16 +57,22 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundles.keep_means(run, held.result().bundles))
-        held_bundles = RunBundles(run, lambda: bundles.means_of_sample(run, lambda: held.result().bundles, kept.result))
-        context = replace(run.context, lesson=lambda: held.result().lesson)
+
+        def means() -> StoragePath:
+            return bundles.means_of_sample(run, lambda: held.result().bundles, kept.result)
+
+        def lesson() -> Lesson:
+            return held.result().lesson
+
         try:
-            decided = pipeline.decide(context, run.brokers, held_bundles)
+            decided = pipeline.decide(replace(run.context, lesson=lesson), run.brokers, RunBundles(run, means))
+            beside_it = shadow.decide(run, lesson, RunBundles(run, means))
             kept.result()
         finally:
             bundles.forget_means(run)
             # The session is released after the means are written, even if something failed.
             beside.submit(lambda: held.result().release())
-    return plan_output.write(run, decided)
+    return plan_output.write(run, decided, beside_it)
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:

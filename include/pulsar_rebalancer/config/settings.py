@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -98,6 +99,11 @@ class Settings(PulsarSettings):
         description="shedder that chooses bundles: Pulsar's class name, or the import path of a custom shedder",
     )
     strategy_settings: dict[str, JsonValue] = Field({}, description="settings of a custom shedder")
+    shadow: str = Field(
+        "",
+        description="second strategy, which decides on every counted sample and moves nothing; empty: none",
+    )
+    shadow_settings: dict[str, JsonValue] = Field({}, description="own settings of the shadow, as strategy_settings")
     placement: Placement | None = Field(
         None,
         description="strategy that names destinations where the shedder does not, by Pulsar's class name; "
@@ -202,10 +208,11 @@ class Settings(PulsarSettings):
         # YAML reads a bare `off` as false.
         return Mode.OFF if value is False else value
 
-    @field_validator("strategy")
+    @field_validator("strategy", "shadow")
     @classmethod
-    def _named(cls, value: str) -> str:
-        if value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
+    def _named(cls, value: str, field: ValidationInfo) -> str:
+        none = field.field_name == "shadow" and not value
+        if not none and value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
             raise ValueError(f"Input should be {', '.join(Strategy)} or an import path, package.module:function")
         return value
 
@@ -221,7 +228,16 @@ class Settings(PulsarSettings):
         for name in ("retention_days", "history_days"):
             if 0 < getattr(self, name) < self.compact_after_days:
                 raise ValueError(f"compact_after_days {self.compact_after_days} is above {name} {getattr(self, name)}")
+        if self.shadow == self.strategy:
+            raise ValueError(f"shadow {self.shadow} is already the strategy: name another one")
         return self
+
+    def of_shadow(self) -> Self | None:
+        """Return the settings with which the shadow decides, with its default placement; None without a shadow."""
+        if not self.shadow:
+            return None
+        own = {"strategy": self.shadow, "strategy_settings": self.shadow_settings, "placement": None}
+        return self.model_copy(update=own | {"shadow": "", "shadow_settings": {}})
 
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}", re.ASCII)

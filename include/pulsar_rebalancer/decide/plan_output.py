@@ -12,11 +12,11 @@ import pyarrow as pa
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash, write_decisions, write_moves
+from pulsar_rebalancer.run.plan import Forced, ShadowPlan, Summary, plan_hash, write_decisions, write_moves
 from pulsar_rebalancer.run.splits import write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.counting import samples_after, taken_at
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState, ShadowState
 from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.left_out import apart_of
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
@@ -26,22 +26,25 @@ from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from pulsar_rebalancer.decide.by_hand.drains import Served
     from pulsar_rebalancer.decide.pipeline import RunDecision
     from pulsar_rebalancer.decide.run_input import RunInput
+    from pulsar_rebalancer.decide.shadow import ShadowDecision
     from pulsar_rebalancer.run.manual_request import DrainProgress
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.storage.path import StoragePath
 
 
-def write(run: RunInput, decided: RunDecision) -> Summary:
+def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = None) -> Summary:
     """Write a plan's moves, decisions, state and summary.
 
     Args:
         run: the run.
         decided: the strategy's decision; drained brokers' bundles move before the strategy's bundles.
+        shadow: the shadow's decision, of which only the state and a few figures are kept.
 
     Returns:
         The summary, whose file is written last.
@@ -61,13 +64,14 @@ def write(run: RunInput, decided: RunDecision) -> Summary:
     fields = write_files(
         run.folder,
         run.request,
-        _state(run, decided),
+        _state(run, decided, shadow),
         decided.decisions,
         moves.filter(moves["taken"]).to_pylist(),
         reasons,
         run.splits.rows,
     )
-    summary = _summary(run, decided, taken, traffic, fields | {"drains": dict(drained)})
+    fields |= {"drains": dict(drained), "shadow": _shadow_plan(run, shadow)}
+    summary = _summary(run, decided, taken, traffic, fields)
     summary.write(run.folder)
     return summary
 
@@ -89,21 +93,61 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
     )
 
 
-def _state(run: RunInput, decided: RunDecision) -> DecisionState:
-    counts, now = run.counting.counts, run.request.collected_at
+def _state(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None) -> DecisionState:
+    counts, now, before = run.counting.counts, run.request.collected_at, run.before.decision
     used = decided.samples | used_samples(decided.decisions, run.counting)
     return DecisionState(
-        seq=run.before.decision.seq + 1,
+        seq=before.seq + 1,
         plan_id=run.folder.name,
-        counted_at=now if counts else run.before.decision.counted_at,
+        counted_at=now if counts else before.counted_at,
         strategy=run.settings.strategy,
         hits=hits_after(decided.decisions),
         kept=decided.kept.document(),
-        samples=samples_after(run.before.decision, run.counting, used if counts else {}, now),
+        samples=samples_after(before, run.counting, used if counts else {}, now),
         restarts={} if counts else taken_at(used, now),
-        means=run.new_means.name if counts else run.before.decision.means,
-        split_hits=run.splits.hits if counts else run.before.decision.split_hits,
+        means=run.new_means.name if counts else before.means,
+        split_hits=run.splits.hits if counts else before.split_hits,
+        shadow=_shadow_state(before, shadow, now),
     )
+
+
+def _shadow_state(before: DecisionState, shadow: ShadowDecision | None, now: datetime) -> ShadowState:
+    """Return the shadow's state after this sample; without a decision, it stays as it was."""
+    if shadow is None or shadow.decided is None:
+        return before.shadow
+    strategy, counting, decided = shadow.context.settings.strategy, shadow.context.counting, shadow.decided
+    used = decided.samples | used_samples(decided.decisions, counting)
+    return ShadowState(
+        strategy=strategy,
+        hits=hits_after(decided.decisions),
+        kept=decided.kept.document(),
+        samples=samples_after(before.of_strategy(strategy), counting, used, now),
+    )
+
+
+def _shadow_plan(run: RunInput, shadow: ShadowDecision | None) -> ShadowPlan | None:
+    if shadow is None:
+        return None
+    strategy, decided = shadow.context.settings.strategy, shadow.decided
+    if decided is None:
+        return ShadowPlan(strategy=strategy, error=shadow.error)
+    taken = [move for move in decided.moves if move.taken]
+    after = scores_after(_scores(decided.decisions), taken, _source_traffic(run, decided.decisions, taken))
+    compared = [figure for broker, figure in after.items() if broker not in apart_of(run)]
+    return ShadowPlan(
+        strategy=strategy,
+        sentence=decided.sentence,
+        bundles_taken=len(taken),
+        predicted_range=max(compared) - min(compared) if compared else None,
+    )
+
+
+def _scores(decisions: Iterable[Decision]) -> dict[str, float]:
+    """Return the scores of the brokers that were compared, in percent."""
+    judged = [decision for decision in decisions if decision.pair is not None]
+    sources = [(decision.source, decision.source_score) for decision in judged]
+    ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]
+    return {broker: score for broker, score in ends if broker is not None and score is not None}
 
 
 def _summary(
@@ -115,9 +159,7 @@ def _summary(
 ) -> Summary:
     judged = [decision for decision in decided.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
-    sources = [(decision.source, decision.source_score) for decision in judged]
-    ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]
-    scores = {broker: score for broker, score in ends if broker is not None and score is not None}
+    scores = _scores(decided.decisions)
     request, params = run.request, run.request.params
     forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
     low = profile_of(run.settings).thresholds(run.settings).get("low")
@@ -175,7 +217,8 @@ def write_files(
     Returns:
         The fields of the summary that are derived from the files.
     """
-    document = state.model_dump(mode="json", exclude=None if state.restarts else {"restarts"})
+    empty = {name for name in ("restarts", "shadow") if getattr(state, name) == DecisionState.model_fields[name].default}
+    document = state.model_dump(mode="json", exclude=empty)
     decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)
     write_decisions(run, decided, document)
     cuts = write_splits(run, splits)

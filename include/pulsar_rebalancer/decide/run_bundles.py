@@ -14,7 +14,6 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, namespaces_of, served
 from pulsar_rebalancer.run.compacted_tables import batches
 from pulsar_rebalancer.run.tables import BUNDLES, COSTS, TRAFFIC
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -77,7 +76,7 @@ class RunBundles(Bundles):
             "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
         )
         # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
-        costs = COSTS if profile_of(run.settings).learns else ()
+        costs = () if run.learned is None else COSTS
         means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate", *costs])
         return filled(with_means(bundles, run.cluster, means))
 

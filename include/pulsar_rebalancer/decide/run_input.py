@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -25,12 +25,14 @@ from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits
+from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, profile_of
 
 if TYPE_CHECKING:
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.run.tables import BrokerSample, Cell
     from pulsar_rebalancer.state.counting import Counting
+    from pulsar_rebalancer.state.learned import Learned
 
 
 @dataclass(frozen=True)
@@ -78,14 +80,17 @@ class RunInput(Snapshot):
     @cached_property
     def counting(self) -> Counting:
         """Return the rules for counting this sample."""
-        request = self.request
+        return self._counting(self.settings)
+
+    def _counting(self, settings: Settings) -> Counting:
+        request, before = self.request, self.before.decision.of_strategy(settings.strategy)
         return decide_counting(
-            self.before.decision,
-            self.settings,
+            before,
+            settings,
             request.collected_at,
             forced=request.forced,
             thresholds=request.params.changes_thresholds,
-            same_hits=self._same_hits,
+            same_hits=counts_same_hits(before.strategy, settings.strategy),
         )
 
     @cached_property
@@ -134,16 +139,29 @@ class RunInput(Snapshot):
     @property
     def kept(self) -> KeptState:
         """Return the strategy's state after the last counted run; at most its hits if another strategy wrote it."""
-        decision = self.before.decision
-        if decision.strategy in ("", self.settings.strategy):
-            return KeptState.parse(decision.hits, decision.kept)
-        # What else another strategy keeps means nothing to this strategy.
-        return KeptState(ShedderState(hits=decision.hits if self._same_hits else {}))
+        return self._kept_by(self.settings.strategy)
 
-    @property
-    def _same_hits(self) -> bool:
-        """Return whether the strategy that wrote the state counts the same hits as this run's strategy."""
-        return counts_same_hits(self.before.decision.strategy, self.settings.strategy)
+    def _kept_by(self, strategy: str) -> KeptState:
+        before = self.before.decision.of_strategy(strategy)
+        if before.strategy in ("", strategy):
+            return KeptState.parse(before.hits, before.kept)
+        # What else another strategy keeps means nothing to this strategy.
+        return KeptState(ShedderState(hits=before.hits if counts_same_hits(before.strategy, strategy) else {}))
+
+    @cached_property
+    def shadow(self) -> RunContext | None:
+        """Return the shadow's input, except for the tables; None without a shadow, or if the sample does not count."""
+        settings = self.settings.of_shadow()
+        if settings is None or not self.counting.counts:
+            return None
+        of_shadow = {"counting": self._counting(settings), "kept": self._kept_by(settings.strategy)}
+        return replace(self.context, settings=settings, **of_shadow)
+
+    @cached_property
+    def learned(self) -> Learned | None:
+        """Return what a strategy that learns, the active one or the shadow, knows; None if neither learns."""
+        deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
+        return next((kept.shedder.learned for settings, kept in deciding if profile_of(settings).learns), None)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:

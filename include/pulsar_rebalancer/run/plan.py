@@ -50,6 +50,25 @@ class Forced(BaseModel):
     threshold: float | None
 
 
+class ShadowPlan(BaseModel):
+    """The plan of the shadow, a second strategy that moves nothing.
+
+    Attributes:
+        sentence: the strategy's own text about its decision.
+        bundles_taken: number of bundles that it would move.
+        predicted_range: range of the scores after these moves, points; None if no brokers were compared.
+        error: why it made no plan; empty if it made one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strategy: str
+    sentence: str = ""
+    bundles_taken: int = 0
+    predicted_range: float | None = None
+    error: str = ""
+
+
 class Summary(VersionedDocument):
     """`plan/summary.json`, which is written last. A run without this file has no plan.
 
@@ -76,6 +95,7 @@ class Summary(VersionedDocument):
         bundles_split: number of bundles to split.
         splits_passed_over: number of bundles that met a split condition but are not split, by reason code.
         splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.
+        shadow: plan of the shadow; None without a shadow, or if the sample does not count.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"
@@ -109,6 +129,7 @@ class Summary(VersionedDocument):
     bundles_split: int = 0
     splits_passed_over: dict[Reason, int] = {}
     splits_told: tuple[str, ...] = ()
+    shadow: ShadowPlan | None = None
     resolved: Resolved
 
     @property

@@ -74,6 +74,20 @@ class StateDocument(BaseModel):
             raise StateError(Reason.STATE_VERSION, f"{stored} cannot be read: {why}") from None
 
 
+class ShadowState(BaseModel):
+    """The state of the shadow, a second strategy that moves nothing.
+
+    Its fields have the meaning that they have in `DecisionState`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strategy: str = ""
+    hits: dict[str, HitCount] = {}
+    kept: dict[str, Any] = {}
+    samples: dict[str, CountedSample] = {}
+
+
 class DecisionState(StateDocument):
     """The `decision` document.
 
@@ -89,6 +103,7 @@ class DecisionState(StateDocument):
         restarts: for each broker whose hits are reset once the plan is carried out, the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
+        shadow: state of the shadow, if there is or was one.
     """
 
     KEY: ClassVar[str] = "decision"
@@ -104,6 +119,12 @@ class DecisionState(StateDocument):
     restarts: dict[str, CountedSample] = {}
     means: str = ""
     split_hits: dict[str, int] = {}
+    shadow: ShadowState = ShadowState()
+
+    def of_strategy(self, strategy: str) -> Self:
+        """Return the state from which a strategy decides: the shadow's if it was the shadow, else this one."""
+        was_shadow = strategy == self.shadow.strategy != self.strategy
+        return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 
     def carried_out(self) -> Self:
         """Return the state after the plan is carried out: the hits of the brokers in `restarts` are reset."""

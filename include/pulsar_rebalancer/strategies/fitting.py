@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pydantic import JsonValue
+
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import Resolved, RunParams
     from pulsar_rebalancer.config.settings import Settings
@@ -26,7 +28,7 @@ _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profi
 
 
 def checked(given: Settings, where: str) -> Settings:
-    """Check settings against their strategy, and add defaults for the strategy's own settings.
+    """Check settings against their strategy and their shadow, and add defaults for the strategies' own settings.
 
     Args:
         where: source of the settings, for errors.
@@ -35,24 +37,38 @@ def checked(given: Settings, where: str) -> Settings:
         SettingsError: `wrong_setting` or `contradiction`. Any error of a profile from outside the package becomes
             one of these, so that a faulty profile affects only its own cluster.
     """
+    changed = {"strategy_settings": _own_settings(given, where, "strategy")}
+    if shadow := given.of_shadow():
+        changed["shadow_settings"] = _own_settings(shadow, where, "shadow")
+    elif given.shadow_settings:
+        raise SettingsError(Reason.CONTRADICTION, f"{where}: shadow_settings need a shadow")
+    return given if all(getattr(given, name) == own for name, own in changed.items()) else given.model_copy(update=changed)
+
+
+def _own_settings(given: Settings, where: str, role: str) -> dict[str, JsonValue]:
+    """Check settings against their strategy, and return its own settings with their defaults.
+
+    Args:
+        role: `strategy` or `shadow`, the setting that names the strategy.
+    """
     try:
         profile = profile_of(given)
         own = profile.own_settings.model_validate(given.strategy_settings).model_dump(mode="json")
-        filled = given if own == given.strategy_settings else given.model_copy(update={"strategy_settings": own})
+        filled = given.model_copy(update={"strategy_settings": own})
         profile.check(filled)
         for said in (profile.thresholds, profile.cluster_hits):
             said(filled)
         profile.lines(filled, None)
     except ValidationError as error:
-        raise settings.settings_error(error, f"{where}: strategy_settings") from None
+        raise settings.settings_error(error, f"{where}: {role}_settings") from None
     except SettingsError as error:
         raise SettingsError(error.reason, f"{where}: {error.message}") from None
     except ValueError as error:
         raise SettingsError(Reason.CONTRADICTION, f"{where}: {error}") from None
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: strategy {given.strategy}: {why}") from error
-    return filled
+        raise SettingsError(Reason.WRONG_SETTING, f"{where}: {role} {given.strategy}: {why}") from error
+    return own
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:

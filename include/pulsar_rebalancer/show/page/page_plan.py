@@ -17,6 +17,7 @@ from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, Move
 from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,6 +113,21 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         stay=_stay(summary.bundles_passed_over),
         done=len(outcomes),
         failed=sum(not outcome.ok for outcome in outcomes),
+        shadow=_shadow(summary),
+    )
+
+
+def _shadow(summary: Summary) -> str:
+    shadow = summary.shadow
+    if shadow is None:
+        return ""
+    if shadow.error:
+        return f"The shadow {shadow.strategy} made no plan: {shadow.error}"
+    ranges = [" unknown" if at is None else f" {at:.1f} points" for at in (shadow.predicted_range, summary.predicted_range)]
+    return (
+        f"The shadow {shadow.strategy} would move {number_of(shadow.bundles_taken, 'bundle')}, predicted range{ranges[0]}; "
+        f"{summary.resolved.settings.strategy} moves {summary.bundles_taken}, predicted range{ranges[1]}. "
+        f"The shadow says: {shadow.sentence}"
     )
 
 

@@ -139,6 +139,7 @@ class PlanView(View):
         stay: number of considered bundles that are not moved, by reason.
         done: number of moves and splits with an outcome.
         failed: number of moves and splits with an outcome other than planned.
+        shadow: text that compares the shadow's plan with this one; empty if the shadow made none.
     """
 
     folder: str
@@ -169,3 +170,4 @@ class PlanView(View):
     stay: tuple[Count, ...] = ()
     done: int = 0
     failed: int = 0
+    shadow: str = ""

@@ -28,6 +28,7 @@ export function plan(view, short, title, dag, documents) {
     bundles + splits.length > 0 && make("p", {}, amounts(view)),
     progress(view),
     bundles > 0 && ranges(view),
+    view.shadow && make("p", { class: "shadow" }, view.shadow),
     splitList(view),
     bundles > 0 && moves(view, short),
     brokers.length > 0 && folded(`ends ${folder}`, "Prediction per broker", bars(brokers, short)),

@@ -1,0 +1,46 @@
+"""The decision of the shadow: a second strategy that decides on every counted sample and moves nothing."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.decide import pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pulsar_rebalancer.decide.pipeline import RunContext, RunDecision
+    from pulsar_rebalancer.decide.run_bundles import RunBundles
+    from pulsar_rebalancer.decide.run_input import RunInput
+    from pulsar_rebalancer.strategies.learning import Lesson
+
+_log = logging.getLogger(__name__)
+
+
+class ShadowDecision(NamedTuple):
+    """The shadow's input and decision. The decision is None if the strategy failed; `error` then says why."""
+
+    context: RunContext
+    decided: RunDecision | None = None
+    error: str = ""
+
+
+def decide(run: RunInput, lesson: Callable[[], Lesson], bundles: RunBundles) -> ShadowDecision | None:
+    """Return the shadow's decision; None without a shadow, or if the sample does not count.
+
+    An error of the strategy does not affect the run: it costs only the shadow's plan, and its state stays as it was.
+
+    Args:
+        lesson: function that returns what is known after this sample.
+        bundles: the run's bundles, in a reader of its own, because each strategy announces the brokers that it needs.
+    """
+    if run.shadow is None:
+        return None
+    context = replace(run.shadow, lesson=lesson)
+    try:
+        return ShadowDecision(context, pipeline.decide(context, run.brokers, bundles))
+    except Exception as error:
+        _log.exception("shadow %s failed", context.settings.strategy)
+        return ShadowDecision(context, error=f"{type(error).__name__}: {error}"[:300])

@@ -1,0 +1,82 @@
+"""A second strategy that decides on every counted sample: as if it were the strategy, and without any effect."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests import outside_shedder
+from tests.spark_apps.pulsar_rebalancer_spark import runs
+
+from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
+from pulsar_rebalancer_spark.rebalance import decide
+
+AVG, GAIN = {"strategy": "AvgShedder"}, {"strategy": "GainShedder"}
+WITH_SHADOW = AVG | {"shadow": "GainShedder"}
+CONTENT = [runs.tables("east", 4, 10, seed=number) for number in range(4)]
+
+
+def decided(spark, root, number, state, params=None, **settings):
+    """The run's folder, its summary and the state after it."""
+    at = runs.NOW + timedelta(minutes=number)
+    run = runs.make(root, CONTENT[number % 4], state=state, at=at, params=params, **settings)
+    summary = decide(lambda: spark, RunInput.read(str(root), run.uri))
+    return run, summary, plan.read_state(run)
+
+
+def test_it_decides_as_if_it_were_the_strategy_and_changes_nothing(spark, tmp_path):
+    roots = {name: tmp_path / name for name in ("both", "avg", "gain")}
+    states = dict.fromkeys(roots, DecisionState())
+    taken = 0
+    for number in range(3):
+        settings = {"both": WITH_SHADOW, "avg": AVG, "gain": GAIN}
+        found = {name: decided(spark, roots[name], number, states[name], **settings[name]) for name in roots}
+        (both, summary, state), (avg, alone, avg_state), (_, gain, gain_state) = found.values()
+        states = {name: after for name, (_, _, after) in found.items()}
+
+        assert plan.taken_candidates(both) == plan.taken_candidates(avg)
+        assert (summary.sentence, summary.hits, alone.shadow) == (alone.sentence, alone.hits, None)
+        assert (state.hits, state.kept, state.samples) == (avg_state.hits, avg_state.kept, avg_state.samples)
+
+        assert summary.shadow is not None
+        assert summary.shadow.strategy == "GainShedder"
+        assert summary.shadow.sentence == gain.sentence
+        assert summary.shadow.bundles_taken == gain.bundles_taken
+        assert summary.shadow.predicted_range == pytest.approx(gain.predicted_range)
+        assert (state.shadow.hits, state.shadow.samples) == (gain_state.hits, gain_state.samples)
+        assert state.shadow.kept == gain_state.kept
+        taken += summary.shadow.bundles_taken
+        # Both strategies act in this scene, and not in the same way.
+        assert not taken or summary.predicted_range != pytest.approx(summary.shadow.predicted_range)
+    assert taken
+    assert "shadow" not in (avg / "plan" / "state.json").read_json()
+
+    # A forced run teaches the shadow nothing.
+    _, forced, after = decided(spark, roots["both"], 3, states["both"], RunParams(force="hot broker"), **WITH_SHADOW)
+    assert (forced.shadow, after.shadow) == (None, states["both"].shadow)
+
+    # Once the shadow is the strategy, it goes on from what it knows, and the other one is the shadow.
+    swapped = GAIN | {"shadow": "AvgShedder"}
+    _, first, after = decided(spark, roots["both"], 3, states["both"], **swapped)
+    _, alone, gain_after = decided(spark, roots["gain"], 3, states["gain"], **GAIN)
+    assert first.counting == alone.counting == "counted"
+    assert (after.hits, after.kept) == (gain_after.hits, gain_after.kept)
+    _, _, avg_after = decided(spark, roots["avg"], 3, states["avg"], **AVG)
+    assert after.shadow.hits == avg_after.hits
+
+
+def test_a_shadow_that_fails_costs_only_its_own_plan(spark, tmp_path, monkeypatch):
+    monkeypatch.setenv(STRATEGIES_VARIABLE, outside_shedder.PATH)
+    monkeypatch.setattr(outside_shedder, "score", lambda *_: 1 / 0)
+    shadow = AVG | {"shadow": outside_shedder.PATH, "shadow_settings": {"gap": 40}}
+    run, summary, state = decided(spark, tmp_path / "both", 0, DecisionState(), **shadow)
+    other, alone, _ = decided(spark, tmp_path / "avg", 0, DecisionState(), **AVG)
+    assert plan.read_decisions(run) == plan.read_decisions(other)
+    assert summary.sentence == alone.sentence
+    assert summary.shadow is not None
+    assert summary.shadow.error == "ZeroDivisionError: division by zero"
+    assert state.shadow == DecisionState().shadow
