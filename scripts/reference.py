@@ -13,7 +13,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.show.page.buckets import Timeline
 from pulsar_rebalancer.show.page.page_model import Overview, RequestView, RunAnswer, Status
-from pulsar_rebalancer.show.page.plan_view import BundlesFound, StayView
+from pulsar_rebalancer.show.page.plan_view import BundlesFound, CostView, StayView
 from pulsar_rebalancer_airflow.provider import OPTIONS
 from pulsar_simulator.__main__ import _parser
 from pulsar_simulator.faults import KINDS
@@ -75,7 +75,7 @@ def page_types() -> str:
     """Return the TypeScript types of the documents that the page reads."""
     documents = [
         (model, "serialization")
-        for model in (Overview, Status, Timeline, RunAnswer, RequestView, StayView, BundlesFound)
+        for model in (Overview, Status, Timeline, RunAnswer, RequestView, StayView, BundlesFound, CostView)
     ]
     _, schema = models_json_schema(documents)  # type: ignore[arg-type]
     lines = ["// The documents that the page reads; written by scripts/reference.py."]

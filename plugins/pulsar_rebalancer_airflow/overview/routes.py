@@ -19,10 +19,11 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.buckets import Timeline
+from pulsar_rebalancer.show.page.bundle_costs import bundle_costs
 from pulsar_rebalancer.show.page.bundle_search import find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
 from pulsar_rebalancer.show.page.page_model import Acts, Overview, RequestView, RunAnswer, Status
-from pulsar_rebalancer.show.page.plan_view import BundlesFound, StayView
+from pulsar_rebalancer.show.page.plan_view import BundlesFound, CostView, StayView
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import load_clusters
@@ -152,6 +153,16 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
         HTTPException: 404 if the DAG belongs to no cluster.
     """
     return find_bundles(ClusterStorage(storage_root(), _entry(dag_id)[1].name), part, _now())
+
+
+@router.get("/dags/{dag_id}/costs")
+def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)]) -> tuple[CostView, ...]:
+    """Return what was learned about the bundles of a broker with the largest load.
+
+    Raises:
+        HTTPException: 404 if the DAG belongs to no cluster.
+    """
+    return bundle_costs(ClusterStorage(storage_root(), _entry(dag_id)[1].name), broker, _now())
 
 
 @router.get("/dags/{dag_id}/requests")

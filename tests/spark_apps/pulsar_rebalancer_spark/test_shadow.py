@@ -11,7 +11,9 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.show.page.bundle_costs import bundle_costs, learned_in
 from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -54,6 +56,18 @@ def test_it_decides_as_if_it_were_the_strategy_and_changes_nothing(spark, tmp_pa
         assert not taken or summary.predicted_range != pytest.approx(summary.shadow.predicted_range)
     assert taken
     assert "shadow" not in (avg / "plan" / "state.json").read_json()
+
+    # The page shows what the shadow has learned.
+    hottest, now = "broker-00003.pulsar:8080", runs.NOW + timedelta(minutes=3)
+    costs = {name: bundle_costs(ClusterStorage(str(root), "east"), hottest, now) for name, root in roots.items()}
+    assert len(costs["both"]) == 10
+    assert list(costs["both"]) == sorted(costs["both"], key=lambda cost: -cost.now)
+    assert costs["both"] == costs["gain"]
+    assert costs["avg"] == ()
+    learned = learned_in(states["both"])
+    assert learned is not None
+    explained = sum(cost.now for cost in costs["both"]) + learned.idle
+    assert explained == pytest.approx(learned.brokers[hottest].score, rel=0.3)
 
     # A forced run teaches the shadow nothing.
     _, forced, after = decided(spark, roots["both"], 3, states["both"], RunParams(force="hot broker"), **WITH_SHADOW)

@@ -157,6 +157,7 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
         drains=tuple(drain_views(run, facts.drains)),
         findings=_findings(run),
         validated=run.validation is not None,
+        learns=any(profile_shown(of).learns for of in (settings, settings.of_shadow()) if of),
     )
 
 

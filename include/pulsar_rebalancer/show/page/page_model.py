@@ -194,6 +194,7 @@ class Overview(View):
         awaiting: the plan that waits for approval, if it is from another run; else None.
         last: the last plan that moved bundles, unless `plan` has begun to.
         validated: True if the run has been validated.
+        learns: True if the strategy or its shadow learns what the messages of bundles cost.
     """
 
     version: int = VERSION
@@ -215,6 +216,7 @@ class Overview(View):
     drains: tuple[DrainView, ...] = ()
     findings: tuple[FindingView, ...] = ()
     validated: bool = False
+    learns: bool = False
     links: Links = Links()
     acts: Acts = Acts()
 

@@ -92,6 +92,22 @@ class BundlesFound(View):
     all: int = 0
 
 
+class CostView(View):
+    """What a strategy has learned about a bundle.
+
+    Attributes:
+        now, hour: points of its broker's score that it causes: at present, and on the hour's average.
+        cost: cost of its messages, in multiples of an average message.
+        doubt: standard deviation of the cost.
+    """
+
+    bundle: str
+    now: float
+    hour: float
+    cost: float
+    doubt: float
+
+
 class DrainView(View):
     """A drained broker, as the run on the page left it.
 

@@ -4,6 +4,7 @@ import { acts, offered, open } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
+import { costReader, costs } from "./costs.js";
 import { later, make, renew } from "./dom.js";
 import { drains } from "./drains.js";
 import { findings } from "./findings.js";
@@ -122,6 +123,8 @@ function showLoad(view) {
   const short = shortNames(view);
   const labels = view.brokers.map(({ name, label }) => [name, label]);
   renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
+  const names = view.learns && !view.of_one_run && view.brokers.map(({ name }) => name).sort();
+  renew(section("costs"), names, () => names && costs(names, costReader(base, dag)));
   const examined = [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at];
   renew(section("pairs"), [examined, labels], () => pairs(view, short));
   renew(section("drains"), [view.drains, labels], () => drains(view.drains, short));
