@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib import import_module
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from benchmarks import page
@@ -36,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in given.part or PARTS:
         patience -= wait_until_quiet(patience)
         try:
-            _measure(part, given.repetitions, given.only)
+            # In a process of its own: a part that runs Airflow must set its home before anything imports it.
+            with ProcessPoolExecutor(1, mp_context=get_context("fork")) as alone:
+                alone.submit(_measure, part, given.repetitions, given.only).result()
         except BenchmarkError as error:
             measured = False
             print(f"  {part} was not measured: {error}", flush=True)

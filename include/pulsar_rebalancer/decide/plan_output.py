@@ -217,7 +217,9 @@ def write_files(
     Returns:
         The fields of the summary that are derived from the files.
     """
-    empty = {name for name in ("restarts", "shadow") if getattr(state, name) == DecisionState.model_fields[name].default}
+    empty = {
+        name for name in ("restarts", "shadow") if getattr(state, name) == DecisionState.model_fields[name].default
+    }
     document = state.model_dump(mode="json", exclude=empty)
     decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)
     write_decisions(run, decided, document)

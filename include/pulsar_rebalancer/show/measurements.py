@@ -108,7 +108,9 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
     if shadow is not None and not shadow.error:
         yield Measurement.of("shadow_bundles_planned", shadow.bundles_taken, cluster=cluster, strategy=shadow.strategy)
         if shadow.predicted_range is not None:
-            yield Measurement.of("shadow_predicted_range", shadow.predicted_range, cluster=cluster, strategy=shadow.strategy)
+            yield Measurement.of(
+                "shadow_predicted_range", shadow.predicted_range, cluster=cluster, strategy=shadow.strategy
+            )
 
 
 def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:

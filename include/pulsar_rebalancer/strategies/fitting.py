@@ -42,7 +42,9 @@ def checked(given: Settings, where: str) -> Settings:
         changed["shadow_settings"] = _own_settings(shadow, where, "shadow")
     elif given.shadow_settings:
         raise SettingsError(Reason.CONTRADICTION, f"{where}: shadow_settings need a shadow")
-    return given if all(getattr(given, name) == own for name, own in changed.items()) else given.model_copy(update=changed)
+    return (
+        given if all(getattr(given, name) == own for name, own in changed.items()) else given.model_copy(update=changed)
+    )
 
 
 def _own_settings(given: Settings, where: str, role: str) -> dict[str, JsonValue]:

@@ -123,12 +123,16 @@ def _shadow(summary: Summary) -> str:
         return ""
     if shadow.error:
         return f"The shadow {shadow.strategy} made no plan: {shadow.error}"
-    ranges = [" unknown" if at is None else f" {at:.1f} points" for at in (shadow.predicted_range, summary.predicted_range)]
     return (
-        f"The shadow {shadow.strategy} would move {number_of(shadow.bundles_taken, 'bundle')}, predicted range{ranges[0]}; "
-        f"{summary.resolved.settings.strategy} moves {summary.bundles_taken}, predicted range{ranges[1]}. "
+        f"The shadow {shadow.strategy} would move {_predicted(shadow.bundles_taken, shadow.predicted_range)}; "
+        f"{summary.resolved.settings.strategy} moves {_predicted(summary.bundles_taken, summary.predicted_range)}. "
         f"The shadow says: {shadow.sentence}"
     )
+
+
+def _predicted(bundles: int, score_range: float | None) -> str:
+    after = "unknown" if score_range is None else f"{score_range:.1f} points"
+    return f"{number_of(bundles, 'bundle')} (predicted range: {after})"
 
 
 def _disturbed(run: Run, actions: Actions) -> dict[str, dict[str, int]]:

@@ -72,5 +72,9 @@ def test_a_shadow_has_its_own_settings_and_placement():
     assert settings.shadow_settings["min_gain"] == 30
     shadow = settings.of_shadow()
     assert shadow is not None
-    assert (shadow.strategy, shadow.strategy_settings, shadow.of_shadow()) == ("GainShedder", settings.shadow_settings, None)
+    assert (shadow.strategy, shadow.strategy_settings, shadow.of_shadow()) == (
+        "GainShedder",
+        settings.shadow_settings,
+        None,
+    )
     assert placement_of(shadow) == "AvgShedder"
