@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.run.plan import read_state
@@ -47,7 +48,7 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
     if learned is None or not state.means:
         return ()
     owned = run.snapshot.file("bundles").read_table(["bundle", "broker"])
-    owned = owned.filter(pc.equal(owned["broker"], broker))
+    owned = owned.filter(pc.equal(owned["broker"], pa.scalar(broker)))
     known = (storage.state / state.means).read_table(_KNOWN)
     known = known.filter(pc.is_in(known["bundle"], owned["bundle"]))
     points = learned.points / relative_cores(run.brokers).get(broker, 1.0)

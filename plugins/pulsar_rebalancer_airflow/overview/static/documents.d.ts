@@ -59,6 +59,14 @@ export interface BundlesFound {
   all: number;
 }
 
+export interface CostView {
+  bundle: string;
+  now: number;
+  hour: number;
+  cost: number;
+  doubt: number;
+}
+
 export interface Count {
   reason: string;
   meaning: string;
@@ -146,6 +154,7 @@ export interface Overview {
   drains: DrainView[];
   findings: FindingView[];
   validated: boolean;
+  learns: boolean;
   links: Links;
   acts: Acts;
 }
@@ -193,6 +202,7 @@ export interface PlanView {
   stay: Count[];
   done: number;
   failed: number;
+  shadow: string;
 }
 
 export interface RequestView {

@@ -12,6 +12,7 @@ from tests.monitoring import asked_for
 from tests.project.documentation import ROOT
 
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.plan import ShadowPlan
 from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.show.measurements import PREFIX, measure
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
@@ -43,6 +44,8 @@ def told(tmp_path: Path) -> list[Measurement]:
     summary, _ = cluster.show(action="unload", bundles=[name(1)], destination="c:1")
     run = cluster.storage.run(summary.plan_id)
     assert run is not None
+    shadow = ShadowPlan(strategy="GainShedder", bundles_taken=3, predicted_range=12.5)
+    summary.model_copy(update={"shadow": shadow}).write(run)
     return measure("east", run, outcome())
 
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { airflowRoot, asked, runPath } from "page/address.js";
 import { counted } from "page/brokers.js";
+import { costReader } from "page/costs.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, splitText } from "page/plan.js";
 import { ask } from "page/server.js";
@@ -94,4 +95,21 @@ test("the server takes a request, or does not respond", async () => {
   assert.deepEqual(requests, [["POST", "application/json", "{}"]]);
   await server.shutdown();
   await assert.rejects(ask(address), { status: 0, message: "The web server does not respond." });
+});
+
+test("costs are read for the broker that is chosen", async () => {
+  const asked = [];
+  const address = costReader("/air", "pulsar_rebalance__east");
+  const fetched = globalThis.fetch;
+  globalThis.fetch = (url) => {
+    asked.push(url);
+    return Promise.resolve(new Response("[]", { headers: { "Content-Type": "application/json" } }));
+  };
+  try {
+    assert.deepEqual(await address("b:1"), []);
+  } finally {
+    globalThis.fetch = fetched;
+  }
+  assert.equal(asked.length, 1);
+  assert.match(String(asked[0]), /\/dags\/pulsar_rebalance__east\/costs\?broker=b%3A1$/);
 });
