@@ -154,8 +154,8 @@ class RunInput(Snapshot):
         settings = self.settings.of_shadow()
         if settings is None or not self.counting.counts:
             return None
-        of_shadow = {"counting": self._counting(settings), "kept": self._kept_by(settings.strategy)}
-        return replace(self.context, settings=settings, **of_shadow)
+        counting, kept = self._counting(settings), self._kept_by(settings.strategy)
+        return replace(self.context, settings=settings, counting=counting, kept=kept)
 
     @cached_property
     def learned(self) -> Learned | None:

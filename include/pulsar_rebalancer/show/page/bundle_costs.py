@@ -12,7 +12,7 @@ from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.show.page.plan_view import CostView
 from pulsar_rebalancer.show.page.recent_runs import newest
 from pulsar_rebalancer.strategies.kept import KeptState
-from pulsar_rebalancer.strategies.learning import relative_cores
+from pulsar_rebalancer.strategies.scoring import relative_limits
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -51,7 +51,7 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
     owned = owned.filter(pc.equal(owned["broker"], pa.scalar(broker)))
     known = (storage.state / state.means).read_table(_KNOWN)
     known = known.filter(pc.is_in(known["bundle"], owned["bundle"]))
-    points = learned.points / relative_cores(run.brokers).get(broker, 1.0)
+    points = learned.points / relative_limits(run.brokers, learned.bottleneck).get(broker, 1.0)
     views = (
         CostView(
             bundle=row["bundle"],

@@ -49,7 +49,7 @@ export function listed(broker, bundles) {
     { title: "bundle", cell: ({ bundle }) => bundle },
     { title: "points now", cell: ({ now }) => points(now) },
     { title: "points, mean of an hour", cell: ({ hour }) => points(hour) },
-    { title: "cost of a message", cell: ({ cost, doubt }) => `${cost.toFixed(2)} ± ${doubt.toFixed(2)}` },
+    { title: "relative cost", cell: ({ cost, doubt }) => `${cost.toFixed(2)} ± ${doubt.toFixed(2)}` },
   ];
   return table(`costs ${broker}`, "What bundles cost", columns, bundles);
 }
