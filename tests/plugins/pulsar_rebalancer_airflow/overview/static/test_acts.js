@@ -82,7 +82,7 @@ test("the buttons of a DAG that is paused in Airflow are disabled, with the reas
   const off = all.map((act) => [act.name, disabled(act, given)]).filter(([, reason]) => reason);
   assert.deepEqual(off, [
     ...["Approve", "Reject"].map((name) => [name, why(QUESTION.dag)]),
-    ...["Release", "Unload", "Drain", "Fill", "Split"].map((name) => [name, why("h")]),
+    ...["Release", "Unload", "Drain", "Fill", "Relieve", "Split"].map((name) => [name, why("h")]),
   ]);
 });
 
