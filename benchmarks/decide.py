@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector, FileType
 
 from benchmarks import clusters, connect
 from benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken, alternately, peak, process
@@ -127,9 +128,11 @@ def _learning(folder: str, name: str, hits: dict[str, Any], repetitions: int) ->
 
 
 def size_of(file: StoragePath) -> int:
-    """Return the number of bytes of a file."""
+    """Return the number of bytes of a file, or of all files in a folder that Spark wrote."""
     file_system, path = file.open()
-    return int(file_system.get_file_info(path).size)
+    found = file_system.get_file_info(path)
+    parts = file_system.get_file_info(FileSelector(path)) if found.type is FileType.Directory else [found]
+    return sum(part.size or 0 for part in parts)
 
 
 def _together(folder: str, name: str, repetitions: int) -> Comparison:

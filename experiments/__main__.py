@@ -23,6 +23,7 @@ from scripts.drawing import ROOT
 
 from experiments import page
 from experiments.families import family_page
+from experiments.gain import gain_page
 from experiments.report import html
 from experiments.results import Results, gathered, read_all, write
 from experiments.run import StrategyError, run
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.draw:
         page.draw()
         family_page.draw()
+        gain_page.draw()
         return 0
     commit = commit_of_sources()
     try:

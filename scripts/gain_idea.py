@@ -23,7 +23,7 @@ class _Case(NamedTuple):
 _CASES = (
     _Case("A bundle of 16 points", (23, 23), (-18, -18), (16, 16)),
     _Case("During a burst: a steady bundle of 10", (13, 1), (-7, 0), (10, 10)),
-    _Case("During a burst: the bundle that bursts, 10 now and 1 later", (13, 1), (-7, 0), (10, 1)),
+    _Case("During a burst: the burst, 10 now and 1 later", (13, 1), (-7, 0), (10, 1)),
 )
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PART_FAMILIES = ("daily", "hidden_cost", "unequal", "bursts")
 PART_SEEDS = (1, 2, 3, 4, 5)
-SPREAD_FAMILIES = ("mix", "scaling", "large_bundles")
+SPREAD_FAMILIES = ("mix",)
 SPREAD_SEEDS = tuple(range(6, 26))
 """Seeds on which nothing was tuned."""
 

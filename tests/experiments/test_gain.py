@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from experiments.families.contestants import AVG, GAIN, joined_later
+from experiments.families import family_page
+from experiments.families.choosing import best
+from experiments.families.contestants import AVG, GAIN, contestants, joined_later
 from experiments.families.family import load_all
-from experiments.families.family_results import FamilyResults
+from experiments.families.family_results import FamilyResults, Seal, read_all
 from experiments.families.family_run import run
+from experiments.gain import gain_page
 from experiments.gain.goals import loses_clearly, verdicts
-from experiments.gain.parts import MESSAGES, PARTS, without
+from experiments.gain.parts import MESSAGES, PARTS, RANDOM, SHUFFLED, without
 from experiments.gain.single_cases import FOLDER, NETWORK, run_case
 from experiments.scenario import load
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from experiments.families.family_results import Figures
 
 FAMILY = load_all()["mix"].model_copy(update={"minutes": 200})
@@ -70,3 +75,34 @@ def test_a_control_must_be_clearly_worse_and_nowhere_better(moves: float, ranges
     shown = results(99.0, 10.0, 70.0)["f"]
     control: Figures = {"moves_per_day": moves, "range_mean": ranges, "hottest_p99": 70.0}
     assert loses_clearly({"f": shown._replace(runs=shown.runs | {"control": [control]})}, "control") is loses
+
+
+WRITTEN = gain_page.written()
+
+
+@pytest.mark.parametrize("file", WRITTEN, ids=lambda file: file.name)
+def test_document_and_pictures_are_drawn_from_the_committed_results(file: Path) -> None:
+    assert file.read_text(encoding="utf-8") == WRITTEN[file], "run make experiments DRAW=1"
+
+
+def test_committed_results_show_what_the_page_says() -> None:
+    held_out = read_all(family_page.RESULTS / "held_out")
+    assert held_out.keys() == {file.stem for file in (family_page.RESULTS / "sealed").glob("*.json")}
+    for other in ("", ", fewest moves of the grid", ", smallest range of the grid"):
+        assert [bool(verdict.missed) for verdict in verdicts(held_out, AVG + other)] == [True, False, False]
+    parts = read_all(gain_page.RESULTS / "parts")
+    assert all(list(results.runs) == [GAIN, *PARTS] for results in parts.values())
+    assert loses_clearly(parts, RANDOM)
+    assert loses_clearly(parts, SHUFFLED)
+    # GainShedder itself is what the families' own results say.
+    training = read_all(family_page.RESULTS / "training")
+    assert {name: results.runs[GAIN] for name, results in parts.items()} == {
+        name: training[name].runs[GAIN] for name in parts
+    }
+
+
+def test_held_out_results_are_those_that_were_sealed() -> None:
+    covered = {variant.name for variant in contestants(best(read_all(family_page.RESULTS / "grid")))}
+    for name, results in read_all(family_page.RESULTS / "held_out").items():
+        sealed = Seal.read(family_page.RESULTS / "sealed" / f"{name}.json")
+        assert Seal.of(results.only(covered)).sha256 == sealed.sha256
