@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar mutants lint audit setup lock docs wheel benchmark experiments families sweeps clean
+.PHONY: help run test test-pulsar test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families sweeps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -56,8 +56,22 @@ docs: setup ## build the documentation site into build/docs; a broken link fails
 	@uv pip sync --quiet --target .cache/docs --require-hashes docs/requirements.lock
 	@PYTHONPATH=.cache/docs $(PYTHON_BIN) -m sphinx --quiet --fail-on-warning --conf-dir docs . build/docs
 
-wheel: setup ## build the wheel into dist/
-	@$(PYTHON_BIN) -m build --wheel --no-isolation
+wheel: setup ## build source distribution and wheels into dist/, and check them
+	@$(PYTHON_BIN) scripts/release.py
+
+release: setup ## the same, and tag the commit; refuses while the metadata or the changelog lacks something
+	@$(PYTHON_BIN) scripts/release.py --tag
+
+test-sdist: wheel ## run tests from the unpacked source distribution; TESTS=tests/include
+	@rm -rf .cache/sdist && mkdir -p .cache/sdist
+	@tar -xzf dist/*.tar.gz -C .cache/sdist --strip-components 1
+	@cd .cache/sdist && $(CURDIR)/$(PYTHON_BIN) -m pytest $(or $(TESTS),tests/include tests/expectations)
+
+test-versions: setup ## try the wheel with the lowest and the newest versions that its ranges allow; RESOLUTION=highest tries only these
+	@scripts/versions.sh $(RESOLUTION)
+
+coverage: setup ## measure which lines the tests without Airflow's processes reach; TESTS=tests/include
+	@$(PYTHON_BIN) -m pytest --cov --cov-report term $(BY_TWO) $(or $(TESTS),tests/include tests/plugins tests/spark_apps tests/dags)
 
 benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m benchmarks $(PART)

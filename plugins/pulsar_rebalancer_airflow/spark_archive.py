@@ -2,14 +2,12 @@
 
     python -m pulsar_rebalancer_airflow.spark_archive PATH
 
-creates an archive. To use the archive on a worker, set the environment variable PULSAR_REBALANCER_SPARK_ARCHIVE to its
-path.
+creates an archive. To use it on a worker, set Airflow's option `[pulsar_rebalancer] spark_archive` to its path.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import hashlib
 import shutil
 import subprocess
@@ -20,19 +18,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretStr
-
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY
+from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import MEANS, table
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MEANS, TRAFFIC, table, write
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
@@ -45,8 +40,6 @@ from pulsar_rebalancer_airflow.operators.spark_application import (
     driver_environment,
     path_of,
 )
-from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,9 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m pulsar_rebalancer_airflow.spark_archive",
         description="Create a class-data archive of Spark's classes, which halves the Spark application's start-up.",
     )
-    parser.add_argument(
-        "path", type=Path, metavar="PATH", help="the archive's path, for PULSAR_REBALANCER_SPARK_ARCHIVE"
-    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="the archive's path, for the option spark_archive")
     try:
         make_archive(parser.parse_args(arguments).path)
     except RebalancerError as error:
@@ -104,7 +95,7 @@ def archive_path(cache: Path) -> Path:
 
 
 def make_archive(path: Path) -> None:
-    """Run decisions with two strategies on a small simulated cluster, and write the loaded classes to an archive.
+    """Run decisions with two strategies on a small cluster, and write the loaded classes to an archive.
 
     Raises:
         ArchiveError: the application failed; the message contains the last lines of its output.
@@ -113,7 +104,7 @@ def make_archive(path: Path) -> None:
     # A folder next to the archive, so that an older archive is replaced atomically; its own, for parallel runs.
     with tempfile.TemporaryDirectory(dir=path.parent) as root:
         draft = Path(root) / path.name
-        runs = asyncio.run(_sample_runs(root))
+        runs = _sample_runs(root)
         options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={draft} -Xlog:cds=error"
         settings = [f"{name}={value}" for name, value in (CONF | LOCAL_CONF).items()]
         command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
@@ -127,29 +118,44 @@ def make_archive(path: Path) -> None:
         draft.replace(path)
 
 
-async def _sample_runs(root: str) -> list[StoragePath]:
+def _sample_runs(root: str) -> list[StoragePath]:
     """Return sample runs that together use every step of the Spark application."""
-    cluster = build(brokers=4, bundles=40)
-    reserved = next(iter(cluster.topology.namespaces))
-    cluster.spec.isolation_policies = {"vip": {"namespaces": [reserved], "primary": ["elsewhere"], "secondary": []}}
     # With thresholds of zero the pairs fire, which loads the classes of every step.
     firing = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
     other = next(name for name, profile in PROFILES.items() if not profile.thresholds(Settings()))
-    with running(cluster) as brokers:
-        connection = AdminConnection(seeds=(brokers.urls[0],), token=SecretStr(brokers.token))
-        async with PulsarAdmin(connection) as admin:
-            return [await _sample_run(admin, root, strategy, firing) for strategy in (DEFAULT_STRATEGY, other)]
+    return [_sample_run(root, strategy, firing) for strategy in (DEFAULT_STRATEGY, other)]
 
 
-async def _sample_run(admin: PulsarAdmin, root: str, strategy: str, firing: dict[str, Any]) -> StoragePath:
+def _sample_run(root: str, strategy: str, firing: dict[str, Any]) -> StoragePath:
+    """Write a run of four brokers with ten bundles each, as *collect* and *validate* leave it; return its folder."""
     storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
-    run, given = storage.new_run(now), firing | {"strategy": strategy}
-    entry = ClusterEntry(name=strategy, given=given, settings=Settings(**given))
-    before = StateBefore(decision=DecisionState(means="means-0.parquet"))
-    save(await collect(admin, entry, Trigger(now, "sample"), Earlier(before=before)), run)
+    run = storage.new_run(now)
+    of_run: dict[str, Any] = {"cluster": strategy, "collected_at": now}
+    brokers = [f"broker-{n}:8080" for n in range(4)]
+    load = {name: 100.0 * (n + 1) for n, name in enumerate(brokers)}
+    bundles: list[dict[str, Any]] = [
+        {"cluster": strategy, "broker": broker, "bundle": f"sample/{broker[:8]}/0x{n:08x}_0x{n + 1:08x}"}
+        | {"owners": 1, "policy": "isolation" if broker is brokers[0] else None}
+        | dict.fromkeys(TRAFFIC, load[broker])
+        | dict.fromkeys(("topics", "producers", "consumers", "cache_size"), 1)
+        for broker in brokers
+        for n in range(10)
+    ]
+    rows = [
+        of_run
+        | {"broker": broker, "listings": 1, "last_update": now, "cpu_usage": load[broker] / 5, "cpu_limit": 100.0}
+        | {"bundles": 10, **dict.fromkeys(TRAFFIC, 10 * load[broker])}
+        for broker in brokers
+    ]
+    tables = {"cluster": ([of_run], CLUSTER), "brokers": (rows, BROKERS), "bundles": (bundles, BUNDLES)}
+    write(run, {name: table(*content) for name, content in tables.items()})
     # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
-    known = means.update(Snapshot(run).table("bundles").to_pylist(), [])
-    (storage.state / "means-0.parquet").write_table(table(known, MEANS))
+    (storage.state / "means-0.parquet").write_table(table(means.update(bundles, []), MEANS))
+    reserved = IsolationPolicy(name="vip", namespaces=("sample/broker-0",), primary=("elsewhere",), secondary=())
+    resolved = Resolved(settings=Settings(strategy=strategy, **firing), origins={})
+    RunRequest(cluster=strategy, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)
+    StateBefore(decision=DecisionState(means="means-0.parquet")).write(run)
+    Policies(isolation=(reserved,)).write(run)
     Validation().write(run)
     return run
 

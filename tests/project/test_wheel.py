@@ -1,10 +1,12 @@
-"""The wheel installs into a fresh environment, and what Airflow needs of it loads there."""
+"""A release is built, checked and tagged; its wheels install into a fresh environment, and what Airflow needs loads."""
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
@@ -12,6 +14,7 @@ from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
+from scripts.release import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,6 +22,7 @@ ASK = """
 import json, sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators.spark_application import path_of, source_roots
 from pulsar_rebalancer_airflow.validation import page
@@ -31,6 +35,7 @@ print(json.dumps({
     "tasks": sorted(dags["pulsar_rebalance__east"].task_ids), "plugin": plugin.name, "heavy": heavy,
     "application": path_of("application"), "application_exists": Path(path_of("application")).is_file(),
     "source_roots": source_roots(),
+    "examples": len(list(Path(example_dags.__path__[0]).glob("example_*.py"))),
     "page": (Path(page.__file__).parents[1] / "templates" / "validation.html").is_file(),
     "suites": sorted(path.name for path in Path(str(suites_folder())).iterdir() if path.suffix == ".json"),
 }))
@@ -50,15 +55,17 @@ LOCKED = {"alerts", "extensible", "postgres"}
 
 @dataclass(frozen=True)
 class Environment:
-    """A fresh environment with the lock, then the wheel alone.
+    """A fresh environment with the lock, then the wheels alone.
 
     Attributes:
         folder: where it is.
-        wheel: the file that was installed.
+        wheel: the file of the product that was installed.
+        simulator: that of the simulated cluster.
     """
 
     folder: Path
     wheel: Path
+    simulator: Path
 
     @property
     def python(self):
@@ -73,25 +80,94 @@ class Environment:
     def changes(self, extras):
         """What installing the wheel with extras, and all that they require, would change."""
         wanted = f"pulsar-rebalancer[{','.join(sorted(extras))}] @ {self.wheel.as_uri()}"
-        command = (UV, "pip", "install", "--dry-run", "--offline", "--python", self.python, wanted)
+        found = ("--find-links", self.simulator.parent)
+        command = (UV, "pip", "install", "--dry-run", "--offline", *found, "--python", self.python, wanted)
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return re.findall(r"^ ([-+~]) (\S+)", done.stderr, flags=re.MULTILINE)
 
 
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".run", ".cache", ".*_cache", ".benchmarks", "__pycache__", "dist")
+PEOPLE = 'authors = [{ name = "Somebody", email = "somebody@example.com" }]\n'
+ADDRESSES = "\n".join(
+    f'{name} = "https://example.com/{name}"' for name in ("Source", "Issues", "Documentation", "Changelog")
+)
+
+
+def released(folder):
+    """`make release` in a folder, with the tools of this environment."""
+    command = (sys.executable, "scripts/release.py", "--tag")
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
+def release(tmp_path_factory):
+    """The folder of a repository like this one, with what only a publisher knows, after `make release`."""
+    folder = tmp_path_factory.mktemp("release") / "repository"
+    shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
+    project = (ROOT / "pyproject.toml").read_text()
+    project = project.replace("keywords = ", f"{PEOPLE}keywords = ", 1) + f"\n[project.urls]\n{ADDRESSES}\n"
+    (folder / "pyproject.toml").write_text(project)
+    changes = folder / "CHANGELOG.md"
+    changes.write_text(changes.read_text().replace("(unreleased)", "(2027-01-01)", 1))
+    identity = (("config", "user.name", "Somebody"), ("config", "user.email", "somebody@example.com"))
+    for words in (("init", "-q"), *identity, ("add", "-A"), ("commit", "-qm", "all")):
+        run("git", *words, cwd=folder)
+    done = released(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_a_release_is_built_checked_and_tagged(release):
+    assert run("git", "tag", "--points-at", "HEAD", cwd=release).split() == ["v0.1.0"]
+    assert sorted(path.name for path in (release / "dist").iterdir()) == [
+        "pulsar_rebalancer-0.1.0-py3-none-any.whl",
+        "pulsar_rebalancer-0.1.0.tar.gz",
+        "pulsar_rebalancer_simulator-0.1.0-py3-none-any.whl",
+    ]
+
+
+def test_a_release_that_lacks_something_is_refused_and_names_all_of_it(release, tmp_path):
+    folder = tmp_path / "repository"
+    shutil.copytree(release, folder)
+    project = (folder / "pyproject.toml").read_text()
+    (folder / "pyproject.toml").write_text(project.replace(PEOPLE, "").replace("Source =", "Sauce ="))
+    (folder / "CHANGELOG.md").write_text("## 0.1.0 (unreleased)\n")
+    shutil.rmtree(folder / "dist")
+    done = released(folder)
+    assert done.returncode == 1
+    assert [line.strip() for line in done.stderr.splitlines()] == [
+        "not released:",
+        "pyproject.toml lacks authors: a name and an email",
+        "pyproject.toml lacks urls.Source: an address",
+        "CHANGELOG.md has no heading '## 0.1.0 (<date>)'",
+        "the working tree has changes that are not committed",
+        "the tag v0.1.0 exists: raise the version",
+    ]
+    assert not (folder / "dist").exists()
+    assert missing({"maintainers": [{"name": "Nobody"}]})[0] == "authors: a name and an email"
+
+
+def test_the_source_distribution_is_the_repository(release):
+    """So that tests run from it; `make test-sdist` runs some."""
+    (archive,) = (release / "dist").glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        inside = {name.partition("/")[2] for name in packed.getnames()}
+    assert set(run("git", "ls-files", cwd=release).split("\n")) - {""} == inside - {"PKG-INFO"}
+
+
+@pytest.fixture(scope="module")
+def environment(release, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
-    (wheel,) = folder.glob("*.whl")
-    made = Environment(folder, wheel)
+    wheel, simulator = sorted((release / "dist").glob("*.whl"))
+    made = Environment(folder, wheel, simulator)
     run(UV, "venv", "--quiet", "--python", sys.executable, folder / "venv")
     install = (UV, "pip", "install", "--quiet", "--python", made.python)
     locked = (*install, "--require-hashes", "-r", ROOT / "requirements.lock")
     # From what `make setup` has brought: a registry that is asked may have pyspark fetched and built once more.
     if subprocess.run([*locked, "--offline"], check=False).returncode:
         run(*locked)
-    run(*install, "--no-deps", wheel)
+    run(*install, "--no-deps", wheel, simulator)
     return made
 
 
@@ -110,6 +186,15 @@ def installed(environment):
 def test_the_lock_fulfils_what_the_wheel_requires(environment):
     assert set(environment.metadata.get_all("Provides-Extra")) >= LOCKED
     assert environment.changes(LOCKED) == []
+
+
+def test_the_simulated_cluster_is_an_extra_and_not_in_the_product(environment):
+    with ZipFile(environment.wheel) as archive:
+        names = archive.namelist()
+    assert not [name for name in names if name.startswith("pulsar_simulator") or "/embedded/" in name]
+    assert environment.changes({"simulator"}) == []
+    said = run(environment.python, "-I", "-m", "pulsar_simulator", "--help", cwd=environment.folder)
+    assert "--hot-score" in said
 
 
 def test_both_pysparks_can_only_be_of_one_version(environment):
@@ -137,3 +222,4 @@ def test_application_suites_and_template_are_in_the_wheel(installed):
     assert installed["source_roots"] == []
     assert installed["suites"] == ["brokers.json", "bundles.json", "cluster.json"]
     assert installed["page"]
+    assert installed["examples"] == 3

@@ -15,7 +15,7 @@ from pulsar_rebalancer_airflow.spark_archive import archive_path, make_archive
 
 
 def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async def sample_runs(_: str) -> Any:
+    def sample_runs(_: str) -> Any:
         return [mock.Mock(uri="run")]
 
     def submit(command: list[str], **given: Any) -> Any:
@@ -52,7 +52,7 @@ def test_another_one_for_other_options_another_java_or_another_spark(
 def test_the_command_says_why_there_is_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def sample_runs(_: str) -> Any:
+    def sample_runs(_: str) -> Any:
         return [mock.Mock(uri="run")]
 
     failed = mock.Mock(returncode=1, stdout="", stderr="Java gateway process exited")
