@@ -22,7 +22,6 @@ ASK = """
 import json, sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators.spark_application import path_of, source_roots
 from pulsar_rebalancer_airflow.validation import page
@@ -35,7 +34,6 @@ print(json.dumps({
     "tasks": sorted(dags["pulsar_rebalance__east"].task_ids), "plugin": plugin.name, "heavy": heavy,
     "application": path_of("application"), "application_exists": Path(path_of("application")).is_file(),
     "source_roots": source_roots(),
-    "examples": len(list(Path(example_dags.__path__[0]).glob("example_*.py"))),
     "page": (Path(page.__file__).parents[1] / "templates" / "validation.html").is_file(),
     "suites": sorted(path.name for path in Path(str(suites_folder())).iterdir() if path.suffix == ".json"),
 }))
@@ -222,4 +220,3 @@ def test_application_suites_and_template_are_in_the_wheel(installed):
     assert installed["source_roots"] == []
     assert installed["suites"] == ["brokers.json", "bundles.json", "cluster.json"]
     assert installed["page"]
-    assert installed["examples"] == 3
