@@ -43,7 +43,8 @@ class Row:
         cause: reason code behind it, of the request that failed.
         detail: beginning of the figure or text that is shown.
         bundle: whether a bundle, and not a broker, is concerned.
-        connection: changes to the connection: `timeout_seconds`, or `token`, the name of another one.
+        connection: changes to the connection: `timeout_seconds`; `token`, the name of another one; or `credentials`, a
+            kind that `token_issuer.bad_credentials` knows.
         also: reason codes of warnings that come with it.
     """
 
@@ -255,6 +256,29 @@ ROWS = (
     _refused("401 with a reason: a role without the right", (), "forbidden", connection={"token": "user_token"}),
     _refused("403", _fault("forbidden", ALL), "forbidden"),
     _no_report("one broker refuses the credentials", _fault("unauthorized", path="/load-report"), "unauthorized"),
+    _refused("the issuer of tokens is down", (), "issuer_unavailable", connection={"credentials": "issuer down"}),
+    _refused(
+        "the issuer refuses the client's secret, which has expired",
+        (),
+        "issuer_refused",
+        connection={"credentials": "expired secret"},
+    ),
+    _refused(
+        "401 for tokens that the issuer has just issued: a wrong audience",
+        (),
+        "token_refused",
+        connection={"credentials": "wrong audience"},
+    ),
+    _refused(
+        "the credentials file is missing", (), "credentials_file", connection={"credentials": "no credentials file"}
+    ),
+    _refused("the token file is empty", (), "credentials_file", connection={"credentials": "empty token file"}),
+    _refused(
+        "401 for the token of a token file that is not replaced",
+        (),
+        "token_expired",
+        connection={"credentials": "expired token file"},
+    ),
     # redirects
     _refused("307 in a circle, for the list of brokers", _fault("redirect_circle", ALL, path=_LIST), "redirect_loop"),
     _refused(

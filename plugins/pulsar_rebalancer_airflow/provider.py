@@ -98,9 +98,18 @@ def get_provider_info() -> dict[str, Any]:
                     },
                 },
                 "conn-fields": {
-                    "ca_file": _text("CA file", "PEM file of the only certificate authority to trust"),
+                    "ca_file": _text("CA file", "PEM file of the only certificate authority to trust for brokers"),
                     "client_cert": _text("Client certificate", "PEM file"),
                     "client_key": _text("Client key", "PEM file; empty if the certificate's file contains the key"),
+                    "token_file": _text(
+                        "Token file", "File that holds the token and may be replaced, instead of Token"
+                    ),
+                    "credentials_file": _text(
+                        "OAuth 2.0 credentials file", "JSON with client_id and client_secret, instead of Token"
+                    ),
+                    "issuer_url": _text("Issuer URL", "https://…; empty for the issuer_url of the credentials file"),
+                    "audience": _text("Audience", "The cluster, as the issuer knows it"),
+                    "scope": _text("Scope", "Scopes to request, separated by spaces"),
                     "read_only": {
                         "label": "Read-only",
                         "description": "Refuse every request that is not a GET, before it is sent",

@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from tests.bad_input import ALL, BLOCKED, COLDEST, COLLECT, GOES_ON, HELD, ONE, OTHERS, RESTART, ROWS, UNLOAD, Row
 from tests.integration.airflow_world import Outcome, World, world
+from tests.token_issuer import TokenIssuer, bad_credentials, token_issuer
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome as Written
@@ -83,8 +84,14 @@ def with_hits(cluster: World) -> None:
     raise RuntimeError("the hottest and the coldest broker collect no hits")
 
 
+@pytest.fixture(scope="module")
+def issuing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenIssuer]:
+    with token_issuer(tmp_path_factory.mktemp("issuer")) as found:
+        yield found
+
+
 @contextmanager
-def served(cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def served(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The row's faults while it lasts; the broker that they concern, or the hottest one."""
     simulated, (coldest, *middle, hottest) = cluster.served.cluster, by_score(cluster)
     brokers = {ONE: [hottest], COLDEST: [coldest], OTHERS: [coldest, *middle], ALL: [coldest, *middle, hottest]}
@@ -103,9 +110,12 @@ def served(cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch) -> Iterato
             else:
                 simulated.faults.add(kind, broker, **attributes)
     hosts = ",".join(url.removeprefix("http://") for url in cluster.served.urls)
-    token = getattr(cluster.served, row.connection.get("token", "token"))
-    extra = {name: value for name, value in row.connection.items() if name != "token"}
-    connection = {"conn_type": "pulsar_admin", "host": hosts, "password": token, "extra": extra}
+    extra = {name: value for name, value in row.connection.items() if name not in ("token", "credentials")}
+    connection = {"conn_type": "pulsar_admin", "host": hosts, "extra": extra}
+    if kind := row.connection.get("credentials"):
+        extra |= bad_credentials(issuing, kind)
+    else:
+        connection["password"] = getattr(cluster.served, row.connection.get("token", "token"))
     monkeypatch.setenv("AIRFLOW_CONN_PULSAR_BAD", json.dumps(connection))
     yield coldest if started else hottest
     simulated.faults.clear()
@@ -115,12 +125,12 @@ def served(cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.served for row in ROWS])
 def test_bad_input(
-    cluster: World, row: Row, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with_hits(cluster)
     before, owners = cluster.decision(), cluster.served.cluster.state()["owners"]
 
-    with served(cluster, row, monkeypatch) as concerned:
+    with served(cluster, issuing, row, monkeypatch) as concerned:
         capfd.readouterr()
         run = cluster.run(**FORCE, **LIMITS.get(row.ends, {}))
     said = "".join(capfd.readouterr())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.integration.airflow_world import world
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import mail_server, webhook
 from tests.private_files import leaks, open_to_others, texts_below
 from tests.pulsar.credentials import make_certificates
+from tests.token_issuer import SECRET, TokenIssuer, token_issuer
 
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow.notifications import notifier as notifier_module
@@ -34,9 +36,10 @@ EXTRA, WRONG_TOKEN = "extra-s3cret-value", "wrong-t0ken-of-nobody"
 SETTINGS = {"mode": "auto", "interval_seconds": 3600, "alert_connection": "vault_alerts", "low_threshold": 5}
 
 
-def connect(vault: World, patch: pytest.MonkeyPatch, **changes: Any) -> None:
+def connect(vault: World, issuing: TokenIssuer, patch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """By default, the issuer issues the token."""
     host = ",".join(url.removeprefix("http://") for url in vault.served.urls)
-    document = {"conn_type": "pulsar_admin", "host": host, "password": vault.served.token} | changes
+    document = {"conn_type": "pulsar_admin", "host": host, "extra": issuing.extra()} | changes
     patch.setenv("AIRFLOW_CONN_PULSAR_VAULT", json.dumps(document))
 
 
@@ -75,12 +78,25 @@ def test_no_secret_is_left_anywhere(
     keys = tmp_path / "keys"
     keys.mkdir()
     pair = make_certificates(keys)
+    wrong = keys / "wrong-token"
+    wrong.write_text(WRONG_TOKEN)
     tls = {"ca_file": str(pair.ca_file), "client_cert": str(pair.server_file), "client_key": str(pair.key_file)}
     places, work = tmp_path / "vault", tmp_path / "work"
     places.mkdir()
     work.mkdir()
     monkeypatch.chdir(work)
-    with webhook() as hook, mail_server() as mails, world("vault", places, **SETTINGS) as vault:
+    started: list[str] = []
+    start = subprocess.Popen.__init__
+
+    def note(self: Any, command: Any, *rest: Any, **options: Any) -> None:
+        started.append(str(command))
+        start(self, command, *rest, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", note)
+    issuers = token_issuer(keys)
+    with webhook() as hook, mail_server() as mails, issuers as issuing, world("vault", places, **SETTINGS) as vault:
+        issuing.constant = vault.served.token
+        connect(vault, issuing, monkeypatch)
         receivers = [
             {"path": f"json://127.0.0.1:{hook.port}/{HOOK_KEY.replace('/', '%2F').replace('?', '%3F')}"},
             {
@@ -102,19 +118,22 @@ def test_no_secret_is_left_anywhere(
         ended.append(vault.run("control", action="take_over", reason="a trial"))
         failed = []
         for changes in (
-            {"password": WRONG_TOKEN},
-            {"schema": "https", "extra": tls},
+            {"password": WRONG_TOKEN, "extra": {}},
+            {"extra": {"token_file": str(wrong)}},
+            {"extra": issuing.extra() | {"audience": "unknown"}},  # the issuer answers with the client's secret
+            {"schema": "https", "password": vault.served.token, "extra": tls},
             {"extra": {"api_key": EXTRA}},
-            {"password": f"{vault.served.token}\nX-Header: {EXTRA}"},
+            {"password": f"{vault.served.token}\nX-Header: {EXTRA}", "extra": {}},
         ):
-            connect(vault, monkeypatch, **changes)
+            connect(vault, issuing, monkeypatch, **changes)
             failed.append(vault.run())
-        connect(vault, monkeypatch)
+        connect(vault, issuing, monkeypatch)
         with monkeypatch.context() as broken:
             broken.setattr(collect_module, "save", lambda *_: 1 / 0)
             failed.append(vault.run())
         pages = [(name, dag.doc_md or "") for name, dag in vault._bag().dags.items()]
         token = vault.served.token
+    assert issuing.issued
 
     said = capfd.readouterr()
     assert (good.state, {run.state for run in ended}) == ("success", {"success"})
@@ -123,7 +142,8 @@ def test_no_secret_is_left_anywhere(
     assert RunRequest.read(good.folder).params.force == typed
     assert not list(work.iterdir())
     assert {run.states["collect"] for run in failed} == {"failed"}
-    for word in ("[unauthorized]", "[unreachable]", "unknown keys api_key", "value not shown", "ZeroDivisionError"):
+    words = ("[unauthorized]", "[issuer_refused]", "unknown audience, ***", "[unreachable]")
+    for word in (*words, "unknown keys api_key", "value not shown", "ZeroDivisionError"):
         assert word in said.out + said.err + caplog.text, word
     assert hook.messages
     assert mails.mails
@@ -132,6 +152,7 @@ def test_no_secret_is_left_anywhere(
     secrets = {
         "token": token,
         "wrong token": WRONG_TOKEN,
+        "client's secret": SECRET,
         "extra": EXTRA,
         "webhook": HOOK_KEY,
         "mail": SMTP_PASSWORD,
@@ -139,9 +160,10 @@ def test_no_secret_is_left_anywhere(
         "end of private key": key[-40:],
     }
     # What is no secret is found in each of these places: they are looked through.
-    for place in (database(), texts_below(places), [("output", said.out + said.err + caplog.text)]):
+    commands = [("command line", command) for command in started]
+    for place in (database(), texts_below(places), commands, [("output", said.out + said.err + caplog.text)]):
         assert leaks({"bundle": good.folder.name}, place)
-    found = leaks(secrets, [("output", said.out + said.err), ("log", caplog.text), *pages])
+    found = leaks(secrets, [("output", said.out + said.err), ("log", caplog.text), *pages, *commands])
     found |= leaks(secrets, [("message", str(hook.messages)), ("mail", str([str(mail) for mail in mails.mails]))])
     found |= leaks(secrets, database()) | leaks(secrets, texts_below(HOME)) | leaks(secrets, texts_below(places))
     assert found == set()

@@ -65,19 +65,23 @@ class Run:
 
 
 @contextmanager
-def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -> Iterator[LocalAirflow]:
+def rebalancer(
+    cluster: PulsarCluster, folder: Path, settings: dict[str, Any], credentials: dict[str, str] | None = None
+) -> Iterator[LocalAirflow]:
     """Airflow standalone with the DAG of the cluster, started and logged in.
 
     Args:
         cluster: a started cluster.
         folder: where all files go.
         settings: the cluster's entry in the clusters file.
+        credentials: extra keys of the connection, instead of the super-user's token.
     """
     url = urlsplit(cluster.web_url(0))
     connection: dict[str, Any] = {"conn_type": "pulsar_admin", "schema": url.scheme, "host": url.hostname}
-    connection |= {"port": url.port, "password": cluster.admin_token or ""}
+    connection |= {"port": url.port, "password": "" if credentials else cluster.admin_token or ""}
     # Throttled brokers on a busy machine take their time.
     connection["extra"] = {"timeout_seconds": 90} | ({"ca_file": str(cluster.ca_file)} if cluster.ca_file else {})
+    connection["extra"] |= credentials or {}
     archive = cached_archive(SOURCE / ".cache")
     home = AirflowHome(
         folder=folder,

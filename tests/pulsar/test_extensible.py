@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import jwt
 import pytest
 from pydantic import SecretStr
+from tests.certificates import Authority
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.cluster import SUPER_USER
 from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, rebalancer
+from tests.token_issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.admin import AdminConnection, OAuth2, PulsarAdmin
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect
 from pulsar_rebalancer.collect.extensible import system_topics
@@ -25,6 +30,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
@@ -37,12 +43,13 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.collect.collector import Collected
     from pulsar_rebalancer.collect.extensible.published import TopicMessage
     from pulsar_rebalancer.run.outcome import MoveOutcome
-    from pulsar_rebalancer.run.plan import Move
 
 NAMESPACE, BUNDLES = "tests/load", 16
 RATE = 4000.0
 TOP = 10
 """Brokers publish this many top bundles."""
+OTHER_AUDIENCE = "urn:pulsar:west"
+PROVIDERS = "org.apache.pulsar.broker.authentication"
 SETTINGS: dict[str, Any] = {
     "mode": "auto",
     "strategy": Strategy.TRANSFER,
@@ -53,9 +60,37 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def cluster(pulsar_408: Distribution, module_clusters: ClusterFactory) -> PulsarCluster:
-    """Three brokers with tokens, TLS, and a control group each."""
-    return module_clusters(pulsar_408, auth=True, tls=True, plain=False, cgroups=True, bookie=True, extensible=True)
+def issuing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenIssuer]:
+    with token_issuer(tmp_path_factory.mktemp("issuer"), audiences=(AUDIENCE, OTHER_AUDIENCE)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The authority of certificates that brokers accept from clients."""
+    return Authority(tmp_path_factory.mktemp("clients"), "clients")
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    pulsar_408: Distribution, module_clusters: ClusterFactory, issuing: TokenIssuer, clients: Authority
+) -> PulsarCluster:
+    """Three brokers with TLS and a control group each, which take tokens, an issuer's tokens, and certificates."""
+    providers = ("AuthenticationProviderToken", "oidc.AuthenticationProviderOpenID", "AuthenticationProviderTls")
+    extra = {
+        "authenticationProviders": ",".join(f"{PROVIDERS}.{name}" for name in providers),
+        "superUserRoles": f"{SUPER_USER},{CLIENT}",
+        "openIDAllowedTokenIssuers": issuing.url,
+        "openIDAllowedAudiences": AUDIENCE,
+        "openIDTokenIssuerTrustCertsFilePath": str(issuing.ca_file),
+        "tlsTrustCertsFilePath": str(clients.file),
+    }
+    options: dict[str, Any] = {"auth": True, "tls": True, "plain": False, "cgroups": True, "extra": extra}
+    started = module_clusters(pulsar_408, bookie=True, extensible=True, **options)
+    assert started.ca_file
+    with issuing.ca_file.open("ab") as both:  # one file for the brokers' authority and the issuer's
+        both.write(started.ca_file.read_bytes())
+    return started
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +129,14 @@ def load_average(admin: Admin, broker: int) -> float:
     raise AssertionError(f"broker {broker} gives no moving average")
 
 
-def connection(cluster: PulsarCluster, token: str | None = None) -> AdminConnection:
-    secret = SecretStr(token or cluster.admin_token or "")
-    return AdminConnection(seeds=(cluster.web_url(0),), token=secret, ca_file=cluster.ca_file)
+def connection(cluster: PulsarCluster, token: str | None = None, **credentials: Any) -> AdminConnection:
+    credentials = credentials or {"token": SecretStr(token or cluster.admin_token or "")}
+    return AdminConnection(seeds=(cluster.web_url(0),), ca_file=cluster.ca_file, **credentials)
+
+
+def by_issuer(cluster: PulsarCluster, issuing: TokenIssuer, audience: str = AUDIENCE) -> AdminConnection:
+    oauth2 = OAuth2(credentials_file=issuing.credentials_file(), audience=audience)
+    return replace(connection(cluster, oauth2=oauth2), ca_file=issuing.ca_file)
 
 
 async def sample(client: PulsarAdmin, storage: ClusterStorage, **settings: Any) -> Collected:
@@ -111,8 +151,9 @@ def threads() -> set[str]:
 
 
 def test_listening_needs_the_right_and_leaves_nothing_behind(
-    cluster: PulsarCluster, capfd: pytest.CaptureFixture[str]
+    cluster: PulsarCluster, issuing: TokenIssuer, clients: Authority, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """With a token, with one of the issuer, with a certificate and no token; the admin REST API takes each too."""
     before = threads()
     heard: list[TopicMessage] = []
 
@@ -121,11 +162,24 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
         return True
 
     topics = {system_topics.LOAD: take, system_topics.TOP: take}
-    system_topics.receive(connection(cluster), cluster.service_url, topics, 60)
-    assert [message.broker in cluster.broker_ids for message in heard] == [True]
+
+    async def listen(to: AdminConnection) -> list[str]:
+        async with PulsarAdmin(to) as client:
+            await client.tokens.get()
+            await asyncio.to_thread(system_topics.receive, to, client.tokens, cluster.service_url, topics, 60)
+            return await client.brokers()
+
+    certificate, key = clients.issue(SUPER_USER)
+    by_certificate = connection(cluster, client_cert_file=certificate, client_key_file=key)
+    for number, to in enumerate((connection(cluster), by_issuer(cluster, issuing), by_certificate), 1):
+        assert asyncio.run(listen(to)) == sorted(cluster.broker_ids)
+        assert [message.broker in cluster.broker_ids for message in heard] == [True] * number
     with pytest.raises(AdminError, match=r"system topics of .* cannot be read: AuthorizationError") as refused:
-        system_topics.receive(connection(cluster, cluster.app_token), cluster.service_url, topics, 60)
+        asyncio.run(listen(connection(cluster, cluster.app_token)))
     assert refused.value.reason == "forbidden"
+    with pytest.raises(AdminError) as refused:
+        asyncio.run(listen(by_issuer(cluster, issuing, OTHER_AUDIENCE)))
+    assert refused.value.reason == "unauthorized"
     await_that(lambda: threads() <= before)
     assert capfd.readouterr() == ("", "")
 
@@ -159,19 +213,22 @@ def in_all(admin: Admin, loaded: dict[str, str]) -> float:
 
 
 def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
-    cluster: PulsarCluster, admin: Admin, loaded: dict[str, str], tmp_path: Path
+    cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str], tmp_path: Path
 ) -> None:
+    """With tokens of the issuer that last some seconds."""
     with pytest.raises(httpx.HTTPStatusError, match="UnsupportedOperationException"):
         admin.load_report(0)
     await_that(lambda: uptime_minutes(admin, 2) > 2)  # a broker without two host samples takes no part
     sent = [in_all(admin, loaded)]
     settings = SETTINGS | {"strategy": str(Strategy.TRANSFER), "interval_seconds": 86400}
-    with rebalancer(cluster, tmp_path / "airflow", settings) as airflow:
+    issuing.lifetime, issued = 4, len(issuing.issued)
+    with rebalancer(cluster, tmp_path / "airflow", settings, issuing.extra()) as airflow:
         run = Run(airflow, next(airflow.ended_runs(DAG_ID)))
         owners = {move.bundle: admin.owner(move.bundle) for move in run.moves}
         sent.append(in_all(admin, loaded))
 
     assert run.state == "success", run.tasks
+    assert len(issuing.issued) > issued + 1
     (facts,) = run.table("cluster")
     assert (facts["load_manager"], facts["brokers_reported"]) == ("ExtensibleLoadManagerImpl", 3)
     assert facts["builtin_shedding"] is False
@@ -233,3 +290,59 @@ def test_unloads_that_the_transfer_protocol_refuses(
     assert "cannot be transfer to same broker" in asyncio.run(refused(owner)).message
     assert asyncio.run(refused("127.0.0.1:1")).reason == "conflict"
     assert admin.owner(bundle) == owner
+
+
+def test_a_wave_outlasts_three_tokens(
+    cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str]
+) -> None:
+    """All but the first expire before the issuer says so: brokers refuse them in the middle, and each is replaced."""
+    owners = {bundle: admin.owner(bundle) for bundle in loaded}
+    others = {owner: next(broker for broker in cluster.broker_ids if broker != owner) for owner in owners.values()}
+    moves = [
+        Move(bundle=bundle, source=owner, destination=others[owner], wave=0, traffic=1.0, measure="rate")
+        for bundle, owner in owners.items()
+    ]
+    issuing.lifetime, issuing.issued = 3, []
+
+    def outlive(_: object) -> None:
+        if len(issuing.issued) < 4:
+            issuing.promised = 300
+            expires = jwt.decode(issuing.issued[-1], options={"verify_signature": False})["exp"]
+            while time.time() <= expires:
+                time.sleep(0.1)
+
+    async def go() -> list[MoveOutcome]:
+        async with PulsarAdmin(by_issuer(cluster, issuing)) as client:
+            return await carry_out_moves(
+                client.bundles, moves, concurrency=1, retries=0, timeout_seconds=30, on_outcome=outlive
+            )
+
+    assert [(end.reason, end.attempts) for end in asyncio.run(go())] == [("moved", 1)] * len(moves)
+    assert {bundle: admin.owner(bundle) for bundle in owners} == {move.bundle: move.destination for move in moves}
+    assert len(issuing.issued) >= 4
+
+
+def test_an_unload_with_an_expired_token_is_sent_again_and_a_wrong_audience_is_named(
+    cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str]
+) -> None:
+    bundle = min(loaded)
+    destination = next(broker for broker in cluster.broker_ids if broker != admin.owner(bundle))
+    issuing.lifetime, issuing.promised, issuing.issued = 0, 300, []
+
+    async def unload() -> None:
+        async with PulsarAdmin(by_issuer(cluster, issuing)) as client:
+            await client.tokens.get()
+            issuing.lifetime = 300
+            await asyncio.sleep(1.5)  # a token is not replaced within its first second
+            await client.bundles.unload(bundle, destination)
+
+    async def refused() -> AdminError:
+        async with PulsarAdmin(by_issuer(cluster, issuing, OTHER_AUDIENCE)) as client:
+            with pytest.raises(AdminError) as error:
+                await client.brokers()
+        return error.value
+
+    asyncio.run(unload())
+    assert len(issuing.issued) == 2
+    assert admin.owner(bundle) == destination
+    assert asyncio.run(refused()).reason == "token_refused"

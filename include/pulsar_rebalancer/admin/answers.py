@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _QUOTED_CHARS = 200
 _LONGEST_DETAIL = 1500
 _LONGEST_TEXT = 1000
-_BY_STATUS = {403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND, 409: Reason.CONFLICT}
+_BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND, 409: Reason.CONFLICT}
 
 
 def failure(
@@ -67,6 +67,14 @@ class BrokerAnswer:
     mask: TokenMask = field(repr=False)
     cut: bool = False
 
+    @property
+    def is_unauthenticated(self) -> bool:
+        """Return whether the broker refused the credentials themselves (401 without a reason, from Jetty).
+
+        A valid role that lacks the permission gets a 401 with a reason.
+        """
+        return self.status == 401 and not self._said()
+
     def error(self, on_412: Reason) -> AdminError:
         """Return the error for a request that the broker refused.
 
@@ -79,9 +87,6 @@ class BrokerAnswer:
         return failure(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
 
     def _reason(self, on_412: Reason, said: str) -> Reason:
-        if self.status == 401:
-            # Without valid credentials Jetty answers with HTML; a valid role that lacks the permission gets JSON.
-            return Reason.FORBIDDEN if said else Reason.UNAUTHORIZED
         if self.status == 412:
             return on_412
         if self.status >= 500:

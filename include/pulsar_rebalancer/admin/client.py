@@ -37,6 +37,7 @@ class PulsarAdmin:
     def __init__(self, connection: AdminConnection) -> None:
         self.connection = connection
         self._transport = Transport(connection)
+        self.tokens = self._transport.tokens
         self.bundles = BundleAdmin(self._transport)
         self._cluster = connection.cluster
 

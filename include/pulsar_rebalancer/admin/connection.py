@@ -67,6 +67,35 @@ def _base(url: str, key: str) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
+def https_url(url: str, key: str) -> str:
+    """Return an https URL without a trailing slash; refuse any other, because a secret is sent there."""
+    if not url.startswith("https://"):
+        raise SettingsError(Reason.WRONG_SETTING, f"{key}: an https:// address is required")
+    return _base(url, key)
+
+
+def is_token(text: str) -> bool:
+    """Return whether a header can hold the text; if it cannot, the HTTP library would quote the header in its error."""
+    return re.fullmatch(r"[!-~]+", text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth2:
+    """An issuer of tokens for OAuth 2.0 client credentials, in the terms of Pulsar's own clients.
+
+    Attributes:
+        credentials_file: JSON file with `client_id` and `client_secret`, the `privateKey` of Pulsar's clients.
+        issuer_url: https URL of the issuer; empty for the `issuer_url` in the file.
+        audience: name of the cluster that the issuer requires; empty to send none.
+        scope: scopes to request, separated by spaces; empty to send none.
+    """
+
+    credentials_file: Path
+    issuer_url: str = ""
+    audience: str = ""
+    scope: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConnection:
     """The connection to one cluster's admin REST API.
@@ -79,8 +108,10 @@ class AdminConnection:
         seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts no
             connection, the next one is tried.
         token: JSON web token; sent only to the cluster's brokers, and never shown.
+        token_file: file that holds the token and may be replaced at any time.
+        oauth2: issuer of tokens. Only one of `token`, `token_file` and `oauth2` may be set.
         ca_file: PEM file with the only trusted certificate authority; None for the system's authorities. Host names are
-            always verified.
+            always verified. An issuer of tokens may also have a certificate of the system's authorities.
         client_cert_file: PEM file with a client certificate (AuthenticationProviderTls).
         client_key_file: PEM file with the certificate's key; None if the certificate's file contains the key.
         cluster: the cluster's name in Pulsar; empty to query the brokers for it.
@@ -105,6 +136,8 @@ class AdminConnection:
 
     seeds: tuple[str, ...]
     token: SecretStr | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    oauth2: OAuth2 | None = None
     ca_file: Path | None = None
     client_cert_file: Path | None = None
     client_key_file: Path | None = None
@@ -154,15 +187,21 @@ class AdminConnection:
     @property
     def has_credentials(self) -> bool:
         """Return whether requests contain a token or use a client certificate."""
-        return self.token is not None or self.client_cert_file is not None
+        return self.has_token or self.client_cert_file is not None
+
+    @property
+    def has_token(self) -> bool:
+        """Return whether requests contain a token."""
+        return any(source is not None for source in (self.token, self.token_file, self.oauth2))
 
     def _check_token(self) -> None:
+        if sum(source is not None for source in (self.token, self.token_file, self.oauth2)) > 1:
+            raise SettingsError(Reason.CONTRADICTION, "set only one of token, token_file and credentials_file")
         if self.token is None:
             return
         if not isinstance(self.token, SecretStr):
             raise SettingsError(Reason.WRONG_SETTING, "token: wrap it in pydantic.SecretStr (value not shown)")
-        # For a control character, the HTTP library would quote the header in its error.
-        if re.fullmatch(r"[!-~]+", self.token.get_secret_value()) is None:
+        if not is_token(self.token.get_secret_value()):
             raise SettingsError(Reason.WRONG_SETTING, "token: only printable ASCII without spaces (value not shown)")
 
     def _template_sample(self) -> tuple[str, ...]:

@@ -17,13 +17,13 @@ import httpcore
 
 from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in
-from pulsar_rebalancer.admin.token_mask import TokenMask
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pulsar_rebalancer.admin.connection import AdminConnection
+    from pulsar_rebalancer.admin.token_mask import TokenMask
     from pulsar_rebalancer.errors import AdminError
 
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
@@ -125,24 +125,20 @@ def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
 
 
 class Exchange:
-    """Sends requests with a connection's credentials. Callers must make sure that the address belongs to the cluster.
+    """Sends requests with credentials. Callers must make sure that the address belongs to the cluster.
 
     Raises:
         SettingsError: a certificate file of the connection cannot be used.
     """
 
-    def __init__(self, connection: AdminConnection) -> None:
+    def __init__(self, connection: AdminConnection, mask: TokenMask) -> None:
         self._connection = connection
         # Redirects, the environment's proxies and .netrc are ignored: none of them may see or add credentials.
         headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
         # Compressed answers could be larger than their limit.
         headers["Accept-Encoding"] = "identity"
-        if connection.token is not None:
-            headers["Authorization"] = f"Bearer {connection.token.get_secret_value()}"
-            # Brokers with strictAuthMethod=true require the method.
-            headers["X-Pulsar-Auth-Method-Name"] = "token"
         self._headers = headers
-        self.mask = TokenMask(connection.token)
+        self.mask = mask
         self._ssl = connection.ssl_context()
         self._idle: dict[str, list[httpcore.AsyncHTTPConnection]] = {}
         self._kept = 0
@@ -172,8 +168,11 @@ class Exchange:
         """Return the maximum length of the answer to a request, in bytes."""
         return self._connection.max_answer_bytes * request.size
 
-    async def ask(self, request: Request, place: Place) -> tuple[int, str, bytes, bool]:
+    async def ask(self, request: Request, place: Place, token: str) -> tuple[int, str, bytes, bool]:
         """Send a request and read the answer; a GET is repeated once if the connection breaks.
+
+        Args:
+            token: empty to send none.
 
         Returns:
             HTTP status, the location of a redirect, the body, and True if the body was too long and was cut off.
@@ -183,12 +182,12 @@ class Exchange:
             AdminError: `timeout`, `unreachable` or `bad_answer`.
         """
         try:
-            return await self._once(request, place)
+            return await self._once(request, place, token)
         except _BrokenError as error:
             if request.method != "GET":
                 raise self._broken(request, place, error) from None
         try:
-            return await self._once(request, place)
+            return await self._once(request, place, token)
         except _BrokenError as error:
             raise self._broken(request, place, error) from None
 
@@ -198,7 +197,7 @@ class Exchange:
             detail += "; the broker may have carried it out"
         return self.failure(request, place.broker, Reason.UNREACHABLE, detail)
 
-    async def _once(self, request: Request, place: Place) -> tuple[int, str, bytes, bool]:
+    async def _once(self, request: Request, place: Place, token: str) -> tuple[int, str, bytes, bool]:
         if not address_in(place.base):  # made from a template and a broker's name
             detail = f"{first_line(place.base)} is not an address: check the connection's address_template"
             raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail)
@@ -206,7 +205,7 @@ class Exchange:
         try:
             # The time spent waiting for a slot does not count.
             async with self._slots_of[place.base], self._slots, asyncio.timeout(limit) as deadline:
-                return await self._stream(request, place, deadline)
+                return await self._stream(request, place, token, deadline)
         except TimeoutError:
             detail = f"no complete answer within {request.timeout_s:g} s"
             raise self.failure(request, place.broker, Reason.TIMEOUT, detail) from None
@@ -246,9 +245,14 @@ class Exchange:
             else:
                 await connection.aclose()
 
-    async def _stream(self, request: Request, place: Place, deadline: asyncio.Timeout) -> tuple[int, str, bytes, bool]:
+    async def _stream(
+        self, request: Request, place: Place, token: str, deadline: asyncio.Timeout
+    ) -> tuple[int, str, bytes, bool]:
         reads, url = request.method == "GET", _url(place.url(request))
         headers = [("Host", urlsplit(place.base).netloc), *self._headers.items()]
+        if token:
+            # Brokers with strictAuthMethod=true require the method.
+            headers += [("Authorization", f"Bearer {token}"), ("X-Pulsar-Auth-Method-Name", "token")]
         if not reads:
             headers.append(("Content-Type", "application/json"))
         async with (

@@ -1,4 +1,4 @@
-"""Mask the token in server answers, so that it is never shown or stored."""
+"""Mask tokens and secrets in server answers, so that they are never shown or stored."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ MASK = "***"
 
 
 class TokenMask:
-    """Replaces a token in answers with `***`, both in its plain form and escaped for a URL, HTML or JSON."""
+    """Replaces secrets in answers with `***`, both in its plain form and escaped for a URL, HTML or JSON."""
 
     def __init__(self, token: SecretStr | None) -> None:
-        value = token.get_secret_value() if token is not None else ""
+        self._forms: list[str] = []
+        self.add(token.get_secret_value() if token is not None else "")
+
+    def add(self, value: str) -> None:
+        """Mask this token or secret as well."""
         forms = {value, quote(value, safe=""), html.escape(value), json.dumps(value)[1:-1]} - {""}
-        self._forms = sorted(forms, key=len, reverse=True)
+        self._forms = sorted(forms.union(self._forms), key=len, reverse=True)
 
     def body(self, data: bytes) -> bytes:
-        """Return the body of an answer with the token masked."""
+        """Return the body of an answer with the secrets masked."""
         for form in self._forms:
             data = data.replace(form.encode(), MASK.encode())
         return data
 
     def text(self, text: str) -> str:
-        """Return storable text with the token masked.
+        """Return storable text with the secrets masked.
 
-        Mask text before cutting it: part of a token is not recognised.
+        Mask text before cutting it: part of a secret is not recognised.
         """
         for form in self._forms:
             text = text.replace(form, MASK)

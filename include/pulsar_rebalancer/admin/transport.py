@@ -10,6 +10,7 @@ from pulsar_rebalancer.admin.answers import BrokerAnswer, first_line
 from pulsar_rebalancer.admin.connection import address_of
 from pulsar_rebalancer.admin.exchange import Exchange, NotSentError, Place, Request
 from pulsar_rebalancer.admin.known_addresses import KnownAddresses
+from pulsar_rebalancer.admin.tokens import Tokens
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import Reason
@@ -36,8 +37,9 @@ class Transport:
 
     def __init__(self, connection: AdminConnection) -> None:
         self.connection = connection
-        self._exchange = Exchange(connection)
-        self.mask = self._exchange.mask
+        self.tokens = Tokens(connection)
+        self.mask = self.tokens.mask
+        self._exchange = Exchange(connection, self.mask)
         self._hosts = list(connection.seeds)
         self.addresses = KnownAddresses(connection)
 
@@ -138,15 +140,13 @@ class Transport:
         seen = {place.url(request)}
         for hop in range(MAX_HOPS + 1):
             try:
-                status, location, body, cut = await self._exchange.ask(request, place)
+                answer, location = await self._ask(request, place)
             except NotSentError as error:
                 if seed and hop == 0:
                     raise
                 detail = f"no connection ({error})"
                 raise self._exchange.failure(request, place.broker, error.reason, detail, sent=False) from None
-            _log.debug("%s at %s: %d", request.what, place.broker, status)
-            answer = BrokerAnswer(request.what, place.broker, status, body, self.mask, cut)
-            if not (status in _REDIRECTS and location and request.follow):
+            if not (answer.status in _REDIRECTS and location and request.follow):
                 return self._checked(request, answer)
             place = await self._next(request, answer, place.url(request), location)
             if place.url(request) in seen:
@@ -155,6 +155,27 @@ class Transport:
         raise self._exchange.failure(
             request, place.broker, Reason.REDIRECT_LOOP, f"redirected in a loop or over {MAX_HOPS} times"
         )
+
+    async def _ask(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
+        """Send a request to one broker. If the broker refuses the token, renew it and send the request once more.
+
+        An unload may be repeated as well: a request that is answered with 401 was not applied (RFC 9110, 15.5.2).
+        """
+        token = await self.tokens.get(place.broker)
+        answer, location = await self._answer(request, place, token)
+        if answer.is_unauthenticated:
+            refused, token = token, await self.tokens.get(place.broker, refused=token)
+            if token != refused:
+                answer, location = await self._answer(request, place, token)
+        if answer.is_unauthenticated:
+            reason = self.tokens.refusal(token)
+            raise self._exchange.failure(request, place.broker, reason, "answered 401", answer.status)
+        return answer, location
+
+    async def _answer(self, request: Request, place: Place, token: str) -> tuple[BrokerAnswer, str]:
+        status, location, body, cut = await self._exchange.ask(request, place, token)
+        _log.debug("%s at %s: %d", request.what, place.broker, status)
+        return BrokerAnswer(request.what, place.broker, status, body, self.mask, cut), location
 
     def _checked(self, request: Request, answer: BrokerAnswer) -> BrokerAnswer:
         if not 200 <= answer.status < 300:

@@ -88,6 +88,22 @@ class Reason(StrEnum):
     FORBIDDEN = ("forbidden", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials lack permission (403, or 401 with a reason).",
         "Add the role to the brokers' superUserRoles.")
+    TOKEN_EXPIRED = ("token_expired", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
+        "Brokers refused the token, which has expired (401).",
+        "Give the connection a new token, or see why its token_file is not replaced in time.")
+    TOKEN_REFUSED = ("token_refused", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
+        "Brokers refused a token that the issuer had just issued (401).",
+        "Compare the connection's issuer_url, audience and scope with the brokers' openIDAllowedTokenIssuers and "
+        "openIDAllowedAudiences, or tokenAudience; compare the clocks.")
+    CREDENTIALS_FILE = ("credentials_file", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
+        "The connection's token_file or credentials_file is missing, cannot be read or does not hold what it should.",
+        "Check the file on the workers, its owner and permissions, and what replaces it.")
+    ISSUER_UNAVAILABLE = ("issuer_unavailable", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
+        "The issuer of tokens did not accept a connection, did not answer in time, or its answer has no token.",
+        "Check that the issuer runs, the connection's issuer_url and ca_file, and the way there from the workers.")
+    ISSUER_REFUSED = ("issuer_refused", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
+        "The issuer refused to issue a token (400, 401 or 403).",
+        "Replace the client's secret in the credentials_file if it has expired; check audience and scope.")
     NOT_FOUND = ("not_found", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "Pulsar does not know the namespace, bundle, topic or broker (404).")
     CONFLICT = ("conflict", VERDICT, Trait.NOT_UNLOADED,

@@ -24,7 +24,7 @@ class Trait(Flag):
     NO_ANSWER = auto()
     """The broker cannot be reached or does not answer: no further requests are sent to it."""
     CREDENTIALS = auto()
-    """The connection's credentials were refused."""
+    """The connection's credentials were refused, or there are none to send."""
     TYPED = auto()
     """A person typed something wrong and sees the answer; the cluster itself is fine."""
     EXPECTED = auto()

@@ -12,7 +12,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.admin import AdminConnection, OAuth2, PulsarAdmin
 from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EXTRAS = frozenset(
     {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
     | {"address_map", "address_template", "service_url"}
+    | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
 )
 """Allowed keys of the connection's extra: a misspelt `read_only` must not allow writes."""
 
@@ -34,7 +35,8 @@ class PulsarAdminHook(BaseHook):
     """The admin REST API of one Pulsar cluster.
 
     The connection's host is one or more brokers, separated by commas. A broker may have its own port; otherwise the
-    connection's port is used. The schema is `http` or `https`, and the password is the token.
+    connection's port is used. The schema is `http` or `https`, and the password is the token. The extra may
+    name a file with the token, or an issuer of tokens, instead.
     """
 
     conn_name_attr = "pulsar_admin_conn_id"
@@ -125,6 +127,8 @@ def _settings(connection: Connection) -> AdminConnection:
     return AdminConnection(
         seeds=_seeds(connection),
         token=SecretStr(connection.password) if connection.password else None,
+        token_file=_path(extra, "token_file"),
+        oauth2=_oauth2(extra),
         ca_file=_path(extra, "ca_file"),
         client_cert_file=_path(extra, "client_cert"),
         client_key_file=_path(extra, "client_key"),
@@ -134,6 +138,14 @@ def _settings(connection: Connection) -> AdminConnection:
         service_url=str(extra.get("service_url", "")),
         **given,
     )
+
+
+def _oauth2(extra: Mapping[str, object]) -> OAuth2 | None:
+    given = {name: str(extra[name]) for name in ("issuer_url", "audience", "scope") if name in extra}
+    file = _path(extra, "credentials_file")
+    if file is None and given:
+        raise SettingsError(Reason.CONTRADICTION, f"{', '.join(given)}: only with credentials_file")
+    return None if file is None else OAuth2(credentials_file=file, **given)
 
 
 def _seeds(connection: Connection) -> tuple[str, ...]:

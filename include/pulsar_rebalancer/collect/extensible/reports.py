@@ -145,7 +145,9 @@ class _ExtensibleBrokers:
 
         topics = {topic: partial(take, topic) for topic in missing}
         url = await self._service_url()
-        await asyncio.to_thread(receive, self._admin.connection, url, topics, self._settings.listen_seconds)
+        admin, seconds = self._admin, self._settings.listen_seconds
+        await admin.tokens.get()  # fails here, where an error has its code
+        await asyncio.to_thread(receive, admin.connection, admin.tokens, url, topics, seconds)
         if self._state_folder is not None:
             self._published.write(self._state_folder)
 

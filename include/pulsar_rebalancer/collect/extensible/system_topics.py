@@ -11,7 +11,6 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.admin.token_mask import TokenMask
 from pulsar_rebalancer.collect.extensible.published import TopicMessage
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Reason
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pulsar_rebalancer.admin.connection import AdminConnection
+    from pulsar_rebalancer.admin.tokens import Tokens
 
 LOAD = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
 TOP = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
@@ -47,11 +47,16 @@ def require_client() -> None:
 
 
 def receive(
-    connection: AdminConnection, service_url: str, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float
+    connection: AdminConnection,
+    tokens: Tokens,
+    service_url: str,
+    topics: Mapping[str, Callable[[TopicMessage], bool]],
+    seconds: float,
 ) -> None:
     """Pass messages to the handlers until a handler returns True or the time limit is reached. This call blocks.
 
     Args:
+        tokens: the tokens of the admin REST API's client, whose event loop runs in another thread.
         topics: message handler by topic. A handler returns True to stop.
         seconds: time limit, counted from when the topics are open.
 
@@ -64,9 +69,9 @@ def receive(
 
     failed: str
     try:
-        return _receive(pulsar.Client(service_url, **_options(connection)), topics, seconds)
+        return _receive(pulsar.Client(service_url, **_options(connection, tokens)), topics, seconds)
     except (pulsar.PulsarException, ValueError) as error:
-        failed = TokenMask(connection.token).text(f"{type(error).__name__}, {error}")
+        failed = tokens.mask.text(f"{type(error).__name__}, {error}")
         reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
     # Raised outside the handler, because the caught error keeps the client alive.
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
@@ -101,7 +106,7 @@ def _next(reader: Any) -> TopicMessage | None:
     return TopicMessage(message.partition_key(), message.publish_timestamp(), message.data())
 
 
-def _options(connection: AdminConnection) -> dict[str, object]:
+def _options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:
     """Return the options for `pulsar.Client`, with the credentials and certificate authority of the admin REST API."""
     import pulsar
 
@@ -116,8 +121,8 @@ def _options(connection: AdminConnection) -> dict[str, object]:
         options["tls_trust_certs_file_path"] = str(connection.ca_file)
     certificate = connection.client_cert_file
     key = connection.client_key_file or certificate
-    if connection.token is not None:
-        options["authentication"] = pulsar.AuthenticationToken(connection.token.get_secret_value())
+    if connection.has_token:
+        options["authentication"] = pulsar.AuthenticationToken(tokens.get_in_thread)
         if certificate is not None:
             options |= {"tls_certificate_file_path": str(certificate), "tls_private_key_file_path": str(key)}
     elif certificate is not None:

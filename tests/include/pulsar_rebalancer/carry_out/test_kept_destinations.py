@@ -85,6 +85,22 @@ def test_an_unload_that_reaches_nobody_leaves_its_destination_if_the_leader_sent
     assert (f"the leader may send its next unload to {scene.a}" in caplog.text) is kept
 
 
+@pytest.mark.parametrize(("hop", "kept"), [("b", True), ("c", False)])
+def test_an_unload_without_a_token_was_not_carried_out(scene, move, hop, kept):
+    """It may have run out between the leader, C, and the owner, B."""
+
+    def prepare(admin):
+        def without():
+            raise AdminError(Reason.ISSUER_UNAVAILABLE, "down", broker=getattr(scene, hop), sent=False)
+
+        admin.before_unload = without
+
+    outcome = scene.run_one(move, prepare=prepare, **ONCE)
+
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("issuer_unavailable", scene.b, 0)
+    assert outcome.destination_kept is kept
+
+
 def place(scene, number, broker):
     scene.cluster.unload(scene.bundles[number], broker or None)
     assert not broker or scene.cluster.lookup(scene.cluster.topology.topics(number)[0]) == broker

@@ -3,11 +3,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.bad_input import ROWS, Row
+from tests.token_issuer import bad_credentials, token_issuer
 
-from pulsar_rebalancer.admin import PulsarAdmin
+from pulsar_rebalancer.admin import OAuth2, PulsarAdmin
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -62,6 +65,29 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.read_timeout_s == 12
 
 
+def test_reads_where_tokens_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"credentials_file": "c.json", "issuer_url": "https://issuer/", "audience": "a", "scope": "s"}
+    issued = settings_of(monkeypatch, extra=given).oauth2
+
+    assert issued == OAuth2(credentials_file=Path("c.json"), issuer_url="https://issuer/", audience="a", scope="s")
+    assert settings_of(monkeypatch, extra={"token_file": "token"}).token_file == Path("token")
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if "credentials" in row.connection], ids=lambda row: row.served)
+def test_the_test_button_names_what_is_wrong_with_the_credentials(
+    served: Running, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, row: Row
+) -> None:
+    with token_issuer(tmp_path) as issuing:
+        document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"]) | {"password": ""}
+        document["extra"] = bad_credentials(issuing, row.connection["credentials"])
+        monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document))
+        ok, sentence = PulsarAdminHook("pulsar_test").test_connection()
+
+    assert not ok
+    assert f"[{row.reason}]" in sentence
+    assert Reason(row.reason).action in sentence
+
+
 def test_a_host_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(monkeypatch)
 
@@ -84,6 +110,8 @@ def test_a_host_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"extra": {"timeout_seconds": 0}}, "read_timeout_s"),
         ({"extra": {"address_map": "broker-0=x"}}, "address_map"),
         ({"extra": {"address_map": {"broker-0:8080": "https://x"}}}, "mix http and https"),
+        ({"extra": {"audience": "urn:pulsar"}}, "credentials_file"),
+        ({"extra": {"token_file": "t"}}, "only one of token, token_file and credentials_file"),
         ({"schema": "https", "extra": {"service_url": "pulsar://broker-0:6650"}}, "service_url"),
     ],
 )

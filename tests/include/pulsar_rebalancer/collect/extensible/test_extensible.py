@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.admin import AdminConnection
+from pulsar_rebalancer.admin.tokens import Tokens
 from pulsar_rebalancer.collect.extensible import load_data, load_reports, reports
 from pulsar_rebalancer.collect.extensible.published import TopicMessage
 from pulsar_rebalancer.collect.extensible.system_topics import LOAD, TOP, receive
@@ -99,7 +100,11 @@ class Brokers:
         assert topic == LOAD
         return self.url
 
-    def receive(self, connection, service_url, topics, seconds):
+    @property
+    def tokens(self):
+        return Tokens(self.connection)
+
+    def receive(self, connection, tokens, service_url, topics, seconds):
         assert connection is self.connection
         self.listened += 1
         self.enough = False
