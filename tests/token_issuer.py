@@ -97,7 +97,7 @@ class TokenIssuer(RequestValidator):  # type: ignore[misc] # the base class is u
     def _token(self, request: Any) -> str:
         now = time.time()
         claims = {"iss": self.url, "sub": request.client_id, "aud": getattr(request, "audience", "")}
-        claims |= {"jti": secrets.token_hex(8), "iat": int(now), "exp": int(now + self.lifetime)}
+        claims |= {"jti": secrets.token_hex(8), "iat": int(now), "nbf": int(now), "exp": int(now + self.lifetime)}
         self.issued.append(self.constant or jwt.encode(claims, self._key, "ES256", {"kid": "1"}))
         return self.issued[-1]
 

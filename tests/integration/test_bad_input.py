@@ -111,9 +111,9 @@ def served(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.M
                 simulated.faults.add(kind, broker, **attributes)
     hosts = ",".join(url.removeprefix("http://") for url in cluster.served.urls)
     extra = {name: value for name, value in row.connection.items() if name not in ("token", "credentials")}
-    connection = {"conn_type": "pulsar_admin", "host": hosts, "extra": extra}
-    if kind := row.connection.get("credentials"):
-        extra |= bad_credentials(issuing, kind)
+    connection: dict[str, Any] = {"conn_type": "pulsar_admin", "host": hosts, "extra": extra}
+    if "credentials" in row.connection:
+        extra |= bad_credentials(issuing, row.connection["credentials"])
     else:
         connection["password"] = getattr(cluster.served, row.connection.get("token", "token"))
     monkeypatch.setenv("AIRFLOW_CONN_PULSAR_BAD", json.dumps(connection))

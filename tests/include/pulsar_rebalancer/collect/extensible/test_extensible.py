@@ -355,8 +355,9 @@ def test_a_token_that_came_over_tls_stays_there(ask):
 
 @pytest.mark.parametrize("url", ["garbage", "pulsar://[::1]:6650"])
 def test_an_address_that_the_client_cannot_take_is_a_bad_answer(url):
+    connection = AdminConnection(seeds=("http://broker-a:8080",))
     with pytest.raises(AdminError) as refused:
-        receive(AdminConnection(seeds=("http://broker-a:8080",)), url, {}, 1.0)
+        receive(connection, Tokens(connection), url, {}, 1.0)
     assert refused.value.reason == "bad_answer"
 
 
