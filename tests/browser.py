@@ -6,7 +6,6 @@ import base64
 import contextlib
 import itertools
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from tests.debian import install
 from websockets.sync.client import connect
 
 if TYPE_CHECKING:
@@ -146,7 +146,9 @@ def browser() -> Iterator[Browser]:
     Raises:
         AssertionError: there is none on this machine.
     """
-    program = _program() or _installed()
+    if not _program():
+        install("chromium")
+    program = _program()
     assert program, MISSING
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
@@ -164,14 +166,6 @@ def browser() -> Iterator[Browser]:
 
 def _program() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-def _installed() -> str | None:
-    """Install it where that can be done, on Debian as root; returns the program."""
-    if os.getuid() == 0 and shutil.which("apt-get"):
-        for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "chromium"]):
-            subprocess.run(["apt-get", *arguments], env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, check=False)
-    return _program()
 
 
 def _address(process: subprocess.Popen[bytes], profile: Path) -> str:

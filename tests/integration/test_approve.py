@@ -5,9 +5,10 @@ very plan.
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import httpx
 import pytest
@@ -17,16 +18,24 @@ from airflow.models.dag import DagModel
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
 from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import select, update
 from tests.airflow_server import airflow_server
 from tests.integration.airflow_world import Outcome, World, world
 from tests.integration.page_scene import changed_in_file
+from tests.metrics_receiver import Received, receiving
+from tests.monitoring import DASHBOARD, RULES, asked_for
+from tests.prometheus import Prometheus, prometheus
 
+from pulsar_rebalancer.names import SHEDDING
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.outcome import describe
 from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.question import Answers, Question
 
 if TYPE_CHECKING:
@@ -38,8 +47,21 @@ FORCE: dict[str, Any] = {"force": "a broker was added", "force_threshold": 5, "m
 
 
 @pytest.fixture(scope="module")
-def wise(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
+def metrics() -> Iterator[Received]:
+    """What the tasks send over StatsD."""
+    with receiving() as received:
+        statsd = {"ON": "True", "HOST": "127.0.0.1", "PORT": str(received.port), "INFLUXDB_ENABLED": "True"}
+        with mock.patch.dict(os.environ, {f"AIRFLOW__METRICS__STATSD_{name}": value for name, value in statsd.items()}):
+            # As every process that runs a task does.
+            stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
+            yield received
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
+
+
+@pytest.fixture(scope="module")
+def wise(tmp_path_factory: pytest.TempPathFactory, one_session: None, metrics: Received) -> Iterator[World]:
     given = {"mode": "approve", "state_max_gap": 1000, "max_plan_age_seconds": 3600, "overloaded_threshold": 100}
+    given |= {"breaker": {"failed_moves": 100}}
     with world("wise", tmp_path_factory.mktemp("wise"), **given) as made:
         yield made
 
@@ -244,6 +266,74 @@ def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, ur
     answer(url, question, "ada", "Approve")
     assert wise.queued() == []
     assert wise.document(Question).plan_id not in wise.document(Answers).plans
+
+
+def panel(title: str) -> str:
+    """What a panel of the dashboard asks for."""
+    (found,) = [each for each in DASHBOARD["panels"] if each["title"] == title]
+    return str(found["targets"][0]["expr"]).replace("$cluster", "wise")
+
+
+def fires(seen: Prometheus, alert: str, *times: float) -> list[bool]:
+    """Whether the expression of a rule is true at these times."""
+    (rule,) = [rule for rule in RULES if rule["alert"] == f"PulsarRebalancer{alert}"]
+    return [bool(seen.query(rule["expr"], at)) for at in times]
+
+
+def test_prometheus_sees_what_waits_and_what_closes_the_gate(
+    wise: World, url: str, metrics: Received, tmp_path: Path
+) -> None:
+    ours = "airflow_pulsar_rebalancer_"
+    with prometheus(tmp_path, metrics.port) as seen:
+        # A plan waits, and no run follows: its age grows all the same.
+        _, question = ask(wise)
+        asked = wise.document(Question)
+        assert asked.at is not None
+        since, minute = asked.at.timestamp(), 60
+        seen.until(f"{ours}plan_waiting_since_timestamp_seconds > 0")
+        assert seen.query(panel("A plan waits"), since + 40 * minute)["wise"] == pytest.approx(40 * minute, abs=0.01)
+        times = [since + minutes * minute for minutes in (29, 31, 59, 61)]
+        assert fires(seen, "PlanWaits", *times) == [False, True, True, False]
+        wise.begin(question, "apply", last="approve")
+        assert answer(url, question, "ada", "Reject") == 200
+        wise.begin(question, "apply")
+        seen.until(f"{ours}plan_waiting_since_timestamp_seconds == 0")
+        assert seen.query(panel("A plan waits"), since + 40 * minute) == {"wise": 0}
+
+        cold = min(wise.served.cluster.true_scores().items(), key=lambda item: item[1])[0]
+        now = datetime.now(UTC)
+        wise.put(Breaker(opened_at=now, why="a test"))
+        wise.put(Drains(brokers={cold: Drain(at=now, by="ada", reason="a test")}))
+        wise.served.cluster.faults.add("other_configuration", broker=cold, values={SHEDDING: "true"})
+        wise.run()
+        seen.until(f"{ours}holds > 0")
+        seen.until(f"{ours}brokers_drained == 1")
+        soon = now.timestamp() + minute
+        assert fires(seen, "Hold", soon) == fires(seen, "BreakerOpen", soon) == [True]
+        wise.served.cluster.faults.clear()
+
+        # What people order is seen without a run.
+        until = (now + timedelta(hours=1)).isoformat()
+        assert wise.run("control", action="pause", until=until, reason="a test").state == "success"
+        seen.until(f"{ours}paused_until_timestamp_seconds > 0")
+        assert seen.query(panel("Pause ends"), soon)["wise"] == pytest.approx(59 * minute, abs=0.01)
+        assert seen.query(panel("Pause ends"), soon + 60 * minute) == {"wise": 0}
+        assert wise.run("control", action="close_breaker", reason="a test").state == "success"
+        assert wise.run("control", action="resume", reason="a test").state == "success"
+        seen.until(f"{ours}breaker_open_until_timestamp_seconds == 0")
+        assert wise.run("by_hand", action="release", broker=cold, reason="a test").state == "success"
+        seen.until(f"{ours}brokers_drained == 0")
+
+        # Nothing was split here, no strategy is in the shadow, and nothing moved if no other test ran.
+        names = {series.name for series in metrics.series}
+        missing = {name for name, _ in asked_for()} - names
+        absent = {f"{ours}{name}" for name in ("splits_total", "shadow_bundles_planned", "shadow_predicted_range")}
+        assert missing - {f"{ours}moves_total"} == absent
+        for target in (target for panel in DASHBOARD["panels"] for target in panel["targets"]):
+            if not any(name in target["expr"] for name in missing):
+                seen.until(target["expr"].replace("$cluster", "wise"))
+        rules = [rule for group in seen.get("rules")["groups"] for rule in group["rules"]]
+        assert {rule["name"] for rule in rules if rule["health"] == "ok"} == {rule["alert"] for rule in RULES}
 
 
 def test_a_second_person_is_needed_if_the_clusters_file_says_so(wise: World, url: str) -> None:

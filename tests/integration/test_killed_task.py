@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.metrics_receiver import Received, receiving
 from tests.monitoring import asked_for
-from tests.otlp_receiver import Received, receiving
 
 from pulsar_rebalancer.names import SHEDDING
 from pulsar_rebalancer.run.outcome import Outcome

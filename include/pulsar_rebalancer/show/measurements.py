@@ -1,7 +1,8 @@
 """The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
 
-Gauges describe the cluster and the plan; counters count events. A gauge keeps its last value until it is sent again.
-Things that may disappear therefore have no gauges; the only exception is a broker's score.
+Gauges describe the cluster, the plan and the orders in force; counters count events. A gauge keeps its last value until
+it is sent again. Things that may disappear therefore have no gauges; the only exception is a broker's score. States
+that end by themselves are sent as the time of their end, which stays right when no run follows.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.scores import scores_of
+from pulsar_rebalancer.state.counting import COUNTING
+from pulsar_rebalancer.state.orders.in_force import pause_of
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
     from pulsar_rebalancer.run.splits import SplitOutcome
+    from pulsar_rebalancer.state.orders.sentence import OrdersInForce
     from pulsar_rebalancer.storage.path import StoragePath
 
 PREFIX = "pulsar_rebalancer."
@@ -75,6 +81,24 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
     return measurements
 
 
+def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
+    """Yield the measurements of what people and the breaker ordered, and of the plan that waits for approval.
+
+    Args:
+        settings: settings from the clusters file.
+    """
+    pause, waits_until = pause_of(settings, orders.control), orders.waits_until(settings, now)
+    times = {
+        "paused_until": pause.until if pause else None,
+        "breaker_open_until": orders.control.breaker_open_until(settings.breaker),
+        "plan_waiting_since": orders.question.at if waits_until else None,
+        "plan_waiting_until": waits_until,
+    }
+    for name, at in times.items():
+        yield Measurement.of(f"{name}_timestamp_seconds", at.timestamp() if at else 0, cluster=cluster)
+    yield Measurement.of("brokers_drained", len(orders.drains), cluster=cluster)
+
+
 def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     settings = run.settings
     yield Measurement.of("collected_timestamp_seconds", run.request.collected_at.timestamp(), cluster=cluster)
@@ -86,6 +110,8 @@ def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     for reason, count in Counter(finding.reason for finding in run.validation.findings).items():
         labels = {"cluster": cluster, "effect": str(reason.effect), "reason": str(reason)}
         yield Measurement.of("findings", count, counter=True, **labels)
+    holds = run.validation.reasons(Effect.HOLD) if settings.mode.moves else {}
+    yield Measurement.of("holds", len(holds), cluster=cluster)
     scores = scores_of(run)
     for broker, value in scores.by_broker.items():
         yield Measurement.of("score", value, cluster=cluster, broker=broker)
@@ -102,6 +128,9 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
     yield Measurement.of("pairs_over", summary.pairs_over, cluster=cluster)
     yield Measurement.of("pairs_fired", summary.pairs_fired, cluster=cluster)
     yield Measurement.of("bundles_planned", summary.bundles_taken, cluster=cluster)
+    if summary.counting in COUNTING:  # others look for no splits
+        candidates = summary.bundles_split + sum(summary.splits_passed_over.values())
+        yield Measurement.of("split_candidates", candidates, cluster=cluster)
     if summary.predicted_range is not None:
         yield Measurement.of("predicted_range", summary.predicted_range, cluster=cluster)
     shadow = summary.shadow

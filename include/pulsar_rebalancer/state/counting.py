@@ -32,6 +32,10 @@ PUNCTUALITY = 0.9
 late, and a broker at its limit always shows the same figure."""
 
 
+COUNTING = (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED)
+"""Reasons of samples that add hits and update the bundles' moving averages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counting:
     """Rules for the hit counters in one run.
@@ -91,7 +95,7 @@ def decide_counting(
     else:
         reason = Reason.STRATEGY_CHANGED if changed else Reason.GAP if gap else Reason.COUNTED
     return Counting(
-        counts=reason in (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED),
+        counts=reason in COUNTING,
         reason=reason,
         clear=changed or gap,
         samples={} if changed else young(state, settings, now),

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure
+from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.fitting import load_clusters
-from pulsar_rebalancer_airflow.locations import clusters_file, storage_root
+from pulsar_rebalancer_airflow.locations import clusters_file, storage_of, storage_root
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.outcome import Outcome
 
 _log = logging.getLogger(__name__)
@@ -35,10 +40,24 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
         run: the run's folder; None if nothing was collected.
         outcome: the run's outcome; None if unknown.
     """
+    _send(_measured(cluster, run, outcome))
+
+
+def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
+    """Send what is in force for a cluster, in a task that may have changed it; otherwise as `emit`.
+
+    Args:
+        context: context of a task that has the cluster's state asset as an inlet.
+        settings: settings from the clusters file.
+    """
+    _send(_in_force(context, cluster, settings))
+
+
+def _send(measurements: Iterator[Measurement]) -> None:
     if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
         return
     try:
-        for measurement in _measured(cluster, run, outcome):
+        for measurement in measurements:
             name, labels = PREFIX + measurement.name, dict(measurement.labels)
             if measurement.counter:
                 stats.incr(name, int(measurement.value), tags=labels)
@@ -46,6 +65,11 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
                 stats.gauge(name, measurement.value, tags=labels)
     except Exception as error:
         _log.warning("Metrics: nothing more could be sent about this run (%s)", type(error).__name__)
+
+
+def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
+    store, storage = StateStore.of(context, cluster), storage_of(cluster)
+    yield from measure_orders(cluster, settings, store.told(storage, store.drains(storage)), datetime.now(UTC))
 
 
 def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:

@@ -17,6 +17,7 @@ from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
 from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -103,6 +104,7 @@ class ApproveOperator(ApprovalOperator):
                         "Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action
                     )
                     super().execute(context)  # Airflow drops the answer, keeps the text, and waits again
+                emit_orders(context, self.entry.name, self.entry.settings)
         return super().execute_complete(context, event)
 
     def _wait_for(self, question: Question) -> datetime:

@@ -36,6 +36,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
@@ -156,6 +157,7 @@ class CarryOutOperator(HandOverOperator):
             by, now = context["dag_run"].triggering_user_name or "", datetime.now(UTC)
             if not form.plan:
                 self._release(store, form, by)
+                emit_orders(context, self.entry.name, self.entry.settings)
                 return
             entry, request = self._shown(store, form, now)
             self._refuse_same_person(entry, by)
@@ -171,6 +173,7 @@ class CarryOutOperator(HandOverOperator):
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
                 self._mark(store, request.broker, drain)
+                emit_orders(context, self.entry.name, self.entry.settings)
                 return
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
             self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)

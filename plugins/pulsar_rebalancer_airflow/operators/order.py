@@ -15,6 +15,7 @@ from pulsar_rebalancer_airflow.control import kept_state, stopping
 from pulsar_rebalancer_airflow.control.audit import loss, note
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class OrderOperator(ClusterOperator):
             if request.action.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the task *control* reports the error
                     ordered["found"] = stopping.under_way(store, storage)
-            return ordered
+        emit_orders(context, self.entry.name, self.entry.settings)
+        return ordered
 
 
 def asked(context: Context) -> tuple[ControlRequest, Order]:

@@ -18,7 +18,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.locations import left_about_run, run_folder, storage_of
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
-from pulsar_rebalancer_airflow.notifications.metrics import emit
+from pulsar_rebalancer_airflow.notifications.metrics import emit, emit_orders
 from pulsar_rebalancer_airflow.operators.bases import RunOperator
 from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset
 
@@ -75,6 +75,7 @@ class ReportOperator(RunOperator):
         finally:
             emit(self.cluster, run, outcome)
             if self.settings is not None:
+                emit_orders(context, self.cluster, self.settings)
                 tell_of_run(context, self.cluster, self.settings, run.uri if run else None)
 
     def _report(self, context: Context, run: StoragePath) -> Outcome:

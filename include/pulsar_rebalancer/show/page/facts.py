@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import AwareDatetime
 
-from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.view import View
 from pulsar_rebalancer.state.manual_plans import Drain, HandedOverPlans
@@ -81,10 +80,7 @@ class AirflowFacts(View):
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
         """Return the deadline for the approval of a plan; None if no plan waits for approval."""
-        if settings.mode is not Mode.APPROVE or self.question.plan_id in self.answers.plans:
-            return None
-        until = self.question.until(settings.max_awaiting_minutes)
-        return until if until is not None and now < until else None
+        return OrdersInForce(question=self.question, answers=self.answers).waits_until(settings, now)
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
         """Return a sentence about the current orders and the people who gave them; empty if there are none.

@@ -55,9 +55,14 @@ class Breaker(StateDocument):
             rules: rules from the clusters file; None if there is no breaker.
             closed_at: when a person last closed the breaker; None if never.
         """
+        until = self.open_until(rules, closed_at)
+        return until is not None and now < until
+
+    def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
+        """Return when the breaker closes, or has closed, by itself; None if it never opened or a person closed it."""
         if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
-            return False
-        return now < self.opened_at + timedelta(minutes=rules.minutes)
+            return None
+        return self.opened_at + timedelta(minutes=rules.minutes)
 
 
 class Round(NamedTuple):

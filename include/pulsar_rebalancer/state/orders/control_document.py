@@ -17,6 +17,8 @@ from pulsar_rebalancer.texts import one_line
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from pulsar_rebalancer.config.settings import BreakerRules
+
 
 class Order(BaseModel):
     """An order from a person; `by` is the Airflow user."""
@@ -74,6 +76,10 @@ class Control(StateDocument):
                 "breaker_closed": _latest(self.breaker_closed, other.breaker_closed),
             }
         )
+
+    def breaker_open_until(self, rules: BreakerRules | None) -> datetime | None:
+        """Return when the breaker closes, or has closed, by itself; None if it never opened or a person closed it."""
+        return self.breaker.open_until(rules, self.breaker_closed.at if self.breaker_closed else None)
 
     def stopped_since(self, started: datetime | None) -> bool:
         """Return whether a stop was ordered at or after a time, or at any time if it is None."""

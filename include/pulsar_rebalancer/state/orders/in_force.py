@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.reasons import Reason
@@ -12,8 +11,7 @@ from pulsar_rebalancer.storage.layout import time_of
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pulsar_rebalancer.config.settings import BreakerRules, Settings
-    from pulsar_rebalancer.state.orders.breaker import Breaker
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.state.orders.calendar import Shut
     from pulsar_rebalancer.state.orders.control_document import Control
 
@@ -23,6 +21,13 @@ class Closed(NamedTuple):
 
     reason: Reason
     detail: str
+
+
+class PauseInForce(NamedTuple):
+    """The end of a pause, and a phrase that says who ordered it, and why."""
+
+    until: datetime
+    because: str
 
 
 class JudgedRun(NamedTuple):
@@ -50,12 +55,12 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
         closed.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
     if control.unreadable:
         closed.append(Closed(Reason.CONTROL_UNREADABLE, control.unreadable))
-    closed_at = control.breaker_closed.at if control.breaker_closed else None
-    if settings.breaker is not None and control.breaker.is_open(settings.breaker, closed_at, now):
-        closed.append(Closed(Reason.BREAKER_OPEN, _opened(control.breaker, settings.breaker)))
-    paused = _paused(settings, control, now)
-    if paused:
-        closed.append(Closed(Reason.PAUSED, paused))
+    until = control.breaker_open_until(settings.breaker)
+    if until is not None and now < until:
+        closed.append(Closed(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {control.breaker.why}"))
+    pause = pause_of(settings, control)
+    if pause is not None and now < pause.until:
+        closed.append(Closed(Reason.PAUSED, f"until {pause.until:%Y-%m-%d %H:%M %Z} {pause.because}"))
     calendar = shut(settings, now)
     if calendar is not None:
         closed.append(Closed(calendar.reason, _until(calendar)))
@@ -64,25 +69,18 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
     return closed
 
 
-def _paused(settings: Settings, control: Control, now: datetime) -> str:
-    """Return the end and reason of the pause, from the clusters file or a person.
-
-    If there are two, the later end applies.
-    """
-    pauses = [(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
-    pauses += [(control.pause.until, control.pause.because)] if control.pause else []
-    until, because = max(pauses, default=(now, ""))
-    return f"until {until:%Y-%m-%d %H:%M %Z} {because}" if now < until else ""
+def pause_of(settings: Settings, control: Control) -> PauseInForce | None:
+    """Return the pause from the clusters file or a person, current or past. If there are two, the later end applies."""
+    pauses = (
+        [PauseInForce(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
+    )
+    pauses += [PauseInForce(control.pause.until, control.pause.because)] if control.pause else []
+    return max(pauses, default=None)
 
 
 def _until(calendar: Shut) -> str:
     until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
     return f"{until}: {calendar.why}" if calendar.why else until
-
-
-def _opened(breaker: Breaker, rules: BreakerRules) -> str:
-    closes = breaker.opened_at + timedelta(minutes=rules.minutes) if breaker.opened_at else None
-    return f"until {closes:%Y-%m-%d %H:%M %Z}: {breaker.why}"
 
 
 def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:

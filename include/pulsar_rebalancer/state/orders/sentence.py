@@ -70,6 +70,12 @@ class OrdersInForce:
     started: datetime | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
+    def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
+        """Return the deadline for the approval of a plan; None if no plan waits for approval."""
+        until = self.question.until(settings.max_awaiting_minutes)
+        open_question = settings.mode is Mode.APPROVE and self.question.plan_id not in self.answers.plans
+        return until if open_question and until is not None and now < until else None
+
 
 def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders.
@@ -113,9 +119,8 @@ def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator
     """Yield texts about the open question, and about rejected plans that people are not asked to approve again."""
     if settings.mode is not Mode.APPROVE:
         return
-    minutes = settings.max_awaiting_minutes
-    until = orders.question.until(minutes)
-    if until is not None and now <= until and orders.question.plan_id not in orders.answers.plans:
+    minutes, until = settings.max_awaiting_minutes, orders.waits_until(settings, now)
+    if until is not None:
         yield f"plan {orders.question.hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
     for answer in sorted(orders.answers.rejected(now, minutes).values(), key=lambda answer: answer.at)[-_NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
 from tests.monitoring import asked_for
 from tests.project.documentation import ROOT
 
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.settings import BreakerRules, Pause
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
-from pulsar_rebalancer.run.plan import ShadowPlan
+from pulsar_rebalancer.run.plan import ShadowPlan, Summary
 from pulsar_rebalancer.run.splits import SplitOutcome
-from pulsar_rebalancer.show.measurements import PREFIX, measure
+from pulsar_rebalancer.show.measurements import PREFIX, measure, measure_orders
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.orders.breaker import Breaker
+from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
+from pulsar_rebalancer.state.orders.sentence import OrdersInForce
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +53,9 @@ def told(tmp_path: Path) -> list[Measurement]:
     run = cluster.storage.run(summary.plan_id)
     assert run is not None
     shadow = ShadowPlan(strategy="GainShedder", bundles_taken=3, predicted_range=12.5)
-    summary.model_copy(update={"shadow": shadow}).write(run)
-    return measure("east", run, outcome())
+    counted = {"counting": "counted", "bundles_split": 1, "splits_passed_over": {"one_topic": 2}, "shadow": shadow}
+    Summary.model_validate(summary.model_dump() | counted).write(run)
+    return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 
 
 def test_scores_are_of_the_brokers_that_were_judged(told: list[Measurement]) -> None:
@@ -94,6 +103,53 @@ def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:
         "not_attempted": "left",
         "split": "done",
     }
+
+
+def test_what_is_split_and_what_is_not_are_both_candidates(told: list[Measurement]) -> None:
+    assert [each.value for each in told if each.name == "split_candidates"] == [3]
+
+
+def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
+    order, minutes = {"at": NOW, "by": "ada", "reason": ""}, lambda number: NOW + timedelta(minutes=number)
+    settings = Snapshots(tmp_path, OWNED).settings.model_copy(
+        update={
+            "mode": Mode.APPROVE,
+            "max_awaiting_minutes": 60,
+            "breaker": BreakerRules(failed_moves=1, minutes=30),
+            "pause": Pause(until=minutes(5), reason="a holiday"),
+        }
+    )
+    question = Question(plan_id="p", hash="h", at=minutes(-1))
+    breaker = Breaker(opened_at=NOW, why="moves failed")
+    orders = OrdersInForce(
+        control=Control(pause=PauseOrder(until=minutes(10), **order), breaker=breaker),
+        drains={"a:1": Drain(**order)},
+        question=question,
+    )
+
+    def measured(orders: OrdersInForce, after: float = 1, **changed: Any) -> dict[str, float]:
+        """The minutes from now; 0 stays 0."""
+        found = measure_orders("east", settings.model_copy(update=changed), orders, minutes(after))
+        at = NOW.timestamp()
+        return {
+            each.name.removesuffix("_timestamp_seconds"): (each.value - at) / 60
+            if each.value > at - 3600
+            else each.value
+            for each in found
+        }
+
+    states = {"paused_until": 10, "breaker_open_until": 30, "brokers_drained": 1}
+    waits, nothing_waits = (
+        {"plan_waiting_since": since, "plan_waiting_until": until} for since, until in ((-1, 59), (0, 0))
+    )
+    assert measured(orders) == pytest.approx(states | waits)
+    answered = Answers(plans={"p": Answer(question=question, **order)})
+    assert measured(replace(orders, answers=answered)) == pytest.approx(states | nothing_waits)
+    assert measured(orders, after=61) == pytest.approx(states | nothing_waits)
+    assert measured(orders, mode=Mode.AUTO) == pytest.approx(states | nothing_waits)
+    closed = replace(orders, control=Control(breaker=breaker, breaker_closed=Order(**order)))
+    assert measured(closed)["breaker_open_until"] == 0
+    assert measured(closed)["paused_until"] == 5, "of the clusters file"
 
 
 @pytest.mark.parametrize(("collected", "verdict"), [(False, "unfinished"), (True, "blocked")])
