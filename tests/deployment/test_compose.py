@@ -21,6 +21,7 @@ from tests.deployment.compose import SOURCE, MissingVariableError, Mount, mounts
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.provider import get_provider_info
 
 ONCE = {"airflow-init", "pulsar-init"}
 RUN_BY_COMPOSE_ALONE = {"COMPOSE_PROFILES"}
@@ -304,6 +305,7 @@ def test_every_airflow_setting_exists(services: dict[str, dict[str, Any]]) -> No
     assert spec is not None
     assert spec.submodule_search_locations
     known = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text())
+    known |= get_provider_info()["config"]
     given = {key for service in services.values() for key in service.get("environment", {})}
     parts = [key.removeprefix("AIRFLOW__").lower().split("__") for key in given if key.startswith("AIRFLOW__")]
     assert len(parts) > 15

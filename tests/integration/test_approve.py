@@ -290,7 +290,7 @@ def test_prometheus_sees_what_waits_and_what_closes_the_gate(
         asked = wise.document(Question)
         assert asked.at is not None
         since, minute = asked.at.timestamp(), 60
-        seen.until(f"{ours}plan_waiting_since_timestamp_seconds > 0")
+        seen.until(f"abs({ours}plan_waiting_since_timestamp_seconds - {since}) < 0.01")
         assert seen.query(panel("A plan waits"), since + 40 * minute)["wise"] == pytest.approx(40 * minute, abs=0.01)
         times = [since + minutes * minute for minutes in (29, 31, 59, 61)]
         assert fires(seen, "PlanWaits", *times) == [False, True, True, False]

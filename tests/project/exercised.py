@@ -34,6 +34,8 @@ from benchmarks.results import PARTS
 from experiments.__main__ import _options
 from experiments.families import family
 from experiments.families.__main__ import _options as family_options
+from experiments.gain.__main__ import PART_FAMILIES, SPREAD_FAMILIES
+from experiments.gain.__main__ import _options as gain_options
 from experiments.scenario import load_all
 from experiments.sweeps import _options as sweep_options
 from scripts.mutants import SUBJECTS
@@ -155,6 +157,13 @@ def of_families(words: list[str]) -> None:
     """Its families are there, and its arguments are taken."""
     assert words[1:3] == ["-m", "experiments.families"]
     assert set(family_options(words[3:]).names) <= set(family.load_all())
+
+
+def of_gain(words: list[str]) -> None:
+    """Its arguments are taken, and its families are there."""
+    assert words[1:3] == ["-m", "experiments.gain"]
+    gain_options(words[3:])
+    assert {*PART_FAMILIES, *SPREAD_FAMILIES} <= set(family.load_all())
 
 
 def swept(words: list[str]) -> None:

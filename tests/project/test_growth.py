@@ -104,7 +104,8 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
         context = replace(context, policies=Policies())
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
     sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
-    context = replace(context, lesson=lambda: learn(Learned(), listed, sums, [], run.settings))
+    lesson = learn(Learned(), listed, sums, [], run.settings)
+    context = replace(context, lesson=lambda: lesson)
     found = pipeline.decide(context, listed, Bundles(held))
     # UniformLoadShedder sheds from one broker in a run.
     fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8

@@ -156,7 +156,7 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
 
 
 @router.get("/dags/{dag_id}/costs")
-def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)]) -> tuple[CostView, ...]:
+def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tuple[CostView, ...]:
     """Return what was learned about the bundles of a broker with the largest load.
 
     Raises:

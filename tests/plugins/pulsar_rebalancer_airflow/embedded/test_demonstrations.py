@@ -27,7 +27,7 @@ from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import COSTS, MEANS, MEANS_WITH_COSTS
+from pulsar_rebalancer.run.tables import COSTS, MEANS, MEANS_WITH_COSTS, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
@@ -63,15 +63,15 @@ class Demonstration:
             self.roster = Roster([broker.broker for broker in run.brokers], [row["bundle"] for row in rows])
             self.columns = LearnedColumns(self.roster)
         owner = np.full(len(self.roster.bundles), NOBODY)
-        rate = np.zeros(len(self.roster.bundles))
+        load = np.zeros((len(TRAFFIC), len(self.roster.bundles)))
         for bundle in bundles:
             at = self.roster.bundle_at[bundle["bundle"]]
             owner[at] = self.roster.broker_at[bundle["broker"]]
-            rate[at] = bundle["msg_rate_in"] + bundle["msg_rate_out"]
+            load[:, at] = [bundle[figure] for figure in TRAFFIC]
         lesson = self.columns.lesson(
             run.kept.shedder.learned,
             owner,
-            rate,
+            load,
             brokers=run.brokers,
             moved=run.context.recent.values(),
             settings=run.settings,
