@@ -69,13 +69,17 @@ import os, signal
 from datetime import timedelta
 
 from pulsar_rebalancer_airflow.dag_factory import build_dags, rebalance_dag
-from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
+from pulsar_rebalancer_airflow.operators import ControlOperator, GateOperator, RecordOperator
 
 def killed_at_first(operator, context):
     of_east = context["dag_run"].dag_id == "pulsar_rebalance__east"
     if of_east and context["dag_run"].run_type == "scheduled" and context["ti"].try_number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
+def patient(operator, context):
+    operator.timeout_seconds = 600  # However late the scheduler starts the stop, the hand-over is still in progress.
+
+ControlOperator.pre_execute = patient
 GateOperator.pre_execute = RecordOperator.pre_execute = killed_at_first
 rebalance_dag._RETRY_DELAY = timedelta(0)
 globals().update(build_dags())
@@ -186,6 +190,7 @@ class Other:
         self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "test"})
         awaited((airflow.home.storage / "west" / "state" / "control.json").exists, airflow, WEST)
         self._meanwhile = airflow.run(CONTROL, busy)["state"]
+        self.cluster.faults.clear()
         self._stopped.set()
 
     def ended(self, airflow: LocalAirflow) -> Stop:
