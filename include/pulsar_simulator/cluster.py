@@ -189,6 +189,24 @@ class Cluster:
         """Answer a lookup of a topic, as the broker with the index `at` (see `Ownership.lookup_at`)."""
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 
+    @_up_to_date
+    def topic_stats_at(self, at: int, topic: str) -> Redirect | Json:
+        """Answer a request for a topic's statistics, as the broker with the index `at`.
+
+        Like a lookup, the request places a bundle that has no owner.
+
+        Raises:
+            Refusal: as for a lookup; 404 if the topic does not exist.
+        """
+        answer = self.ownership.lookup_at(at, topic, authoritative=False)
+        if isinstance(answer, Redirect):
+            return answer
+        if answer.broker != at:
+            return Redirect(answer.broker, {"authoritative": "true"})
+        if topic not in self.topology.topics(answer.bundle) or not self.traffic.active[answer.bundle]:
+            raise Refusal(404, f"Topic {topic} not found")
+        return self.reporter.connected(answer.bundle, topic, away=self.ownership.clients_are_away(answer.bundle))
+
     def unload(self, bundle: str, destination: str | None = None) -> None:
         """Unload a bundle, following all redirects. It has no owner until the next lookup.
 

@@ -54,6 +54,7 @@ class FaultKind(StrEnum):
     DESTINATION_VANISHES = "destination_vanishes"
     OTHER_CONFIGURATION = "other_configuration"
     UNLISTED_SEGMENTS = "unlisted_segments"
+    CLIENTS_GONE = "clients_gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies once the leader has accepted it"),
     FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values` instead of the cluster's"),
     FaultKind.UNLISTED_SEGMENTS: KindInfo("lists of topics leave out segments of scalable topics"),
+    FaultKind.CLIENTS_GONE: KindInfo("producers and consumers of `bundle` do not come back after its unload"),
 }
 
 

@@ -59,6 +59,7 @@ class Ownership:
     def __post_init__(self, start: float) -> None:
         """Schedule lookups of bundles that have no owner at the start."""
         self.owner = self.owner.astype(np.int64)
+        self._gone: set[int] = set()
         orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.active)
         self._waiting: dict[int, float] = {int(bundle): start + self.reconnect_delay for bundle in orphans}
 
@@ -126,8 +127,13 @@ class Ownership:
     def release(self, bundles: list[int], now: float) -> None:
         """Unload bundles. They have no owner until they are looked up."""
         self.owner[bundles] = NOBODY
-        active = self.traffic.active
-        self._waiting.update({bundle: now + self.reconnect_delay for bundle in bundles if active[bundle]})
+        self._gone.update(bundle for bundle in bundles if self.placement.loses_clients(bundle))
+        left = [bundle for bundle in bundles if self.traffic.active[bundle] and bundle not in self._gone]
+        self._waiting.update({bundle: now + self.reconnect_delay for bundle in left})
+
+    def clients_are_away(self, bundle: int) -> bool:
+        """Return whether a bundle's producers and consumers are not connected, because they lost their broker."""
+        return bundle in self._waiting or bundle in self._gone
 
     def split(self, bundle: int, more: int) -> None:
         """Add the new parts of a split bundle at the end, with the same owner."""

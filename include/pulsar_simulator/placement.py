@@ -84,6 +84,10 @@ class BundlePlacement:
         del self.affinities[self._key(bundle)]
         return self._select(others).index
 
+    def loses_clients(self, bundle: int) -> bool:
+        """Return whether the fault `clients_gone` applies to the bundle."""
+        return self.faults.take(FaultKind.CLIENTS_GONE, bundle=self.topology.bundles[bundle]) is not None
+
     def _key(self, bundle: int) -> str:
         name = self.topology.bundles[bundle]
         return name.rpartition("/")[2] if self.by_range else name

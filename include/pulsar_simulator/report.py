@@ -144,17 +144,31 @@ class Reporter:
         for bundle in self.samples.bundles_of(broker.index):
             namespace = self.topology.namespace_of(bundle)
             domains: Json = {"persistent": {}, "non-persistent": {}}
-            shares = self.topology.shares(bundle)
             whole = self.bundle_stats(bundle)
-            for topic, share in shares.items():
+            for topic, share in self.topology.shares(bundle).items():
                 # Segments count as persistent topics (PulsarStats).
                 domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
-                    "publishers": [],
+                    **self.connected(bundle, topic),
                     "replication": {},
-                    "subscriptions": {},
-                    "producerCount": max(1, whole["producerCount"] // len(shares)),
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
                     **{name: whole[name] * share for name in TRAFFIC},
                 }
             answer.setdefault(namespace.name, {})[self.topology.range_of(bundle)] = domains
         return answer
+
+    def connected(self, bundle: int, topic: str, *, away: bool = False) -> Json:
+        """Return the clients of a topic, as its statistics list them. Each topic has an equal part of the bundle's.
+
+        Args:
+            away: True if the clients are not connected at this moment.
+        """
+        topics = self.topology.topics(bundle)
+        producers, consumers = (
+            0 if away else int(count // len(topics)) + (topics.index(topic) < count % len(topics))
+            for count in (self.producers[bundle], self.consumers[bundle])
+        )
+        return {
+            "publishers": [{"producerId": number} for number in range(producers)],
+            "subscriptions": {"subscription": {"consumers": [{"consumerName": f"c{n}"} for n in range(consumers)]}},
+            "producerCount": producers,
+        }

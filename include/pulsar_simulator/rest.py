@@ -82,6 +82,7 @@ class AdminApi:
             ("/admin/v2/scalable/{tenant}/{namespace}", self._scalable_topics),
             ("/admin/v2/scalable/{tenant}/{namespace}/{topic}", self._scalable_topic),
             ("/admin/v2/{domain:str}/{tenant}/{namespace}", self._topics_of_domain),
+            ("/admin/v2/{domain:str}/{tenant}/{namespace}/{topic:path}/stats", self._stats_of_topic),
             ("/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}", self._loaded_non_persistent),
             (f"{topic}/bundle", self._bundle_of_topic),
             (topic, self._lookup),
@@ -250,6 +251,12 @@ class AdminApi:
         if hop is None:
             return Response(status_code=204)
         return redirect(self._cluster, hop.broker, _path(request), {**query, "authoritative": "true"})
+
+    def _stats_of_topic(self, request: Request) -> Response:
+        answer = self._cluster.topic_stats_at(self._me(request).index, self._topic(request))
+        if isinstance(answer, Redirect):
+            return redirect(self._cluster, answer.broker, _path(request), answer.query)
+        return JSONResponse(answer)
 
     # lookup
 

@@ -12,6 +12,7 @@ from pulsar_rebalancer.admin.answers import failure, first_line
 from pulsar_rebalancer.admin.connection import address_in, is_service_url
 from pulsar_rebalancer.admin.exchange import TOPIC_NAMES
 from pulsar_rebalancer.admin.scalable_topics import segments_in
+from pulsar_rebalancer.admin.topic_statistics import Clients, clients_in
 from pulsar_rebalancer.admin.url_paths import path, split_bundle, split_namespace, split_topic
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before asking a broker again whether it owns a bundle that several brokers try to take."""
+
+
+_ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
+"""Leaves out of a topic's statistics what brokers would have to compute from its ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,23 @@ class BundleAdmin:
         if owner is None and errors:
             raise errors[0]
         return owner
+
+    async def clients(self, topic: str, broker: str) -> Clients:
+        """Return the numbers of clients that are connected to a topic at this moment, according to its owner.
+
+        Ask only about topics that had clients lately: the owner loads a persistent topic to answer
+        (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.
+
+        Args:
+            broker: broker that receives the request; another broker than the owner redirects it to the owner.
+        """
+        answer = await self._transport.get(
+            path("admin", "v2", *split_topic(topic), "stats"), _ONLY_CLIENTS, broker=broker
+        )
+        clients = clients_in(answer.mapping())
+        if clients is None:
+            raise answer.bad("the answer does not say which producers and consumers are connected")
+        return clients
 
     async def unload(self, bundle: str, destination: str) -> None:
         """Unload a bundle; the next lookup of one of its topics then places the bundle on the destination.

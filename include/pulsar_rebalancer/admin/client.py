@@ -131,13 +131,16 @@ class PulsarAdmin:
         url_path = "/admin/v2/broker-stats/metrics"  # includes every loaded namespace
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
 
-    async def topic_stats(self, broker: str) -> dict[str, JsonValue]:
+    async def topic_stats(self, broker: str, size: int = TOPIC_STATS) -> dict[str, JsonValue]:
         """Return the statistics of the broker's loaded topics, nested by namespace, hash range, domain and topic.
 
         Brokers update these statistics every `statsUpdateFrequencyInSecs`, when they compute rates.
+
+        Args:
+            size: factor for `max_answer_bytes`; a longer answer is a `bad_answer`.
         """
         url_path = "/admin/v2/broker-stats/topics"
-        return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_STATS)).mapping()
+        return (await self._transport.get(url_path, broker=broker, follow=False, size=size)).mapping()
 
     async def version(self, broker: str) -> str:
         """Return the broker's Pulsar version."""

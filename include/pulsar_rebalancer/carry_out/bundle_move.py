@@ -223,7 +223,7 @@ class BundleMove:
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the timeout.
         """
-        pauses, until = _pauses(), time.monotonic() + self.timeout_s
+        waits, until = pauses(_LONGEST_PAUSE_S), time.monotonic() + self.timeout_s
         while True:
             try:
                 return await self.admin.unload(self.move.bundle, self.move.destination)
@@ -231,7 +231,7 @@ class BundleMove:
                 if error.sent or error.reason != Reason.UNREACHABLE or time.monotonic() > until:
                     raise
                 _log.info("%s: not unloaded yet: %s", self.move.bundle, error)
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(next(waits))
             with suppress(AdminError):
                 if await self.admin.owns(self.move.destination, self.move.bundle):
                     return None
@@ -262,7 +262,7 @@ class BundleMove:
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
         brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.
         """
-        pauses, destination, left = _pauses(), self.move.destination, list(topics)
+        waits, destination, left = pauses(_LONGEST_PAUSE_S), self.move.destination, list(topics)
         while left:
             try:
                 owner = await self.admin.lookup_owner(left[0], destination)
@@ -277,13 +277,13 @@ class BundleMove:
                     destination = ""  # the destination may be dead: the leader chooses another broker
                 # Normal for a moment: "Failed to acquire ownership", or a leader or owner that has just died.
                 _log.info("%s: not placed yet: %s", self.move.bundle, error)
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(next(waits))
         return None
 
 
-def _pauses() -> Iterator[float]:
-    """Yield the seconds to wait before each further attempt."""
+def pauses(longest_s: float) -> Iterator[float]:
+    """Yield the seconds to wait before each further attempt, at most `longest_s`."""
     pause = _FIRST_PAUSE_S
     while True:
         yield pause
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+        pause = min(2 * pause, longest_s)

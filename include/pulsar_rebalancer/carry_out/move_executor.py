@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Sequence
 
     from pulsar_rebalancer.admin import BundleAdmin
+    from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
     from pulsar_rebalancer.reasons import Reason
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
@@ -34,6 +35,7 @@ async def carry_out_moves(
     held: Callable[[], Reason | None] = lambda: None,
     leaves: Callable[[Move], Reason | None] = lambda _: None,
     begin: Callable[[Move], Awaitable[None]] = _not_recorded,
+    meter: HarmMeter | None = None,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave. A failed move does not stop the others.
 
@@ -55,6 +57,7 @@ async def carry_out_moves(
         leaves: called before the first unload of a bundle; returns why this move must not be made. It is not called for
             bundles that an earlier attempt unloaded.
         begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
+        meter: measures what the moves cost their clients; None to measure nothing.
         affinity: True if the leader stores destinations, as under the modular load manager.
 
     Returns:
@@ -65,7 +68,15 @@ async def carry_out_moves(
 
     async def carry_out(move: Move) -> MoveOutcome:
         before = move.bundle in unloaded
-        return await BundleMove(admin, move, retries, timeout_seconds, before, leaves, begin).outcome()
+        if meter is None:
+            return await BundleMove(admin, move, retries, timeout_seconds, before, leaves, begin).outcome()
+        harm = meter.of(move, again=before)
+
+        async def count_and_begin(move: Move) -> None:
+            await harm.before(begin(move))
+
+        moved = BundleMove(admin, move, retries, timeout_seconds, before, leaves, count_and_begin)
+        return harm.ended(await moved.outcome())
 
     async def work() -> None:
         try:
@@ -80,7 +91,14 @@ async def carry_out_moves(
             raise
 
     workers = [work() for _ in range(min(concurrency, len(moves)))]
-    failures = [failure for failure in await asyncio.gather(*workers, return_exceptions=True) if failure is not None]
-    if failures:
-        raise failures[0]
+    try:
+        ended = await asyncio.gather(*workers, return_exceptions=True)
+        failures = [failure for failure in ended if failure is not None]
+        if failures:
+            raise failures[0]
+        if meter:
+            await meter.finish(held)
+    finally:
+        if meter:
+            await meter.close()
     return [outcomes[number] for number in range(len(moves))]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from pulsar_rebalancer.run.harm import Harm
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
     from pulsar_rebalancer.storage.path import StoragePath
@@ -119,6 +120,14 @@ class WaveHistory:
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
         """Record an outcome. Outcomes are written at most once a second; call `write` at the end to write the rest."""
         self._note(outcome, now)
+        self._write_now_and_then()
+
+    def measured(self, bundle: str, harm: Harm) -> None:
+        """Record what a move that has ended cost its clients; written as an outcome is."""
+        self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
+        self._write_now_and_then()
+
+    def _write_now_and_then(self) -> None:
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
 

@@ -7,11 +7,12 @@ import logging
 from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
+from pulsar_rebalancer.admin.topic_statistics import topics_in
 from pulsar_rebalancer.collect.large_bundles import choose
 from pulsar_rebalancer.collect.load_report import figure
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import namespace_of, range_of
+from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.tables import LARGEST
 from pulsar_rebalancer.run.topic_loads import Candidate, Candidates, TopicLoad
 
@@ -111,21 +112,13 @@ async def _topics(
     if len(positions) > most:
         _log.warning("%s has %d topics, more than can be examined", bundle, len(positions))
         return None
-    loads = _loads(stats, bundle)
+    loads = topics_in(stats, bundle)
     # Brokers may leave segments of scalable topics out of the positions, but not out of the statistics.
     positions |= {topic: crc32(topic.encode()) for topic in loads if topic.startswith("segment://")}
     return tuple(
         TopicLoad(position, _carried(loads.get(topic), "msgRate"), _carried(loads.get(topic), "msgThroughput"))
         for topic, position in sorted(positions.items(), key=lambda item: (item[1], item[0]))
     )
-
-
-def _loads(stats: dict[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
-    branch: JsonValue = stats
-    for key in (namespace_of(bundle), range_of(bundle)):
-        branch = branch.get(key) if isinstance(branch, dict) else None
-    domains = branch.values() if isinstance(branch, dict) else ()
-    return {topic: load for domain in domains if isinstance(domain, dict) for topic, load in domain.items()}
 
 
 def _carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:

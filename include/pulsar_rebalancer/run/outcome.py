@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.harm import Harm, HarmSummary
 from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.splits import Split, SplitOutcome, not_split, read_outcomes, read_splits
@@ -37,6 +38,7 @@ class MoveOutcome(BaseModel):
         seconds: seconds from the first request to the outcome.
         error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
         destination_kept: True if the leader may still store the destination, although the unload failed.
+        harm: what the move cost the bundle's clients; None if that is unknown, or if the bundle was not unloaded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +52,7 @@ class MoveOutcome(BaseModel):
     seconds: float = 0.0
     error: str = ""
     destination_kept: bool = False
+    harm: Harm | None = None
 
     @property
     def ok(self) -> bool:
@@ -114,6 +117,7 @@ class Outcome(VersionedDocument):
         destinations_kept: destinations from this or an earlier run that the leader may still store, by bundle.
         splits: outcomes of all splits of the plan if its gate was open, else empty.
         in_force: a sentence about the orders at the time of writing, and the people who gave them.
+        harm: what the moves cost their clients; None if no bundle was unloaded.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -127,6 +131,7 @@ class Outcome(VersionedDocument):
     destinations_kept: dict[str, str] = {}
     splits: tuple[SplitOutcome, ...] = ()
     in_force: str = ""
+    harm: HarmSummary | None = None
 
     @property
     def counts(self) -> dict[Reason, int]:
@@ -166,16 +171,23 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
     opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
     verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _blocked(run) else Reason.UNFINISHED)
     moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
+    moves = _latest(read_moves(run), not_moved, moved, read_waves(run)) if opened else ()
     return Outcome(
         plan_id=run.name,
         cluster=request.cluster,
         airflow_run_id=request.airflow_run_id,
         ended_at=now,
         verdict=verdict,
-        moves=_latest(read_moves(run), not_moved, moved, read_waves(run)) if opened else (),
+        moves=moves,
         destinations_kept=dict(kept or {}),
         splits=_latest(read_splits(run), not_split, split, read_outcomes(run)) if opened else (),
+        harm=harm_of(moves),
     )
+
+
+def harm_of(moves: Iterable[MoveOutcome]) -> HarmSummary | None:
+    """Return what moves cost their clients; None if no bundle was unloaded."""
+    return HarmSummary.of(move.harm for move in moves if move.attempts)
 
 
 def _blocked(run: StoragePath) -> bool:
@@ -212,8 +224,10 @@ def describe(outcome: Outcome, run: StoragePath) -> str:
         verified = sum(move.ok for move in outcome.moves)
         counts = ", ".join(f"{count} {reason}" for reason, count in outcome.counts.items())
         lines.append(f"  moves:   {verified} of {len(outcome.moves)} verified on their planned broker ({counts})")
+    lines += [f"  harm:    {outcome.harm.sentence}"] if outcome.harm else []
     for move in outcome.moves[:LISTED]:
-        lines.append(f"    {move.bundle}: {move.source} -> {move.destination}: {move.reason} {move.error}".rstrip())
+        said = "; ".join(filter(None, (move.error, move.harm.text if move.harm else "")))
+        lines.append(f"    {move.bundle}: {move.source} -> {move.destination}: {move.reason} {said}".rstrip())
     if len(outcome.moves) > LISTED:
         lines.append(f"    and {len(outcome.moves) - LISTED} more: {run.uri}/outcome.json")
     if outcome.destinations_kept:

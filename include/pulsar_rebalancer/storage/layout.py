@@ -12,6 +12,9 @@ from pulsar_rebalancer.storage.path import StoragePath
 LOAD_DATA = "load-data.json"
 """File in a cluster's state folder with the load data that brokers under the extensible load manager published."""
 
+BUNDLE_HARM = "bundle-harm.json"
+"""File in a cluster's state folder with what the last measured move of each bundle cost its clients."""
+
 DRAINS, CONTROL = "drains.json", "control.json"
 """Names of files in the state folder: copies of documents that must survive a loss of the state store."""
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.admin.builtin_shedding import shedding_is_on
+from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.errors import PlanError
@@ -73,7 +74,8 @@ class UnloadWaveOperator(PlanPartOperator):
 
     If a bundle has changed owner, has no topic or was placed on another broker, the outcome records this; it is not a
     failure. The task fails and is retried if brokers did not answer. It fails without a retry if they refused. The XCom
-    `progress` has the number of moves that have ended.
+    `progress` has the number of moves that have ended. What each move cost its clients is measured (`HarmMeter`); after
+    the last move, the task waits a few seconds for clients that are not back yet.
 
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
     pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no
@@ -164,6 +166,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 begin=history.begin,
                 unloaded=history.unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
+                meter=HarmMeter(admin, moves, history.measured),
             )
 
         try:

@@ -1,0 +1,274 @@
+"""Measure what moves cost their clients, from the brokers' topic statistics.
+
+Before a bundle is unloaded, its source says which clients are connected to a few of its topics. Afterwards the new
+owner is asked until all of them are back. A move waits for this only before its unload, and only for a moment; no
+failure here makes a move fail. What is not answered is recorded as unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pulsar_rebalancer.admin.exchange import TOPIC_NAMES
+from pulsar_rebalancer.admin.topic_statistics import Clients, clients_in, topics_in
+from pulsar_rebalancer.carry_out.bundle_move import pauses
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.harm import Harm
+from pulsar_rebalancer.texts import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from pulsar_rebalancer.admin import PulsarAdmin
+    from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.plan import Move
+
+_log = logging.getLogger(__name__)
+
+MOST_TOPICS = 10
+"""Maximum number of a bundle's topics whose clients are counted. Further topics would show little that is new, and each
+costs a request before the unload and some afterwards; a move itself takes about ten."""
+
+AT_ONCE = 4
+"""Maximum number of concurrent counts at one broker, so that a broker that does not answer holds up no moves."""
+
+BEFORE_S = 2.0
+"""Maximum seconds by which counting delays an unload. A source that takes longer is not asked again in the wave."""
+
+WATCHED_S = 15.0
+"""Maximum seconds for which clients are awaited at the new owner. Pulsar's clients try again after 0.1, 0.2, 0.4 …
+seconds, so this is time for seven attempts."""
+
+_LONGEST_PAUSE_S = 1.0
+
+_LONG_WAVE_S = 600.0
+"""A wave that has taken so many seconds is not prolonged by counting: its task ends after 15 minutes."""
+
+_REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
+_ASKED = ("persistent://", "non-persistent://")
+"""Domains whose topics have statistics of their own; segments of scalable topics do not."""
+
+
+class HarmMeter:
+    """Measures the moves of one wave.
+
+    Args:
+        moves: the moves of the wave.
+        on_harm: function that is called with a bundle and what its move cost, when that is known. This may be after the
+            move's outcome.
+    """
+
+    def __init__(self, admin: PulsarAdmin, moves: Sequence[Move], on_harm: Callable[[str, Harm], None]) -> None:
+        self.admin = admin
+        self.on_harm = on_harm
+        self._bundles: defaultdict[str, list[str]] = defaultdict(list)
+        for move in moves:
+            self._bundles[move.source].append(move.bundle)
+        self._connected: dict[str, asyncio.Task[dict[str, list[str]]]] = {}
+        self._slow: set[str] = set()
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+        self._watched: set[asyncio.Task[None]] = set()
+        self._started = time.monotonic()
+
+    def of(self, move: Move, *, again: bool) -> MoveHarm:
+        """Return the measurement of one move.
+
+        Args:
+            again: True if an earlier attempt may have unloaded the bundle, so that its clients left earlier.
+        """
+        return MoveHarm(self, move, "an earlier attempt of the task may have unloaded the bundle" if again else "")
+
+    async def topics(self, move: Move) -> list[str]:
+        """Return the topics of a bundle that have clients, according to the last statistics of its source.
+
+        Only these are asked about later: to count the clients of a topic, a broker loads it.
+
+        Raises:
+            AdminError: the source does not answer, or has no statistics of the bundle's topics.
+            TimeoutError: the source took too long before.
+        """
+        if move.source in self._slow:
+            raise TimeoutError
+        if move.source not in self._connected:
+            self._connected[move.source] = asyncio.create_task(self._read(move.source))
+        found = (await asyncio.shield(self._connected[move.source])).get(move.bundle)
+        if found is None:
+            raise AdminError(Reason.NOT_FOUND, f"the statistics of {move.source} have no topic of the bundle")
+        return found
+
+    async def _read(self, source: str) -> dict[str, list[str]]:
+        stats = await self.admin.topic_stats(source, TOPIC_NAMES)
+        loaded = {bundle: topics_in(stats, bundle) for bundle in self._bundles[source]}
+        return {
+            bundle: sorted(name for name, topic in topics.items() if any(clients_in(topic) or ()))
+            for bundle, topics in loaded.items()
+            if topics
+        }
+
+    def give_up(self, source: str) -> None:
+        """Ask a source no more before unloads, because it takes too long."""
+        self._slow.add(source)
+
+    async def count(self, topic: str, broker: str) -> Clients | None:
+        """Return the clients of a topic now; None if the topic returns an error.
+
+        Raises:
+            AdminError: the broker does not answer, or refuses to.
+        """
+        async with self._slots[broker]:
+            try:
+                return await self.admin.bundles.clients(topic, broker)
+            except AdminError as error:
+                if (error.status or 0) < 400 or error.reason in _REFUSALS:
+                    raise
+                if error.reason is Reason.NOT_FOUND and topic.startswith("non-persistent:"):
+                    return Clients(0, 0)  # such a topic exists only while it has clients
+                _log.info("%s returns an error: %s", topic, error)
+                return None
+
+    def watch(self, counting: Coroutine[Any, Any, None]) -> None:
+        """Go on counting the clients of a bundle in the background."""
+        task = asyncio.create_task(counting)
+        self._watched.add(task)
+        task.add_done_callback(self._watched.discard)
+
+    async def finish(self, held: Callable[[], object]) -> None:
+        """Wait until all clients are back or count as not back, but no longer if anything holds the wave.
+
+        Args:
+            held: function that returns why the wave must end; None if it may go on.
+        """
+        try:
+            while self._watched and held() is None and time.monotonic() - self._started < _LONG_WAVE_S:
+                await asyncio.wait(self._watched, timeout=1.0)
+        except Exception:
+            _log.exception("clients are not counted any longer")
+
+    async def close(self) -> None:
+        """Stop counting."""
+        tasks = [*self._watched, *self._connected.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(eq=False)
+class MoveHarm:
+    """The measurement of one move.
+
+    Attributes:
+        unknown: why the clients cannot be counted; empty if they can.
+    """
+
+    meter: HarmMeter
+    move: Move
+    unknown: str
+    _topics: int | None = field(default=None, init=False)
+    _before: dict[str, Clients] = field(default_factory=dict, init=False)
+    _unloaded_at: float = field(default=0.0, init=False)
+    _owner_seconds: float | None = field(default=None, init=False)
+    _now: dict[str, Clients | None] = field(default_factory=dict, init=False)  # the last answer about each topic
+    _counted_after: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
+
+    async def before(self, begun: Awaitable[None]) -> None:
+        """Count the clients that are connected before the unload, and await `begun`."""
+        await asyncio.gather(begun, self._try_to_count())
+        self._unloaded_at = time.monotonic()
+
+    async def _try_to_count(self) -> None:
+        try:
+            if not self.unknown:
+                async with asyncio.timeout(BEFORE_S):
+                    await self._count()
+        except TimeoutError:
+            self.meter.give_up(self.move.source)
+            self.unknown = f"{self.move.source} did not say within {BEFORE_S:g} s which clients are connected"
+        except AdminError as error:
+            self.unknown = error.message
+        except Exception as error:
+            self._failed(error)
+
+    async def _count(self) -> None:
+        names = await self.meter.topics(self.move)
+        asked = [name for name in names if name.startswith(_ASKED)]
+        sample = [asked[at * len(asked) // MOST_TOPICS] for at in range(MOST_TOPICS)] if asked[MOST_TOPICS:] else asked
+        counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
+        counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
+        if names and not counted:
+            raise AdminError(Reason.NOT_FOUND, "brokers have no statistics of the topics that have clients")
+        self._before = {topic: clients for topic, clients in counted.items() if any(clients)}
+        self._topics = len(names)
+
+    def _failed(self, error: Exception) -> None:
+        _log.error("%s: clients were not counted", self.move.bundle, exc_info=error)
+        self.unknown = f"{type(error).__name__}, see the task's log"
+
+    def ended(self, outcome: MoveOutcome) -> MoveOutcome:
+        """Return the outcome with what is known so far, and go on counting in the background."""
+        if not outcome.attempts:
+            return outcome
+        if outcome.reason.has(Trait.NEW_OWNER):
+            self._owner_seconds = round(time.monotonic() - self._unloaded_at, 3)
+        if not outcome.owner:
+            self.unknown = self.unknown or "the bundle has no known owner"
+        if self._before and not self.unknown:
+            self.meter.watch(self._watch(outcome.owner))
+            so_far = self._harm("the task ended before its clients were counted")
+        else:
+            so_far = self._harm(self.unknown)
+        return outcome.model_copy(update={"harm": so_far})
+
+    async def _watch(self, owner: str) -> None:
+        """Count the clients at the new owner until all are back or the time is over, and report the figures."""
+        try:
+            async with asyncio.timeout(WATCHED_S):
+                await asyncio.gather(*(self._follow(topic, owner) for topic in self._before))
+        except TimeoutError:
+            _log.info("%s: not all clients were back after %g s", self.move.bundle, WATCHED_S)
+        except Exception as error:
+            self._failed(error)
+            self._now.clear()
+        answered = self._now.keys() == self._before.keys()
+        self.meter.on_harm(self.move.bundle, self._harm("" if answered else self.unknown or f"{owner} did not answer"))
+
+    async def _follow(self, topic: str, owner: str) -> None:
+        """Count the clients of a topic until as many are connected as before."""
+        for pause in pauses(_LONGEST_PAUSE_S):
+            await asyncio.sleep(pause)
+            try:
+                self._now[topic] = now = await self.meter.count(topic, owner)
+            except AdminError as error:
+                self._now.pop(topic, None)
+                self.unknown = error.message
+                if error.reason in _REFUSALS:
+                    return
+                continue
+            self._counted_after = round(time.monotonic() - self._unloaded_at, 3)
+            if now is not None and all(after >= was for after, was in zip(now, self._before[topic], strict=True)):
+                return
+
+    def _harm(self, unknown: str) -> Harm:
+        before = sum(map(sum, self._before.values()))
+        back = sum(
+            min(after, was)
+            for topic, now in self._now.items()
+            for after, was in zip(now or (0, 0), self._before[topic], strict=True)
+        )
+        counted = before > 0 and not unknown
+        return Harm(
+            owner_seconds=self._owner_seconds,
+            clients_seconds=self._counted_after if counted and back == before else None,
+            watched_seconds=self._counted_after if counted else None,
+            clients_before=None if self._topics is None else before,
+            clients_back=back if counted else None,
+            topics=self._topics,
+            topics_measured=len(self._before),
+            errors=sum(now is None for now in self._now.values()) if counted else None,
+            unknown=one_line(unknown, 300),
+        )

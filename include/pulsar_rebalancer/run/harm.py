@@ -1,0 +1,157 @@
+"""What moves cost the clients of their bundles: of one move, of a run's moves, and each bundle's last figures."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.storage.documents import VersionedDocument
+from pulsar_rebalancer.storage.layout import BUNDLE_HARM
+from pulsar_rebalancer.texts import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+KEPT = 2000
+"""Maximum number of bundles whose last figures are kept: about half a megabyte, which every manual plan reads."""
+
+
+class Harm(BaseModel):
+    """What one move cost its clients, according to the brokers. What brokers did not answer is None, never 0.
+
+    Clients are the producers and consumers of a sample of the bundle's topics.
+
+    Attributes:
+        owner_seconds: seconds from the unload until a broker confirmed that it owns the bundle; None if none did.
+        clients_seconds: seconds from the unload until all clients were connected again; None if unknown, or if some
+            were not when they were last counted.
+        watched_seconds: seconds from the unload to the last count; None if there was none.
+        clients_before: number of clients before the unload.
+        clients_back: number of these that were connected when they were last counted.
+        topics: number of the bundle's topics that had clients.
+        topics_measured: number of topics in the sample.
+        errors: number of topics in the sample that returned an error when they were last asked.
+        unknown: why the clients could not be counted; empty if they were.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    owner_seconds: float | None = None
+    clients_seconds: float | None = None
+    watched_seconds: float | None = None
+    clients_before: int | None = None
+    clients_back: int | None = None
+    topics: int | None = None
+    topics_measured: int = 0
+    errors: int | None = None
+    unknown: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the figures as part of a sentence."""
+        if self.unknown:
+            return f"harm unknown: {self.unknown}"
+        if not self.clients_before:
+            return "no client was connected" if self.clients_before == 0 else "harm unknown"
+        if self.clients_seconds is not None:
+            said = f"clients were away for {self.clients_seconds:.1f} s"
+        else:
+            missing, clients = self.clients_before - (self.clients_back or 0), number_of(self.clients_before, "client")
+            said = f"{missing} of {clients} not back after {self.watched_seconds:.1f} s"
+        sampled = self.topics is not None and self.topics_measured < self.topics
+        said += f" ({self.topics_measured} of {self.topics} topics)" if sampled else ""
+        return said + (f"; {number_of(self.errors, 'topic')} returned an error" if self.errors else "")
+
+
+class HarmSummary(BaseModel):
+    """What several moves cost their clients.
+
+    Attributes:
+        moves: number of moves that unloaded their bundle.
+        unknown: number of moves whose clients could not be counted.
+        not_back: number of moves after which some clients were not connected when they were last counted.
+        median_seconds, p95_seconds, longest_seconds: of `Harm.clients_seconds`; None if no client came back, or none
+            was connected.
+        errors: number of topics that returned an error afterwards.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    moves: int
+    unknown: int
+    not_back: int
+    median_seconds: float | None
+    p95_seconds: float | None
+    longest_seconds: float | None
+    errors: int
+
+    @classmethod
+    def of(cls, harms: Iterable[Harm | None]) -> Self | None:
+        """Return the summary of moves that unloaded their bundle; None if there are none.
+
+        Args:
+            harms: None for a move that was not measured, for example by an earlier release.
+        """
+        moves = list(harms)
+        known = [harm for harm in moves if harm is not None and not harm.unknown]
+        seconds = sorted(
+            harm.clients_seconds for harm in known if harm.clients_before and harm.clients_seconds is not None
+        )
+        if not moves:
+            return None
+        return cls(
+            moves=len(moves),
+            unknown=len(moves) - len(known),
+            not_back=sum(bool(harm.clients_before) and harm.clients_seconds is None for harm in known),
+            median_seconds=round(statistics.median(seconds), 3) if seconds else None,
+            p95_seconds=seconds[math.ceil(0.95 * len(seconds)) - 1] if seconds else None,
+            longest_seconds=seconds[-1] if seconds else None,
+            errors=sum(harm.errors or 0 for harm in known),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """Return the figures as a sentence without a full stop."""
+        parts = []
+        if self.longest_seconds is not None:
+            median, longest = f"{self.median_seconds:.1f} s in the median", f"{self.longest_seconds:.1f} s at most"
+            parts.append(f"clients were back after {median}, {longest}")
+        if self.not_back:
+            parts.append(f"after {self.not_back} of {number_of(self.moves, 'move')} some clients were not back")
+        if self.unknown:
+            parts.append(f"{self.unknown} of {number_of(self.moves, 'move')} could not be measured")
+        if self.errors:
+            parts.append(f"{number_of(self.errors, 'topic')} returned an error")
+        return "; ".join(parts) or "no client was connected"
+
+
+class LastHarm(BaseModel):
+    """What the last measured move of a bundle cost its clients, and when the run ended."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    harm: Harm
+
+
+class BundleHarm(VersionedDocument):
+    """`state/bundle-harm.json`: what the last measured move of each bundle cost. Only the task *report* writes it."""
+
+    FILE: ClassVar[str] = BUNDLE_HARM
+
+    bundles: dict[str, LastHarm] = {}
+
+    def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
+        """Return a copy with further moves; the oldest figures are dropped. An unknown harm replaces no known one."""
+        known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
+        every = self.bundles | known
+        newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
+        return self.model_copy(update={"bundles": {bundle: every[bundle] for bundle in sorted(newest)}})
+
+    def of(self, bundles: Iterable[str]) -> dict[str, Harm]:
+        """Return the last figures of these bundles, as far as they are known."""
+        return {bundle: self.bundles[bundle].harm for bundle in bundles if bundle in self.bundles}
