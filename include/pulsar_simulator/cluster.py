@@ -203,9 +203,11 @@ class Cluster:
             return answer
         if answer.broker != at:
             return Redirect(answer.broker, {"authoritative": "true"})
-        if topic not in self.topology.topics(answer.bundle) or not self.traffic.active[answer.bundle]:
+        topics = self.topology.topics(answer.bundle) if self.traffic.active[answer.bundle] else []
+        if topic not in topics:
             raise Refusal(404, f"Topic {topic} not found")
-        return self.reporter.connected(answer.bundle, topic, away=self.ownership.clients_are_away(answer.bundle))
+        away = self.ownership.clients_are_away(answer.bundle)
+        return self.reporter.connected(answer.bundle, topics.index(topic), away=away)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
         """Unload a bundle, following all redirects. It has no owner until the next lookup.

@@ -129,7 +129,7 @@ class Ownership:
         self.owner[bundles] = NOBODY
         self._gone.update(bundle for bundle in bundles if self.placement.loses_clients(bundle))
         left = [bundle for bundle in bundles if self.traffic.active[bundle] and bundle not in self._gone]
-        self._waiting.update({bundle: now + self.reconnect_delay for bundle in left})
+        self._waiting.update(dict.fromkeys(left, now + self.reconnect_delay))
 
     def clients_are_away(self, bundle: int) -> bool:
         """Return whether a bundle's producers and consumers are not connected, because they lost their broker."""

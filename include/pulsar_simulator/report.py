@@ -145,10 +145,10 @@ class Reporter:
             namespace = self.topology.namespace_of(bundle)
             domains: Json = {"persistent": {}, "non-persistent": {}}
             whole = self.bundle_stats(bundle)
-            for topic, share in self.topology.shares(bundle).items():
+            for number, (topic, share) in enumerate(self.topology.shares(bundle).items()):
                 # Segments count as persistent topics (PulsarStats).
                 domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
-                    **self.connected(bundle, topic),
+                    **self.connected(bundle, number),
                     "replication": {},
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
                     **{name: whole[name] * share for name in TRAFFIC},
@@ -156,15 +156,16 @@ class Reporter:
             answer.setdefault(namespace.name, {})[self.topology.range_of(bundle)] = domains
         return answer
 
-    def connected(self, bundle: int, topic: str, *, away: bool = False) -> Json:
-        """Return the clients of a topic, as its statistics list them. Each topic has an equal part of the bundle's.
+    def connected(self, bundle: int, number: int, *, away: bool = False) -> Json:
+        """Return the clients of a bundle's topic, as its statistics list them. All topics have about equally many.
 
         Args:
+            number: position of the topic among the bundle's topics.
             away: True if the clients are not connected at this moment.
         """
-        topics = self.topology.topics(bundle)
+        topics = self.topology.topic_count(bundle)
         producers, consumers = (
-            0 if away else int(count // len(topics)) + (topics.index(topic) < count % len(topics))
+            0 if away else int(count // topics) + int(number < count % topics)
             for count in (self.producers[bundle], self.consumers[bundle])
         )
         return {

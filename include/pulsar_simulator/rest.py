@@ -194,9 +194,7 @@ class AdminApi:
         return JSONResponse(self._topic_names(self._namespace(request)))
 
     def _topics_of_domain(self, request: Request) -> Response:
-        domain = request.path_params["domain"]
-        if domain not in ("persistent", "non-persistent"):
-            raise Refusal(404, "HTTP 404 Not Found")
+        domain = self._domain(request)
         names = self._topic_names(self._namespace(request))
         return JSONResponse([name for name in names if name.startswith(f"{domain}:")])
 
@@ -253,6 +251,7 @@ class AdminApi:
         return redirect(self._cluster, hop.broker, _path(request), {**query, "authoritative": "true"})
 
     def _stats_of_topic(self, request: Request) -> Response:
+        self._domain(request)
         answer = self._cluster.topic_stats_at(self._me(request).index, self._topic(request))
         if isinstance(answer, Redirect):
             return redirect(self._cluster, answer.broker, _path(request), answer.query)
@@ -286,6 +285,12 @@ class AdminApi:
     def _me(self, request: Request) -> Broker:
         broker: Broker = request.state.broker
         return broker
+
+    def _domain(self, request: Request) -> str:
+        domain: str = request.path_params["domain"]
+        if domain not in ("persistent", "non-persistent"):
+            raise Refusal(404, "HTTP 404 Not Found")
+        return domain
 
     def _namespace(self, request: Request) -> str:
         return f"{request.path_params['tenant']}/{request.path_params['namespace']}"

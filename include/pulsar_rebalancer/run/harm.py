@@ -13,8 +13,10 @@ from pulsar_rebalancer.storage.layout import BUNDLE_HARM
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
+
+    from pulsar_rebalancer.storage.path import StoragePath
 
 KEPT = 2000
 """Maximum number of bundles whose last figures are kept: about half a megabyte, which every manual plan reads."""
@@ -129,6 +131,21 @@ class HarmSummary(BaseModel):
         return "; ".join(parts) or "no client was connected"
 
 
+def last_time(harms: Collection[Harm], moves: int) -> str:
+    """Return what planned moves cost the last time, as a sentence without a full stop.
+
+    Args:
+        harms: the last figures of the bundles, as far as they are known.
+        moves: number of planned moves.
+    """
+    summary = HarmSummary.of(harms)
+    if summary is None:
+        return "not known: no move of these bundles was measured"
+    return f"{summary.sentence}" + (
+        f" (known of {len(harms)} of {number_of(moves, 'bundle')})" if len(harms) < moves else ""
+    )
+
+
 class LastHarm(BaseModel):
     """What the last measured move of a bundle cost its clients, and when the run ended."""
 
@@ -152,6 +169,8 @@ class BundleHarm(VersionedDocument):
         newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
         return self.model_copy(update={"bundles": {bundle: every[bundle] for bundle in sorted(newest)}})
 
-    def of(self, bundles: Iterable[str]) -> dict[str, Harm]:
-        """Return the last figures of these bundles, as far as they are known."""
-        return {bundle: self.bundles[bundle].harm for bundle in bundles if bundle in self.bundles}
+    @classmethod
+    def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, Harm]:
+        """Return what the last moves of these bundles cost, by bundle; those without a known figure are missing."""
+        known = cls.known(folder) or cls()
+        return {bundle: known.bundles[bundle].harm for bundle in bundles if bundle in known.bundles}

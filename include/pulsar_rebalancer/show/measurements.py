@@ -147,6 +147,14 @@ def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
         for (reason, result), count in Counter((ended.reason, _result(ended)) for ended in outcomes).items():
             labels = {"cluster": cluster, "reason": str(reason), "result": result}
             yield Measurement.of(name, count, counter=True, **labels)
+    harm = outcome.harm
+    if harm is None:
+        return
+    counts = {"moves_unmeasured": harm.unknown, "moves_clients_not_back": harm.not_back, "topic_errors": harm.errors}
+    for name, count in counts.items():
+        yield Measurement.of(name, count, counter=True, cluster=cluster)
+    if harm.longest_seconds is not None:  # unknown is not 0
+        yield Measurement.of("clients_away_longest_seconds", harm.longest_seconds, cluster=cluster)
 
 
 def _result(ended: MoveOutcome | SplitOutcome) -> str:

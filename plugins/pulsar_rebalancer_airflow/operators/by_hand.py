@@ -21,9 +21,10 @@ from pulsar_rebalancer.decide.by_hand.preview import show
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.harm import BundleHarm
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
-from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
+from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import read_outcomes
@@ -108,7 +109,8 @@ class PlanByHandOperator(BaseOperator):
         """Make and show the plan.
 
         Returns:
-            `plan` (the hash), `until`, the moves, the number of disturbed clients, and scores before and after.
+            `plan` (the hash), `until`, the moves, the number of disturbed clients, for how many seconds clients were
+            away at the last move of each bundle, and scores before and after.
 
         Raises:
             AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.preview.show`).
@@ -118,14 +120,16 @@ class PlanByHandOperator(BaseOperator):
             request, by = parse_form(context["params"]), context["dag_run"].triggering_user_name or ""
             if request.action is Action.SPLIT:
                 asyncio.run(self._read_topics(run, request)).write(run)
-            summary = show(ClusterStorage(self.root, self.cluster), run, request, by)
+            storage = ClusterStorage(self.root, self.cluster)
+            summary = show(storage, run, request, by)
             kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
             if has_effect(summary):
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).added(summary.hash, entry, now, kept))
-            self.log.info("%s", text(summary, run, context["dag_run"].dag_id))
-        return document(summary, run)
+            last = BundleHarm.last(storage.state, (move.bundle for move in read_moves(run)))
+            self.log.info("%s", text(summary, run, context["dag_run"].dag_id, last))
+        return document(summary, run, last)
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         """Return the bundle to split, with the load of its topics according to its broker."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.carry_out import split_history as splitting
 from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.attempts import failed_moves
+from pulsar_rebalancer.run.harm import BundleHarm
 from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
@@ -94,6 +96,7 @@ class ReportOperator(RunOperator):
         if history != stored:
             store.put(history)
         self.log.info("%s", describe(outcome, run))
+        self._keep_harm(outcome, earlier)
         # One event per plan: an earlier report may have sent it.
         if _changed(outcome) and not (earlier and _changed(earlier)):
             extra: dict[str, JsonValue] = {
@@ -113,6 +116,17 @@ class ReportOperator(RunOperator):
             store.change_breaker(self.settings.breaker, seen, now, run.name, closed_at)
         outcome.write(run)
         return outcome
+
+    def _keep_harm(self, outcome: Outcome, earlier: Outcome | None) -> None:
+        """Keep what the moves cost, for the next manual plan that moves the same bundles; a failure is only logged."""
+        fresh = set(outcome.moves).difference(earlier.moves if earlier else ())
+        harms = {move.bundle: move.harm for move in fresh if move.attempts}
+        folder = storage_of(self.cluster).state
+        try:
+            if harms:
+                (BundleHarm.find(folder) or BundleHarm()).added(harms, outcome.ended_at).write(folder)
+        except SnapshotError as error:
+            self.log.warning("What the moves cost is not kept for manual plans: %s", error)
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
         """Return a sentence about the orders at the end of the run, from the run's settings and the clusters file."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.harm import BundleHarm, last_time
+from pulsar_rebalancer.run.outcome import harm_of
 from pulsar_rebalancer.run.plan import Actions, read_moves, taken_candidates
 from pulsar_rebalancer.run.snapshot import CLIENTS
 from pulsar_rebalancer.run.splits import read_splits, taken_rows
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from pulsar_rebalancer.run.harm import Harm
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move, Summary
     from pulsar_rebalancer.run.splits import Split, SplitOutcome
@@ -76,7 +79,8 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
     disturbed = _disturbed(run, actions)
-    rows = _moves(run, summary, moves, disturbed)
+    last = BundleHarm.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
+    rows = _moves(run, summary, moves, disturbed, last or {})
     splits = tuple(_split(summary, split, run.cuts.get(split.bundle), disturbed) for split in actions.splits)
     ended: list[MoveOutcome | SplitOutcome] = [
         *(run.moves[move.bundle] for move in moves if move.bundle in run.moves),
@@ -114,7 +118,16 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         done=len(outcomes),
         failed=sum(not outcome.ok for outcome in outcomes),
         shadow=_shadow(summary),
+        harm=_harm(run, len(moves), last),
     )
+
+
+def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
+    """Return what the moves cost their clients; for a plan that only shows, what the last moves of its bundles cost."""
+    if last is not None:
+        return f"The last time: {last_time(last.values(), moves)}." if moves else ""
+    harm = harm_of(run.outcome.moves) if run.outcome else None
+    return f"{harm.sentence[0].upper()}{harm.sentence[1:]}." if harm else ""
 
 
 def _shadow(summary: Summary) -> str:
@@ -153,14 +166,18 @@ def _about_splits(run: Run, summary: Summary) -> tuple[str, ...]:
 
 
 def _moves(
-    run: Run, summary: Summary, moves: Sequence[Move], disturbed: Mapping[str, Mapping[str, int]]
+    run: Run,
+    summary: Summary,
+    moves: Sequence[Move],
+    disturbed: Mapping[str, Mapping[str, int]],
+    last: Mapping[str, Harm],
 ) -> list[MoveView]:
     """Return the moves: failed moves first, then the others in the plan's order."""
     fired = [pair for pair in pair_views(run) if pair.fired]
     # In a swap, bundles also leave the colder broker.
     pairs = {pair.destination: pair for pair in fired} | {pair.source: pair for pair in fired}
     rows = [
-        _move(move, run.moves.get(move.bundle), disturbed.get(move.bundle, {}), _why(summary, move, pairs))
+        _move(move, run.moves.get(move.bundle), disturbed, _why(summary, move, pairs), last.get(move.bundle))
         for move in moves
     ]
     return sorted(rows, key=lambda row: row.ok is not False)
@@ -201,14 +218,22 @@ def _ends(run: Run) -> tuple[EndView, ...]:
     return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
 
 
-def _move(move: Move, outcome: MoveOutcome | None, disturbed: Mapping[str, int], why: str) -> MoveView:
+def _move(
+    move: Move,
+    outcome: MoveOutcome | None,
+    disturbed: Mapping[str, Mapping[str, int]],
+    why: str,
+    last: Harm | None,
+) -> MoveView:
+    harm = outcome.harm.text if outcome and outcome.harm else f"last time, {last.text}" if last else ""
     return MoveView(
         bundle=move.bundle,
         source=move.source,
         destination=move.destination,
         traffic=round(move.traffic, 1),
         why=why,
-        **_clients(disturbed),
+        harm=harm,
+        **_clients(disturbed.get(move.bundle, {})),
         **_result(outcome),
     )
 

@@ -30,11 +30,16 @@ class BundleView(View):
 
 
 class MoveView(BundleView):
-    """One bundle that the plan moves; its traffic is in the unit of `PlanView.measure`."""
+    """One bundle that the plan moves; its traffic is in the unit of `PlanView.measure`.
+
+    Attributes:
+        harm: text that says what the move cost its clients, or for a manual plan, the bundle's last move.
+    """
 
     source: str
     destination: str
     traffic: float
+    harm: str = ""
 
 
 class SplitView(BundleView):
@@ -156,6 +161,7 @@ class PlanView(View):
         done: number of moves and splits with an outcome.
         failed: number of moves and splits with an outcome other than planned.
         shadow: text that compares the shadow's plan with this one; empty if the shadow made none.
+        harm: sentence about what the moves cost their clients, or for a manual plan, the last moves of its bundles.
     """
 
     folder: str
@@ -187,3 +193,4 @@ class PlanView(View):
     done: int = 0
     failed: int = 0
     shadow: str = ""
+    harm: str = ""

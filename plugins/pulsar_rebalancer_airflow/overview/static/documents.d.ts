@@ -132,6 +132,7 @@ export interface MoveView {
   source: string;
   destination: string;
   traffic: number;
+  harm: string;
 }
 
 export interface Overview {
@@ -203,6 +204,7 @@ export interface PlanView {
   done: number;
   failed: number;
   shadow: string;
+  harm: string;
 }
 
 export interface RequestView {

@@ -26,6 +26,7 @@ export function plan(view, short, title, dag, documents) {
     make("h2", {}, title, make("small", {}, origin(view))),
     unknown.length > 0 && make("p", { class: "warn" }, `Matched nothing: ${unknown.join(", ")}.`),
     bundles + splits.length > 0 && make("p", {}, amounts(view)),
+    view.harm && make("p", { class: "harm" }, view.harm),
     progress(view),
     bundles > 0 && ranges(view),
     view.shadow && make("p", { class: "shadow" }, view.shadow),
@@ -118,7 +119,7 @@ function moves({ folder, measure, moves, more }, short) {
     { title: "topics", cell: ({ topics }) => topics },
     { title: "clients", cell: ({ clients }) => clients },
     { title: "reason", cell: ({ why }) => why, kind: "text" },
-    { title: "outcome", cell: ended, kind: "text" },
+    { title: "outcome", cell: (move) => [ended(move), " ", make("small", {}, move.harm)], kind: "text" },
   ];
   return [
     table(`moves ${folder}`, "Bundles of the plan", columns, moves, ({ ok }) => ok === false ? "failed" : ""),

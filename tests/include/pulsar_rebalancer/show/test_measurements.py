@@ -15,7 +15,8 @@ from tests.project.documentation import ROOT
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import BreakerRules, Pause
-from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.harm import Harm
+from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, harm_of
 from pulsar_rebalancer.run.plan import ShadowPlan, Summary
 from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.show.measurements import PREFIX, measure, measure_orders
@@ -34,13 +35,27 @@ OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4
 
 
 def outcome(verdict: str = "open") -> Outcome:
+    ended = [
+        ("moved", Harm(clients_before=3, clients_back=3, clients_seconds=1.5)),
+        ("moved", Harm(clients_before=3, clients_back=1, watched_seconds=15.0, errors=2)),
+        ("astray", Harm(unknown="silent")),
+        ("no_topic", None),
+        ("not_attempted", None),
+    ]
     moves = [
-        MoveOutcome(bundle=name(at), source="a:1", destination="b:1", reason=reason)
-        for at, reason in enumerate(["moved", "moved", "astray", "no_topic", "not_attempted"])
+        MoveOutcome(bundle=name(at), source="a:1", destination="b:1", reason=reason, attempts=bool(harm), harm=harm)
+        for at, (reason, harm) in enumerate(ended)
     ]
     splits = [SplitOutcome(bundle=name(9), positions=(1,), reason="split")]
     return Outcome(
-        plan_id="p", cluster="east", airflow_run_id="r", ended_at=NOW, verdict=verdict, moves=moves, splits=splits
+        plan_id="p",
+        cluster="east",
+        airflow_run_id="r",
+        ended_at=NOW,
+        verdict=verdict,
+        moves=moves,
+        splits=splits,
+        harm=harm_of(moves),
     )
 
 
@@ -85,7 +100,9 @@ def test_drained_and_excluded_brokers_are_compared_with_nobody(tmp_path: Path) -
 
 
 def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:
-    counted = {(each.name, each.labels["reason"]): each.value for each in told if each.counter and each.name != "runs"}
+    counted = {
+        (each.name, each.labels["reason"]): each.value for each in told if each.counter and "reason" in each.labels
+    }
 
     assert counted == {
         ("moves", "moved"): 2,
@@ -103,6 +120,18 @@ def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:
         "not_attempted": "left",
         "split": "done",
     }
+
+
+def test_the_cost_of_moves_is_sent_and_never_0_if_it_is_unknown(told: list[Measurement]) -> None:
+    names = ("moves_unmeasured", "moves_clients_not_back", "topic_errors", "clients_away_longest_seconds")
+    assert {each.name: each.value for each in told if each.name in names} == dict(
+        zip(names, (1, 1, 2, 1.5), strict=True)
+    )
+
+    nothing = outcome().model_copy(update={"harm": harm_of(outcome().moves[2:])})
+    sent = {each.name: each.value for each in measure("east", None, nothing)}
+    assert sent["moves_unmeasured"] == 1
+    assert "clients_away_longest_seconds" not in sent
 
 
 def test_what_is_split_and_what_is_not_are_both_candidates(told: list[Measurement]) -> None:

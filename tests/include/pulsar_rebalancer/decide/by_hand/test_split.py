@@ -65,7 +65,7 @@ def test_which_bundle_is_cut_and_where(
     moves, (split,) = verify(run, summary)
     assert not moves
     assert (split.bundle, split.broker, split.positions, split.condition) == (bundle, "a:1", positions, "")
-    shown_as = document(summary, run)
+    shown_as = document(summary, run, {})
     assert (shown_as["plan"], shown_as["splits"]) == (summary.hash, list(summary.splits_told))
     assert summary.sentence == f"split by hand: {summary.splits_told[0]}"
     assert summary.splits_told[0].startswith(f"{bundle} is split for ever at 0x{positions[0]:08x}")

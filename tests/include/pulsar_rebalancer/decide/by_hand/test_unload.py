@@ -14,6 +14,7 @@ from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.harm import Harm
 from pulsar_rebalancer.run.plan import Summary, read_state, verify
 
 if TYPE_CHECKING:
@@ -144,19 +145,27 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
     assert run is not None
     stay = {reason: f"  1 bundle stays: {reason}. {reason.meaning}" for reason in summary.bundles_passed_over}
     assert set(stay) == {Reason.NO_SUCH_BUNDLE, Reason.SAME_BROKER}
-    assert text(summary, run, "the_dag").splitlines() == [
+    last = {
+        name(2): Harm(clients_before=4, clients_seconds=3.12),
+        name(20): Harm(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
+    }
+    assert text(summary, run, "the_dag", last).splitlines() == [
         "unload by hand: 21 bundles to move (dry run: nothing was moved)",
-        *(f"  {name(n)}: a:1 -> b:1" for n in range(20)),
+        *(f"  {name(n)}: a:1 -> b:1" for n in range(2)),
+        f"  {name(2)}: a:1 -> b:1; last time, clients were away for 3.1 s",
+        *(f"  {name(n)}: a:1 -> b:1" for n in range(3, 20)),
         f"  and 1 more: {run.uri}/plan/moves.parquet",
         *stay.values(),
         f"  no broker reports {name(77)}",
         "  score of b:1: 1.0 -> 22.1",
         "  score of a:1: 21.1 -> 0.0",
         "  disturbed: 42 topics, 63 producers, 84 consumers",
+        "  last time: clients were back after 3.1 s in the median, 3.1 s at most; after 1 of 2 moves some clients were "
+        "not back (known of 2 of 21 bundles)",
         "To carry it out before 2026-11-22T12:15:00+00:00: "
         f'airflow dags trigger the_dag --conf \'{{"plan": "{summary.hash}"}}\'',
     ]
-    assert document(summary, run) == {
+    assert document(summary, run, last) == {
         "plan": summary.hash,
         "until": "2026-11-22T12:15:00+00:00",
         "bundles": 21,
@@ -166,8 +175,10 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "unknown": [name(77)],
         "scores": {"b:1": [1.01, 22.13], "a:1": [21.13, 0.0]},
         "disturbed": {"topics": 42, "producers": 63, "consumers": 84},
+        "last_seconds": {name(2): 3.12},
         "folder": run.uri,
     }
+    assert "  last time: not known: no move of these bundles was measured" in text(summary, run, "the_dag", {})
     assert (summary.base_seq, summary.counting, summary.bundles_taken, summary.waves) == (7, "by_hand", 21, 1)
     assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (0, 0, 0, (0, 0))
 
@@ -177,8 +188,8 @@ def test_a_plan_without_any_effect_is_not_carried_out(snapshots: Snapshots) -> N
 
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
-    assert document(summary, run)["plan"] == ""
-    assert "To carry it out" not in text(summary, run, "the_dag")
+    assert document(summary, run, {})["plan"] == ""
+    assert "To carry it out" not in text(summary, run, "the_dag", {})
 
 
 def test_a_broker_that_is_left_out_has_no_score(snapshots: Snapshots) -> None:

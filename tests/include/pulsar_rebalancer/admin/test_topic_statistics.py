@@ -1,0 +1,43 @@
+"""Clients in what brokers say about their topics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pulsar_rebalancer.admin.topic_statistics import Clients, clients_in, topics_in
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+RECORDED = Path(__file__).parents[1] / "collect" / "extensible" / "data" / "extensible-4.0.8.json"
+
+
+def test_clients_are_those_that_a_broker_lists() -> None:
+    stats = json.loads(RECORDED.read_text(encoding="utf-8"))["broker-stats/topics"]
+
+    (topic,) = topics_in(stats, "acme/shop/0xf0000000_0xffffffff").values()
+
+    assert clients_in(topic) == Clients(producers=1, consumers=1)
+    assert topics_in(stats, "acme/shop/0x00000000_0x00000001") == {}
+    assert topics_in({"acme/shop": "?"}, "acme/shop/0x00000000_0x00000001") == {}
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        None,
+        "?",
+        {},
+        {"publishers": []},
+        {"publishers": 3, "subscriptions": {}},
+        {"publishers": [], "subscriptions": []},
+        {"publishers": [], "subscriptions": {"s": None}},
+        {"publishers": [], "subscriptions": {"s": {"consumers": 1}}},
+    ],
+)
+def test_what_a_broker_does_not_say_is_not_0(topic: JsonValue) -> None:
+    assert clients_in(topic) is None
