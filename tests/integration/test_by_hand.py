@@ -104,6 +104,10 @@ def test_a_run_is_undone(hand: World, ends: tuple[str, str], unloaded: Outcome) 
     (move,) = read_moves(unloaded.folder)
 
     shown = hand.run("by_hand", action="undo", run=unloaded.folder.name)
+    harm = Written.read(unloaded.folder).moves[0].harm
+    assert harm is not None
+    assert harm.clients_seconds is not None
+    assert shown.xcom("plan")["last_seconds"] == {move.bundle: harm.clients_seconds}
     hand.run("by_hand", plan=shown.xcom("plan")["plan"])
     (waiting,) = hand.queued()
     undone = hand.begin(waiting)

@@ -88,7 +88,14 @@ def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second
     assert second.waves == summary.waves >= 1
     assert east.decision().plan_id == summary.plan_id
     assert all(east.served.cluster.owner(move.bundle) == move.destination for move in moves)
-    assert Written.read(second.folder).counts == {"moved": len(moves)}
+    outcome = Written.read(second.folder)
+    assert outcome.counts == {"moved": len(moves)}
+    assert outcome.harm is not None
+    assert (outcome.harm.moves, outcome.harm.unknown, outcome.harm.not_back) == (len(moves), 0, 0)
+    away = [move.harm.clients_seconds for move in outcome.moves if move.harm and move.harm.clients_before]
+    delay = east.served.cluster.spec.timing.reconnect_delay
+    assert away
+    assert all(seconds is not None and seconds >= delay for seconds in away)
     assert {b: u.outcome for b, u in east.moves().unloads.items()} == {move.bundle: "moved" for move in moves}
     assert east.score_range() < summary.score_range / 2
     assert east.storage.state.names()[:2] == ["decision-1.json", "decision-2.json"]

@@ -111,6 +111,18 @@ def assert_carried_out(run: Run, admin: Admin) -> None:
     assert 2 * len(arrived) >= len(outcomes), outcomes
 
 
+def assert_clients_came_back(run: Run) -> None:
+    """The harm of each move is known: its topic's one producer left, and came back some time after the new owner."""
+    print(f"harm {run.outcome.harm}")
+    for end in run.outcome.moves:
+        harm = end.harm
+        assert harm is not None, end
+        assert (harm.unknown, harm.topics, harm.clients_before, harm.clients_back, harm.errors) == ("", 1, 1, 1, 0), end
+        assert harm.owner_seconds is not None
+        assert harm.clients_seconds is not None
+        assert 0 < harm.owner_seconds <= harm.clients_seconds
+
+
 def load_broker_zero(
     admin: Admin, namespaces: list[str], bundles: int, domain: str = "non-persistent"
 ) -> dict[str, str]:

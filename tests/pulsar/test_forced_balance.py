@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.pulsar.admin import Admin
 from tests.pulsar.load import Load
-from tests.pulsar.rebalancing import DAG_ID, Run, assert_carried_out, load_broker_zero, rebalancer
+from tests.pulsar.rebalancing import (
+    DAG_ID,
+    Run,
+    assert_carried_out,
+    assert_clients_came_back,
+    load_broker_zero,
+    rebalancer,
+)
 from tests.pulsar.throttling import await_host_samples, throttle
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
                 assert run.state == "success", run.tasks
                 summary = run.summary
                 assert_carried_out(run, admin)
+                assert_clients_came_back(run)
             report = load.report()
     assert summary.forced is not None
     assert (summary.forced.by, summary.forced.reason) == ("admin", "new brokers shall be filled")

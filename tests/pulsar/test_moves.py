@@ -12,18 +12,21 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 import pulsar
-from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
+from pulsar_rebalancer.admin import AdminConnection, BundleAdmin, PulsarAdmin
+from pulsar_rebalancer.admin.topic_statistics import clients_in
 from pulsar_rebalancer.admin.transport import Transport
+from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.run.plan import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.pulsar.cluster import PulsarCluster
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
 
+    from pulsar_rebalancer.run.harm import Harm
     from pulsar_rebalancer.run.outcome import MoveOutcome
 
 NAMESPACE, BUNDLES = "tests/moves", 32
@@ -93,10 +96,16 @@ def carried_out(
     concurrency: int = 1,
     on_outcome: Callable[[MoveOutcome], None] = lambda _: None,
     after_unload: Callable[[], None] = lambda: None,
+    harms: dict[str, Harm] | None = None,
 ) -> list[MoveOutcome]:
+    """Carry out moves; what they cost is put into `harms`, if it is given."""
+
     async def act() -> list[MoveOutcome]:
-        async with Transport(AdminConnection(seeds=(cluster.web_url(seed),))) as transport:
+        connection = AdminConnection(seeds=(cluster.web_url(seed),))
+        async with Transport(connection) as transport, PulsarAdmin(connection) as measuring:
             options: dict[str, Any] = {"concurrency": concurrency, "retries": 2, "timeout_seconds": TIMEOUT}
+            if harms is not None:
+                options["meter"] = HarmMeter(measuring, moves, harms.__setitem__)
             return await carry_out_moves(Watched(transport, after_unload), moves, on_outcome=on_outcome, **options)
 
     return asyncio.run(act())
@@ -148,8 +157,16 @@ def test_every_message_that_was_acknowledged_arrives(cluster: PulsarCluster, adm
             source, destination = number % 3, (number + 1) % 3
             moves = [move(cluster, bundle, source, destination) for bundle in topics]
             send(f"{number}-before")
-            outcomes = carried_out(cluster, moves, after_unload=partial(send, f"{number}-within"))
+            await_that(lambda broker=source: statistics_have(admin, broker, topics.values()))
+            harms: dict[str, Harm] = {}
+            outcomes = carried_out(cluster, moves, after_unload=partial(send, f"{number}-within"), harms=harms)
             assert [outcome.reason for outcome in outcomes] == ["moved"] * len(moves)
+            print(f"harm {harms}")
+            assert harms.keys() == set(topics)
+            for harm in harms.values():
+                # One producer and one subscriber.
+                assert (harm.unknown, harm.clients_before, harm.clients_back, harm.errors) == ("", 2, 2, 0)
+                assert harm.clients_seconds is not None
         for producer in producers:
             producer.flush()
         await_that(lambda: len(acknowledged) + len(failed) == 2 * ROUNDS * 50 * len(producers))
@@ -157,6 +174,13 @@ def test_every_message_that_was_acknowledged_arrives(cluster: PulsarCluster, adm
         await_that(lambda: received >= acknowledged)
     finally:
         client.close()
+
+
+def statistics_have(admin: Admin, broker: int, topics: Iterable[str]) -> bool:
+    """Whether the last statistics of a broker list the producer and the subscriber of each topic."""
+    ranges = admin.get("broker-stats/topics", broker=broker).get("tests/persistent", {}).values()
+    stats = {topic: found for domains in ranges for listed in domains.values() for topic, found in listed.items()}
+    return all(clients_in(stats.get(topic)) == (1, 1) for topic in topics)
 
 
 def acknowledger(

@@ -223,7 +223,7 @@ class BundleMove:
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the timeout.
         """
-        waits, until = pauses(_LONGEST_PAUSE_S), time.monotonic() + self.timeout_s
+        waits, until = pauses(), time.monotonic() + self.timeout_s
         while True:
             try:
                 return await self.admin.unload(self.move.bundle, self.move.destination)
@@ -262,7 +262,7 @@ class BundleMove:
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
         brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.
         """
-        waits, destination, left = pauses(_LONGEST_PAUSE_S), self.move.destination, list(topics)
+        waits, destination, left = pauses(), self.move.destination, list(topics)
         while left:
             try:
                 owner = await self.admin.lookup_owner(left[0], destination)
@@ -281,7 +281,7 @@ class BundleMove:
         return None
 
 
-def pauses(longest_s: float) -> Iterator[float]:
+def pauses(longest_s: float = _LONGEST_PAUSE_S) -> Iterator[float]:
     """Yield the seconds to wait before each further attempt, at most `longest_s`."""
     pause = _FIRST_PAUSE_S
     while True:

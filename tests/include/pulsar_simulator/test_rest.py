@@ -375,6 +375,36 @@ def test_a_redirect_needs_the_token_again(served: Running, http: httpx.Client) -
     assert answer.status_code == 401
 
 
+def test_statistics_of_a_topic_say_who_is_connected(served: Running, http: httpx.Client) -> None:
+    cluster, owner = served.cluster, hot(served.cluster)
+    bundle, topic = pick(cluster, owner)
+    domain, _, path = topic.partition("://")
+    url, index = f"/admin/v2/{domain}/{path}/stats", cluster.topology.index(bundle)
+
+    def connected(broker: str, url: str = url) -> tuple[int, int]:
+        stats = http.get(f"http://{broker}{url}").json()
+        return len(stats["publishers"]), sum(len(each["consumers"]) for each in stats["subscriptions"].values())
+
+    listed = http.get(f"http://{owner}/admin/v2/broker-stats/topics").json()
+    topics = listed[bundle.rpartition("/")[0]][bundle.rpartition("/")[2]][domain]
+    assert sum(each["producerCount"] for each in topics.values()) == cluster.reporter.producers[index]
+    assert connected(owner)[0] == len(topics[topic]["publishers"]) > 0
+    assert http.get(f"http://{owner}{url.replace('/t', '/nothing')}").status_code == 404
+    other = not_leading(served, but=owner)
+    assert http.get(f"http://{other}{url}", follow_redirects=False).status_code == 307
+
+    cluster.unload(bundle, other)
+    assert cluster.lookup(topic) == other
+    assert connected(other) == (0, 0)
+    cluster.advance(cluster.spec.timing.reconnect_delay)
+    assert connected(other)[0] > 0
+    cluster.faults.add("clients_gone", bundle=bundle)
+    cluster.unload(bundle, owner)
+    assert cluster.lookup(topic) == owner
+    cluster.advance(60)
+    assert connected(owner) == (0, 0)
+
+
 # size
 
 

@@ -15,7 +15,7 @@ from tests.include.pulsar_rebalancer.carry_out.unloading_scene import (
 )
 
 from pulsar_rebalancer.admin.transport import Transport
-from pulsar_rebalancer.carry_out.bundle_move import _pauses
+from pulsar_rebalancer.carry_out.bundle_move import pauses
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Reason
@@ -191,7 +191,7 @@ def test_a_lookup_that_fails_is_repeated(scene):
 
 
 def test_pauses_between_lookups_grow_up_to_two_seconds():
-    assert list(islice(_pauses(), 7)) == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    assert list(islice(pauses(), 7)) == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
 def test_when_lookups_fail_for_good_the_brokers_are_asked_once_more(scene):
