@@ -16,6 +16,7 @@ from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.harm import Harm
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
@@ -225,6 +226,9 @@ class Scene:
             attempts=1,
             seconds=0.8,
             error="nobody owned it within 30 s" if astray else "",
+            harm=Harm(unknown="the bundle has no known owner")
+            if astray
+            else Harm(owner_seconds=0.2, clients_seconds=1.24, watched_seconds=1.24, clients_before=8, clients_back=8),
         )
 
     def _carry_out(self, moves: Sequence[MoveOutcome]) -> None:

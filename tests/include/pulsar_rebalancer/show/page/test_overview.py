@@ -14,13 +14,17 @@ from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, un
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.harm import BundleHarm, Harm
 from pulsar_rebalancer.run.manual_request import DrainProgress
+from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.show.page.bundle_search import LISTED, find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
 from pulsar_rebalancer.show.page.page_plan import LISTED as LISTED_MOVES
+from pulsar_rebalancer.show.page.page_plan import plan_view
+from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies.kept import ShedderState
 
@@ -156,6 +160,39 @@ def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path: Path) -> Non
     assert {end.name: end.after for end in plan.brokers} == touched
     assert all(end.before != end.after for end in plan.brokers)
     assert {move.why for move in plan.moves} == {"68 points apart"}
+
+
+def test_a_plan_says_for_how_long_clients_were_away(tmp_path: Path) -> None:
+    made, other = scene(tmp_path), scene(tmp_path / "other")
+    for each in (made, other):
+        each.run(JUST_NOW - timedelta(minutes=1))
+    folder = other.run(JUST_NOW, astray=1)
+    shown = made.run(JUST_NOW, dry_run=True, seconds=0, begun=0)
+
+    ended = seen(other).plan
+    bundles = [move.bundle for move in read_moves(shown)]
+    unknown = plan_view(made.storage, read_run(shown), NOW)
+    missing = Harm(clients_before=5, clients_back=3, watched_seconds=15.0)
+    BundleHarm().added({bundles[0]: missing}, NOW).write(made.storage.state)
+    known = plan_view(made.storage, read_run(shown), NOW)
+
+    assert ended is not None
+    assert (ended.folder, ended.harm) == (
+        folder.name,
+        "Clients were back after 1.2 s in the median, 1.2 s at most; 1 of 4 moves could not be measured.",
+    )
+    assert [move.harm for move in ended.moves] == [
+        "harm unknown: the bundle has no known owner",
+        *["clients were away for 1.2 s"] * 3,
+    ]
+    assert unknown is not None
+    assert known is not None
+    assert unknown.harm == "The last time: not known: no move of these bundles was measured."
+    assert {move.harm for move in unknown.moves} == {""}
+    assert known.harm.startswith("The last time: after 1 of 1 move some clients were not back")
+    assert {move.bundle: move.harm for move in known.moves if move.harm} == {
+        bundles[0]: "last time, 2 of 5 clients not back after 15.0 s"
+    }
 
 
 @pytest.mark.parametrize("loads", [EVEN, uneven(4)], ids=["splits only", "splits and moves"])
