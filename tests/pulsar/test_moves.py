@@ -157,7 +157,7 @@ def test_every_message_that_was_acknowledged_arrives(cluster: PulsarCluster, adm
             source, destination = number % 3, (number + 1) % 3
             moves = [move(cluster, bundle, source, destination) for bundle in topics]
             send(f"{number}-before")
-            await_that(lambda broker=source: statistics_have(admin, broker, topics.values()))
+            await_that(partial(statistics_have, admin, source, topics.values()))
             harms: dict[str, Harm] = {}
             outcomes = carried_out(cluster, moves, after_unload=partial(send, f"{number}-within"), harms=harms)
             assert [outcome.reason for outcome in outcomes] == ["moved"] * len(moves)

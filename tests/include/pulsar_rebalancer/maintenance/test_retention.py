@@ -168,7 +168,7 @@ def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
     export = aged(state / f"export-{at(3):%Y%m%dT%H%M%SZ}.json", 3)
     change = aged(state / "change-20200101T000000Z-3.json", 2000)
     load_data = aged(state / "load-data.json", 2000)
-    orders = {aged(state / name, 2000).name for name in ("drains.json", "control.json")}
+    orders = {aged(state / name, 2000).name for name in ("drains.json", "control.json", "bundle-harm.json")}
 
     report = upkeep(storage, Needed(frozenset(), frozenset(kept)))
 
