@@ -48,7 +48,7 @@ seconds, so this is time for seven attempts."""
 _LONGEST_PAUSE_S = 1.0
 
 _LONG_WAVE_S = 600.0
-"""A wave that has taken so many seconds is not prolonged by counting: its task ends after 15 minutes."""
+"""Seconds after which counting no longer prolongs a wave, whose task ends after 15 minutes."""
 
 _REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _ASKED = ("persistent://", "non-persistent://")
