@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import pytest
 from tests.integration.airflow_world import World, world
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.comparison import Comparison
 from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.show import prediction_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +130,19 @@ def test_decide_cleared_after_record_and_never_recorded_again_leaves_the_means(n
     assert north.decision() == before
 
 
-def test_a_pair_that_is_moved_starts_anew(north: World, counted: Outcome) -> None:
-    before = north.decision()
+def counted_again(north: World) -> Outcome:
+    """The next run that counts its sample."""
+    while True:
+        run = north.run()
+        if Summary.read(run.folder).counting == "counted":
+            return run
+
+
+def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
+    north: World, counted: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prediction_check, "WAIT", timedelta(0))
+    before, cluster = north.decision(), north.served.cluster
 
     run = north.run(**OWN)
 
@@ -137,3 +151,31 @@ def test_a_pair_that_is_moved_starts_anew(north: World, counted: Outcome) -> Non
     assert (run.state, run.xcom("gate", "reason")) == ("success", "open")
     assert moved
     assert north.decision().hits == {broker: hit for broker, hit in before.hits.items() if broker not in moved}
+
+    # The simulated brokers' scores follow their traffic.
+    assert Comparison.read(run.folder).awaited == moved
+    counted_again(north)
+    errors = north.moves().predictions.errors
+    assert len(errors) == len(moved)
+    assert max(map(abs, errors)) < 3
+
+    # Four errors of each kind: what is measured now decides. One broker gets more load, another one restarts.
+    history = north.moves()
+    told = history.predictions.model_copy(update={"errors": (0.0,) * 4 + (9.0,) * 4})
+    north.put(history.model_copy(update={"predictions": told, "unloads": {}}))
+    hot = max(cluster.true_scores().items(), key=lambda item: item[1])[0]
+    cluster.scale_load(2.0, broker=hot)
+    run = north.run(force="a test", force_threshold=1)
+    moves = read_moves(run.folder)
+    restarted, *others = sorted({end for move in moves for end in (move.source, move.destination)})
+    assert len(others) > 1
+    for broker in others[::2]:
+        cluster.scale_load(3.0, broker=broker)
+    cluster.restart(restarted)
+    counted_again(north)
+    warned = north.run()
+
+    compared = Comparison.read(run.folder).brokers
+    assert compared[restarted].dropped in (Reason.BROKER_QUARANTINED, Reason.BROKER_RESTARTED)
+    assert len(north.moves().predictions.errors) == 8 + len(others)
+    assert warned.xcom("validate")["warn"]["predictions_off"] == 1

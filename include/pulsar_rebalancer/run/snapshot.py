@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 CLIENTS = ("topics", "producers", "consumers")
 """Columns that count what a move of a bundle disturbs."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,11 @@ class Snapshot:
     def _listed(self) -> list[dict[str, Any]]:
         brokers = self.table("brokers")
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
-        # Times are not used, and Arrow would import pandas to convert them.
-        return brokers.select([column.name for column in brokers.schema if column.type != TIME]).to_pylist()
+        # Of the times only one is used, as microseconds: to convert a time, Arrow would import pandas.
+        started = brokers["started_at"].cast(pa.int64()).to_pylist()
+        rows = brokers.select([column.name for column in brokers.schema if column.type != TIME]).to_pylist()
+        times = (None if at is None else _EPOCH + timedelta(microseconds=at) for at in started)
+        return [row | {"started_at": at} for row, at in zip(rows, times, strict=True)]
 
     @property
     def extensible(self) -> bool:

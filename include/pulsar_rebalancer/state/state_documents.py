@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.predictions import Predictions
 
 VERSION = 1
 
@@ -205,6 +206,7 @@ class MovesState(StateDocument):
         unloads: the last unload of each recently unloaded bundle, by bundle.
         kept: destinations that the leader may still store, by bundle.
         splits: recent splits, by the name of the bundle that was split.
+        predictions: comparisons of predicted with measured scores; only the task *report* changes them.
     """
 
     KEY: ClassVar[str] = "moves"
@@ -212,6 +214,7 @@ class MovesState(StateDocument):
     unloads: dict[str, Unload] = {}
     kept: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
+    predictions: Predictions = Predictions()
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
         """Return the unloads within the grace period.

@@ -19,6 +19,7 @@ from pulsar_rebalancer.run.quarantine import (
     enough_brokers,
     interval_below_host_sample,
     one_quarantine_each,
+    predictions_off,
     traffic_in_doubt,
     unexpectedly_left_out,
     unknown_brokers,
@@ -27,6 +28,7 @@ from pulsar_rebalancer.run.quarantine import (
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import LARGEST
+from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.validation.findings import KEYS, Result, findings_of, suite_failed
 from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
 from pulsar_rebalancer_airflow.validation.page import SHOWN_ROWS, wording, write_page
@@ -76,12 +78,15 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
         judged[name] = _storable(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
     findings = one_quarantine_each(findings)
-    shares = shares_of(unexpectedly_left_out(findings, _moved_lately(run)), frames)
+    history = _history(run)
+    # Two brokers may briefly report a bundle that moved.
+    shares = shares_of(unexpectedly_left_out(findings, history.unloads), frames)
     findings = one_quarantine_each([*findings, *traffic_in_doubt(shares, settings)])
     samples = dict(zip(frames["brokers"]["broker"], frames["brokers"]["host_samples"], strict=True))
     findings += unknown_brokers(samples, settings)
     findings += unmatched_patterns(frames["bundles"]["bundle"], settings)
     findings += interval_below_host_sample(settings)
+    findings += predictions_off(history.predictions)
     findings += enough_brokers(findings, samples, settings)
     validation = Validation(findings=tuple(findings))
     validation.write(run)
@@ -89,12 +94,11 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     return validation
 
 
-def _moved_lately(run: StoragePath) -> frozenset[str]:
-    """Return the recently moved bundles, from the unload history. Two brokers may briefly report such a bundle."""
+def _history(run: StoragePath) -> MovesState:
     try:
-        return frozenset(StateBefore.read(run).moves.unloads)
+        return StateBefore.read(run).moves
     except RebalancerError:
-        return frozenset()  # the task *decide* needs the state and reports what is wrong with it
+        return MovesState()  # the task *decide* needs the state and reports what is wrong with it
 
 
 def suites_folder() -> Path:

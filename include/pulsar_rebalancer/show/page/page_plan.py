@@ -11,14 +11,13 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.harm import BundleHarm, last_time
 from pulsar_rebalancer.run.outcome import harm_of
-from pulsar_rebalancer.run.plan import Actions, read_moves, taken_candidates
+from pulsar_rebalancer.run.plan import Actions, read_moves
 from pulsar_rebalancer.run.snapshot import CLIENTS
 from pulsar_rebalancer.run.splits import read_splits, taken_rows
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView, SplitView
 from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded
-from pulsar_rebalancer.strategies.sample import CandidateMove
-from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.show.prediction_check import predicted_scores
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
@@ -48,22 +47,13 @@ _LATE = timedelta(minutes=5)
 
 
 def predicted(run: Run) -> dict[str, float]:
-    """Return the predicted scores of a plan's sources and destinations after the moves, in percent.
-
-    As in the plan's own prediction, a broker's score is assumed to be proportional to its traffic.
-    """
+    """Return the predicted scores of a plan's sources and destinations after the moves; empty if unknown."""
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
-        moves = [CandidateMove.of_row(row) for row in taken_candidates(run.folder)]
-        traffic = {sample.broker: sample.traffic(moves[0].measure) for sample in run.brokers} if moves else {}
+        return predicted_scores(run.snapshot, known_scores(run.folder).by_broker)
     except (SnapshotError, KeyError, ValueError):
         return {}
-    scores = known_scores(run.folder).by_broker
-    ends = {end for move in moves for end in (move.source, move.destination)}
-    if any(move.source not in scores for move in moves):
-        return {}  # a drained broker may have no score
-    return {name: figure for name, figure in scores_after(scores, moves, traffic).items() if name in ends}
 
 
 def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:

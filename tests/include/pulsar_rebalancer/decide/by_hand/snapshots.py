@@ -15,6 +15,7 @@ from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, table, write
 from pulsar_rebalancer.state.manual_plans import HandedOver, ShownPlan
+from pulsar_rebalancer.state.predictions import Predictions
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -50,6 +51,7 @@ class Snapshots:
         self.quarantined: list[str] = []
         self.unloaded: dict[str, timedelta] = {}
         self.topics: dict[str, int] = {}
+        self.predictions = Predictions()
         self.load_manager = "ModularLoadManagerImpl"
         self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
 
@@ -76,7 +78,8 @@ class Snapshots:
             unloads={
                 bundle: Unload(at=at - age, plan_id="p", source="x:1", destination="y:1")
                 for bundle, age in self.unloaded.items()
-            }
+            },
+            predictions=self.predictions,
         )
         before = StateBefore(decision=self.state, moves=history).model_dump(mode="json", exclude={"handed_over"})
         (run / StateBefore.FILE).write_json(before | more)

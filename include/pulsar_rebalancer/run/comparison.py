@@ -1,0 +1,57 @@
+"""`comparison.json`: what a run's moves should do to the brokers' scores, and what was measured later."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.documents import VersionedDocument
+
+
+class ComparedBroker(BaseModel):
+    """A broker that gave or got bundles. Scores are in percent.
+
+    Attributes:
+        before: score in the sample from which the moves were planned.
+        predicted: score after the moves that were carried out.
+        measured: score in the first counted sample ten minutes later; None until then, and if it is not compared.
+        error: measured minus predicted score, points, without the change that all brokers share.
+        dropped: why the broker is not compared; None if it is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    before: float
+    predicted: float
+    measured: float | None = None
+    error: float | None = None
+    dropped: Reason | None = None
+
+    @property
+    def awaited(self) -> bool:
+        """Return whether the broker is still to be compared."""
+        return self.error is None and self.dropped is None
+
+
+class Comparison(VersionedDocument):
+    """The comparison of a run's predicted scores with measured ones.
+
+    Attributes:
+        moved_at: when the moves had ended.
+        compared_at: time of the sample that they were compared with; None if there is none yet.
+        brokers: the brokers that gave or got bundles, by name.
+    """
+
+    FILE: ClassVar[str] = "comparison.json"
+
+    plan_id: str
+    moved_at: AwareDatetime
+    compared_at: AwareDatetime | None = None
+    brokers: dict[str, ComparedBroker]
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Return the brokers that are still to be compared."""
+        return frozenset(name for name, broker in self.brokers.items() if broker.awaited)

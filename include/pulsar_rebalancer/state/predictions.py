@@ -1,0 +1,32 @@
+"""Which runs' predicted scores are still to be compared with measured ones, and how far off the last ones were."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict
+
+LARGEST_ERROR = 3.0
+"""Points; a larger median error is a warning."""
+
+KEPT, FEWEST = 50, 10
+"""Number of errors that are kept, and that are needed before their median counts."""
+
+
+class Predictions(BaseModel):
+    """What is known about predictions.
+
+    Attributes:
+        awaited: plan_id of each run whose moves are to be compared.
+        errors: measured minus predicted score of one broker after one run's moves, points; the newest come last.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    awaited: tuple[str, ...] = ()
+    errors: tuple[float, ...] = ()
+
+    @property
+    def median_error(self) -> float | None:
+        """Return the median of the errors without their signs, points; None if there are too few errors."""
+        return median(map(abs, self.errors)) if len(self.errors) >= FEWEST else None
