@@ -5,6 +5,7 @@ very plan.
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.question import Answers, Question
+from pulsar_rebalancer_airflow import drain_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -371,3 +373,33 @@ def test_a_second_person_is_needed_if_the_clusters_file_says_so(wise: World, url
     assert by_hand(wise, url, "bob", plan=shown["plan"]).state == "success"
     assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 1}
     changed_in_file("wise", mode="approve", two_people=None)
+
+
+def test_a_broker_is_drained_by_one_command_that_waits(
+    wise: World, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = wise.served.cluster
+    broker = min(name for name in cluster.active_brokers() if len(cluster.owned_bundles(name)) > 2)
+    login = httpx.post(f"{url}/auth/token", json={"username": "ada", "password": "ada"}, timeout=60)
+    monkeypatch.setenv("AIRFLOW_URL", f"{url}/")
+    monkeypatch.setenv("AIRFLOW_TOKEN", login.raise_for_status().json()["access_token"])
+    monkeypatch.setattr(drain_and_wait, "PAUSE_SECONDS", 0.1)
+    command = [broker, "--cluster", "wise", "--reason", "a test", "--seconds"]
+    changed_in_file("wise", mode="auto", grace_period_minutes=0)
+
+    with ThreadPoolExecutor() as pool:
+        draining, runs = pool.submit(drain_and_wait.main, [*command, "1000"]), 0
+        while not wait([draining], timeout=0.1).done:
+            if waiting := wise.queued("by_hand"):
+                wise.begin(waiting[0], "by_hand")
+            elif broker in wise.document(Drains).brokers and runs < 2:
+                runs += wise.run().state == "success"
+
+    assert (draining.result(), capsys.readouterr().out) == (0, f"{broker} holds nothing that can move\n")
+    stats = cluster.load_report(broker)["lastStats"]
+    assert [bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")] == []
+    monkeypatch.setenv("AIRFLOW_TOKEN", "wrong")
+    assert drain_and_wait.main([*command, "1000"]) == 2
+    assert "Airflow answered 401 to /api/v2/dags/pulsar_by_hand__wise/dagRuns" in capsys.readouterr().out
+    assert by_hand(wise, url, "ada", action="release", broker=[broker], reason="a test").state == "success"
+    changed_in_file("wise", mode="approve", grace_period_minutes=None)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +43,8 @@ from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose, kubernetes
+from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots
+from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import name as bundle
 from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
@@ -49,7 +52,7 @@ from experiments import assumption
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.replay.command_line import options as replay_options
 from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.show import check_age
+from pulsar_rebalancer.show import check_age, check_removal
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow import spark_archive
@@ -303,6 +306,20 @@ def asked_from_outside(words: list[str]) -> None:
         for limit, code in ((given["--max-age-seconds"], check_age.CRITICAL), ("1e12", check_age.OK)):
             changed = given | {"--root": root, "--max-age-seconds": limit}
             assert check_age.main([part for pair in changed.items() for part in pair]) == code
+
+
+def removal_checked(words: list[str]) -> None:
+    """The load of a broker fits on the others, until the sample is too old."""
+    assert words[:3] == ["python", "-m", "pulsar_rebalancer.show.check_removal"]
+    broker, given = words[3], dict(zip(words[4::2], words[5::2], strict=True))
+    with tempfile.TemporaryDirectory() as root:
+        name = broker.removesuffix(":8080")
+        cluster = Snapshots(Path(root), {name: {bundle(1): 5.0}, "b": {}, "c": {}})
+        cluster.owned = {owner.replace(f"{name}:1", broker): held for owner, held in cluster.owned.items()}
+        cluster.take(after=datetime.now(UTC) - NOW)
+        for limit, code in ((given["--max-age-seconds"], check_removal.FITS), ("1e-9", check_removal.UNKNOWN)):
+            changed = given | {"--root": root, "--max-age-seconds": limit}
+            assert check_removal.main([broker, *(part for pair in changed.items() for part in pair)]) == code
 
 
 def exported(words: list[str]) -> None:

@@ -43,6 +43,7 @@ from tests.project.exercised import (
     of_gain,
     on_kubernetes,
     posted,
+    removal_checked,
     removed,
     replayed,
     strategy,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts, mode: approve}}"
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
 APPROVED = "tests/integration/test_approve.py::test_a_plan_is_carried_out_once_a_person_approves_it"
+DRAINED = "tests/integration/test_approve.py::test_a_broker_is_drained_by_one_command_that_waits"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
 CONNECTED = (
     "tests/spark_apps/pulsar_rebalancer_spark/test_spark_connect.py"
@@ -134,6 +136,10 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m pulsar_rebalancer.show.check_age": asked_from_outside,
     "python -m pulsar_rebalancer.show.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
+    "python -m pulsar_rebalancer.show.check_removal broker-3:8080 --root /var/lib/pulsar-rebalancer --cluster east "
+    "--max-age-seconds 300": removal_checked,
+    'AIRFLOW_URL=https://airflow.example.com AIRFLOW_TOKEN="$TOKEN" '
+    "python -m pulsar_rebalancer_airflow.drain_and_wait broker-3:8080 --cluster east --seconds 900": by(DRAINED),
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
     "pip list": versions,
     "airflow config list --section pulsar_rebalancer": by(LISTED),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
-_SKEW = timedelta(minutes=1)
+SKEW = timedelta(minutes=1)
 """Tolerated difference between the clocks of two machines."""
 
 
@@ -56,7 +56,7 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
         for run in reversed((storage.runs / day).names()):
             at = time_of(run)
             file = storage.runs / day / run / "outcome.json"
-            if at is not None and at <= now + _SKEW and file.exists():
+            if at is not None and at <= now + SKEW and file.exists():
                 try:
                     return datetime.fromisoformat(file.read_json()["ended_at"]).astimezone(UTC)
                 except (KeyError, TypeError, ValueError):
@@ -74,7 +74,7 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     with failures_of(copy.uri, "looked at"):
         written: datetime | None = file_system.get_file_info(path).mtime
     # Also ignore a modification time in the future.
-    return written.astimezone(UTC) if written and written <= now + _SKEW else None
+    return written.astimezone(UTC) if written and written <= now + SKEW else None
 
 
 def judge_ages(measured: Ages, limit: float) -> int:
@@ -100,11 +100,7 @@ def _old(age: float | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the line, and return the exit code. Unreadable files are CRITICAL."""
-    parser = argparse.ArgumentParser(prog="python -m pulsar_rebalancer.show.check_age", description=__doc__)
-    parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
-    parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=_positive, help="several intervals")
-    given = parser.parse_args(arguments)
+    given = parser_of("check_age", __doc__).parse_args(arguments)
     try:
         measured = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
@@ -115,19 +111,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return judge_ages(measured, given.max_age_seconds)
 
 
+def parser_of(command: str, description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a command of this folder, with the options that all of them have."""
+    parser = argparse.ArgumentParser(prog=f"python -m pulsar_rebalancer.show.{command}", description=description)
+    parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
+    parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
+    parser.add_argument("--max-age-seconds", required=True, type=positive, help="several intervals")
+    return parser
+
+
 def _cluster(text: str) -> str:
     if CLUSTER_NAME.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
     return text
 
 
-def _positive(text: str) -> float:
+def positive(text: str) -> float:
+    """Return a number above 0 that an option has.
+
+    Raises:
+        ArgumentTypeError: the text is no such number.
+    """
     try:
         number = float(text)
     except ValueError:
         number = 0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return number
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NAMED = 20
 """Maximum number of bundles that cannot move and are named, per broker."""
 
-_NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
 class Served(NamedTuple):
@@ -178,5 +178,5 @@ def _progress(broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> Drai
         bundles=len(mine),
         moving=len(mine) - stay.total(),
         stay=dict(sorted(stay.items())),
-        named=tuple(sorted(move.bundle for move in mine if move.reason in _NEVER)[:NAMED]),
+        named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),
     )

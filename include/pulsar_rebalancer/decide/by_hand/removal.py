@@ -1,0 +1,87 @@
+"""What would happen if a broker were removed: where a drain would place its bundles, over as many runs as it takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.decide.by_hand import makers
+from pulsar_rebalancer.decide.by_hand.drains import NEVER
+from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
+from pulsar_rebalancer.decide.by_hand.scene import Scene
+from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.scoring import scores_after
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import CandidateMove
+
+
+class Removal(NamedTuple):
+    """The removal of a broker.
+
+    Attributes:
+        bundles: number of bundles that have to move.
+        highest: highest predicted score of the brokers that remain, percent.
+        limit: highest score to which a broker may be brought, percent.
+        stay: number of bundles that no other broker may take, by reason.
+    """
+
+    broker: str
+    bundles: int
+    highest: float
+    limit: float
+    stay: Counter[Reason]
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the other brokers can take all bundles."""
+        return not self.stay
+
+
+def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None) -> Removal:
+    """Return what the removal of a broker would do to the others, as a drain would place its bundles.
+
+    Caps and the grace period only make a drain slower, so they do not count; nor do bundles that never move, such as
+    those without topics. What brokers that are drained already still hold needs room as well.
+
+    Args:
+        state_folder: the folder with the moving averages of the run's cluster.
+        limit: highest score to which a broker may be brought, percent; None for `overloaded_threshold`.
+
+    Raises:
+        PlanError: `unknown_destination`, `last_broker`, or the reason why the broker cannot be judged.
+        SnapshotError, StateError: a file of the run cannot be read.
+    """
+    scene = Scene.read(snapshot, state_folder, {Overrule.CAPS, Overrule.GRACE_PERIOD}, [broker])
+    if limit is not None:
+        settings = scene.settings.model_copy(update={"overloaded_threshold": limit})
+        scene = replace(scene, sample=replace(scene.sample, settings=settings))
+    drained = [name for name, why in scene.left_out.items() if why is Reason.DRAINING and name != broker]
+    moves = _fitted(scene, broker, drained)
+    after = scores_after(scene.scores, [move for move in moves if move.taken], scene.traffic)
+    mine = Counter(move.reason for move in moves if move.source == broker and move.reason not in NEVER)
+    bundles = mine.total()
+    del mine[Reason.TAKEN]
+    highest = max(after[name] for name in after.keys() - scene.left_out.keys())
+    return Removal(broker, bundles, highest, scene.settings.overloaded_threshold, mine)
+
+
+def _fitted(scene: Scene, broker: str, drained: Sequence[str]) -> list[CandidateMove]:
+    """Return the moves of a broker's bundles, and before them those of brokers that are drained already."""
+    mine = candidates_of(scene, makers.drain(scene, [broker]))
+    before = [wish for name in drained for wish in makers.of_broker(scene, name)]
+    leaving, moves = [*drained, broker], []
+    room = SpareCapacity(dict.fromkeys(leaving, scene), dict.fromkeys(leaving, ()))
+    for wanted in placed(scene, [*candidates_of(scene, before, -len(drained)), *mine]):
+        move = room.fitted([wanted])[0] if wanted.taken else wanted
+        if move.taken:
+            room.take([move])
+        moves.append(move)
+    return moves

@@ -1,0 +1,119 @@
+"""Report whether the other brokers could carry a broker's load, from the newest run's files; no broker is asked.
+
+`python -m pulsar_rebalancer.show.check_removal BROKER --root ROOT --cluster NAME --max-age-seconds N` prints one
+sentence, which also names the broker that is cheapest to remove, and exits with a code: 0 FITS; 1 DOES NOT FIT; 2
+UNKNOWN, there is no usable sample that is young enough, or no such broker in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.decide.by_hand.removal import removal
+from pulsar_rebalancer.errors import PlanError, RebalancerError, SnapshotError
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.show.check_age import SKEW, parser_of, positive
+from pulsar_rebalancer.show.page.recent_runs import folders
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.texts import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_rebalancer.decide.by_hand.removal import Removal
+
+FITS, DOES_NOT_FIT, UNKNOWN = 0, 1, 2
+_NAMES = {FITS: "FITS", DOES_NOT_FIT: "DOES NOT FIT", UNKNOWN: "UNKNOWN"}
+
+_LOOKED_AT = 20
+"""Maximum number of newest runs that are searched for a validated one."""
+
+_TRIED = 20
+"""Maximum number of brokers, those with the least traffic, that are tried for the cheapest removal."""
+
+
+def newest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
+    """Return the sample of the newest run that was validated.
+
+    Raises:
+        SnapshotError: `file_missing` if there is none, `report_stale` if it is too old, `blocked` if validation stopped
+            the run; or a file cannot be read.
+    """
+    for folder in islice(folders(storage, now + SKEW), _LOOKED_AT):
+        if (folder / Validation.FILE).exists():
+            break
+    else:
+        raise SnapshotError(Reason.FILE_MISSING, "no run has validated a sample")
+    snapshot = Snapshot(folder)
+    age = (now - snapshot.request.collected_at).total_seconds()
+    if age > max_age_seconds:
+        raise SnapshotError(Reason.REPORT_STALE, f"the newest sample is {age:.0f} s old, limit {max_age_seconds:g} s")
+    blocking = snapshot.validation.reasons(Effect.BLOCK)
+    if blocking:
+        raise SnapshotError(Reason.BLOCKED, f"validation stopped the newest run: {', '.join(blocking)}")
+    return snapshot
+
+
+def check(
+    storage: ClusterStorage, broker: str, now: datetime, max_age_seconds: float, limit: float | None = None
+) -> tuple[int, str]:
+    """Return the exit code and the sentence about a broker.
+
+    Args:
+        limit: highest score to which a broker may be brought, percent; None for the cluster's `overloaded_threshold`.
+    """
+    try:
+        snapshot = newest_sample(storage, now, max_age_seconds)
+        found = removal(snapshot, storage.state, broker, limit)
+    except PlanError as error:
+        return DOES_NOT_FIT if error.reason is Reason.LAST_BROKER else UNKNOWN, error.message
+    except RebalancerError as error:
+        return UNKNOWN, error.message
+    return (FITS if found.fits else DOES_NOT_FIT), f"{_said(found)}; {_cheapest(snapshot, storage, limit)}"
+
+
+def _said(found: Removal) -> str:
+    if found.fits:
+        moved = f"the {number_of(found.bundles, 'bundle')} of {found.broker} find room on the other brokers"
+        return f"{moved}, whose highest score would be {found.highest:.1f} (limit {found.limit:g})"
+    why = ", ".join(f"{reason} x{count}" for reason, count in found.stay.most_common())
+    left = f"{found.stay.total()} of {number_of(found.bundles, 'bundle')} of {found.broker}"
+    return f"{left} would find no room on the other brokers (limit {found.limit:g}): {why}"
+
+
+def _cheapest(snapshot: Snapshot, storage: ClusterStorage, limit: float | None) -> str:
+    """Return which of the brokers with the least traffic is the first that can be removed."""
+    traffic = {each.broker: each.traffic(Measure.THROUGHPUT) for each in snapshot.brokers_without({})}
+    tried = sorted(traffic, key=lambda name: (traffic[name], name))[:_TRIED]
+    for name in tried:
+        try:
+            if removal(snapshot, storage.state, name, limit).fits:
+                return f"cheapest to remove is {name}, with {traffic[name] / 1e6:.1f} MB/s"
+        except PlanError:
+            continue  # it cannot be judged
+    return f"none of the {number_of(len(tried), 'broker')} with the least traffic can be removed"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the sentence, and return the exit code."""
+    parser = parser_of("check_removal", __doc__)
+    parser.add_argument("broker", help="brokerId, host:port")
+    parser.add_argument("--limit", type=positive, help="highest score of the others, percent (overloaded_threshold)")
+    given = parser.parse_args(arguments)
+    storage = ClusterStorage(given.root, given.cluster)
+    try:
+        code, said = check(storage, given.broker, datetime.now(UTC), given.max_age_seconds, given.limit)
+    except (OSError, ValueError) as error:
+        code, said = UNKNOWN, f"the root cannot be read: {type(error).__name__}"
+    print(f"{_NAMES[code]} - cluster {given.cluster}: {said}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Drain a broker and wait until nothing is left on it that can move: for a preStop hook or an autoscaler.
+
+`python drain_and_wait.py BROKER --cluster NAME --seconds N` asks Airflow at `AIRFLOW_URL` as the user whose token is in
+`AIRFLOW_TOKEN`. It needs nothing but Python, so that a broker's container can run it. It prints one sentence and exits
+with a code: 0, the broker holds nothing that can move; 1, it still does after N seconds, and the drain goes on; 2,
+Airflow refused the drain, cannot be used, or the command is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EMPTY, NOT_YET, REFUSED = 0, 1, 2
+
+PAUSE_SECONDS = 5.0
+
+_ANSWER_SECONDS = 30.0
+_LONGEST_ANSWER = 64 * 1024 * 1024
+_NEVER_MOVE = ("system_namespace", "no_topic")
+"""Reasons of bundles that stay on every broker that is drained."""
+
+
+class RefusedError(Exception):
+    """Airflow refused the request, or its answer makes no sense; the message has no secrets."""
+
+
+class NotYetError(Exception):
+    """The time is over; the message says what was awaited."""
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirect, which would send the token elsewhere."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        """Return None: the redirect is an error."""
+
+
+class Airflow:
+    """The by-hand DAG of a cluster, over Airflow's API and that of the page.
+
+    Args:
+        url: address of Airflow, with the path below which it is served.
+        seconds: time after which waiting ends.
+    """
+
+    def __init__(self, url: str, token: str, cluster: str, seconds: float) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+        self._dag = quote(f"pulsar_by_hand__{cluster}", safe="")
+        self._until = time.monotonic() + seconds
+        self._opener = build_opener(_NoRedirects())
+
+    def order(self, **form: Any) -> str:
+        """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows none.
+
+        Raises:
+            RefusedError: the run was refused or failed.
+            NotYetError: it has not ended in time.
+        """
+        begun = self._ask(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
+        run = quote(str(begun["dag_run_id"]), safe="")
+        while True:
+            answer = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/runs/{run}/answer")
+            if answer["state"] == "done":
+                return str(answer["plan"])
+            if answer["state"] not in ("waiting", "running"):
+                raise RefusedError(f"{answer['state']}: {answer['text']}")
+            self._pause(f"Airflow has not planned or ordered the drain: its run is {answer['state']}")
+
+    def wait(self, broker: str) -> None:
+        """Wait until a drained broker holds nothing that can move.
+
+        Raises:
+            RefusedError: somebody released the broker.
+            NotYetError: it still holds bundles.
+        """
+        while True:
+            page = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/overview")
+            drains = {drain["broker"]: drain for drain in page["drains"]}
+            if page["sampled_at"] and broker not in drains:
+                raise RefusedError(f"{broker} is not drained any more")
+            bundles, left = None, 0
+            if broker in drains:
+                bundles, stay = drains[broker]["bundles"], [each["reason"] for each in drains[broker]["left"]]
+                left = (bundles or 0) - sum(reason in _NEVER_MOVE for reason in stay)
+            if bundles is not None and left <= 0:
+                return
+            held = "no run has looked at it yet" if bundles is None else f"{left} bundles are left"
+            self._pause(f"{broker} is drained, {held}")
+
+    def _pause(self, awaited: str) -> None:
+        if time.monotonic() >= self._until:
+            raise NotYetError(awaited)
+        time.sleep(min(PAUSE_SECONDS, max(0.0, self._until - time.monotonic())))
+
+    def _ask(self, path: str, document: Any = None) -> Any:
+        """Return the answer to a GET request, which is repeated until it is answered, or to a POST request."""
+        body = None if document is None else json.dumps(document).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        request = Request(self._url + path, body, headers)
+        while True:
+            try:
+                with self._opener.open(request, timeout=_ANSWER_SECONDS) as answer:
+                    return json.loads(answer.read(_LONGEST_ANSWER))
+            except HTTPError as error:
+                if body is not None or error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise RefusedError(f"Airflow answered {error.code} to {path}") from None
+                problem = str(error.code)
+            except ValueError:
+                raise RefusedError(f"Airflow's answer to {path} is not JSON") from None
+            except OSError as error:
+                if body is not None:
+                    raise RefusedError(f"Airflow did not answer {path} ({type(error).__name__})") from None
+                problem = type(error).__name__
+            self._pause(f"Airflow does not answer {path} ({problem})")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Drain the broker, print a sentence, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="drain_and_wait.py", description=__doc__)
+    parser.add_argument("broker", help="brokerId, host:port")
+    parser.add_argument("--cluster", required=True, help="name in the clusters file")
+    parser.add_argument("--seconds", required=True, type=float, help="longest time to wait")
+    parser.add_argument("--reason", default="drain_and_wait", help="reason of the drain, which people see")
+    given = parser.parse_args(arguments)
+    url, token = os.environ.get("AIRFLOW_URL", ""), os.environ.get("AIRFLOW_TOKEN", "")
+    if urlsplit(url).scheme not in ("http", "https") or not token.strip():
+        parser.error("the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
+    airflow = Airflow(url, token.strip(), given.cluster, given.seconds)
+    try:
+        plan = airflow.order(action="drain", broker=[given.broker], reason=given.reason)
+        airflow.order(plan=plan)
+        airflow.wait(given.broker)
+    except NotYetError as error:
+        return _said(NOT_YET, f"{error}; the time is over")
+    except RefusedError as error:
+        return _said(REFUSED, str(error))
+    except (KeyError, TypeError) as error:
+        return _said(REFUSED, f"Airflow's answer is not that of this release ({error!r:.80})")
+    return _said(EMPTY, f"{given.broker} holds nothing that can move")
+
+
+def _said(code: int, text: str) -> int:
+    print(text)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The command against scripted answers; `test_approve.py` runs it against a real Airflow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pulsar_rebalancer_airflow import drain_and_wait
+from pulsar_rebalancer_airflow.drain_and_wait import EMPTY, NOT_YET, REFUSED, main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BROKER = "broker-3:8080"
+BEGUN, RUNNING = {"dag_run_id": "manual__1"}, {"state": "running", "text": ""}
+SHOWN, DONE = {"state": "done", "text": "", "plan": "abc"}, {"state": "done", "text": "", "plan": ""}
+
+
+def page(bundles: int | None, *left: str, broker: str = BROKER) -> dict[str, Any]:
+    stay = [{"reason": reason} for reason in left]
+    return {"sampled_at": "2026-11-22T12:00:00Z", "drains": [{"broker": broker, "bundles": bundles, "left": stay}]}
+
+
+class Script(ThreadingHTTPServer):
+    """Gives these answers one after the other, the last of them for ever; notes the requests."""
+
+    answers: list[Any]
+    asked: list[tuple[str, str, Any]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Script
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.server.asked.append((self.path, self.headers["Authorization"], body))
+        answer = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
+        self.send_response(answer if isinstance(answer, int) else 200)
+        if answer == 307:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        self.wfile.write(b"<html>" if isinstance(answer, int) else json.dumps(answer).encode())
+
+    do_POST = do_GET
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
+    server = Script(("127.0.0.1", 0), Handler)
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("AIRFLOW_URL", f"http://127.0.0.1:{server.server_port}/base")
+    monkeypatch.setenv("AIRFLOW_TOKEN", "secret")
+    monkeypatch.setattr(drain_and_wait, "PAUSE_SECONDS", 0.01)
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def drained(seconds: float = 60) -> int:
+    return main([BROKER, "--cluster", "east", "--seconds", str(seconds)])
+
+
+def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    script.answers = [BEGUN, RUNNING, SHOWN, BEGUN, DONE, page(None), page(3, "no_topic"), 503, page(1, "no_topic")]
+
+    assert drained() == EMPTY
+
+    assert capsys.readouterr().out == f"{BROKER} holds nothing that can move\n"
+    paths = [path for path, _, _ in script.asked]
+    dag = "dags/pulsar_by_hand__east"
+    assert paths[:2] == [f"/base/api/v2/{dag}/dagRuns", f"/base/pulsar_rebalancer/{dag}/runs/manual__1/answer"]
+    assert paths[5:] == [f"/base/pulsar_rebalancer/{dag}/overview"] * 4
+    assert {token for _, token, _ in script.asked} == {"Bearer secret"}
+    forms = [body["conf"] for _, _, body in script.asked if body]
+    assert forms == [{"action": "drain", "broker": [BROKER], "reason": "drain_and_wait"}, {"plan": "abc"}]
+
+
+@pytest.mark.parametrize(
+    ("answers", "seconds", "code", "said"),
+    [
+        ([401], 60, REFUSED, "Airflow answered 401 to /api/v2/dags/pulsar_by_hand__east/dagRuns"),
+        ([503], 60, REFUSED, "Airflow answered 503 to"),
+        ([307], 60, REFUSED, "Airflow answered 307 to"),
+        ([200], 60, REFUSED, "is not JSON"),
+        ([{}], 60, REFUSED, "not that of this release (KeyError('dag_run_id'))"),
+        ([[]], 60, REFUSED, "not that of this release (TypeError("),
+        ([BEGUN, {"state": "refused", "text": "last_broker"}], 60, REFUSED, "refused: last_broker"),
+        ([BEGUN, RUNNING], 0.1, NOT_YET, "Airflow has not planned or ordered the drain: its run is running"),
+        ([BEGUN, 502], 0.1, NOT_YET, "Airflow does not answer"),
+        ([BEGUN, SHOWN, BEGUN, DONE, page(9, "no_topic", "policy_forbids")], 0.1, NOT_YET, "8 bundles are left"),
+        ([BEGUN, SHOWN, BEGUN, DONE, page(None)], 0.1, NOT_YET, "no run has looked at it yet"),
+        ([BEGUN, SHOWN, BEGUN, DONE, page(1, broker="b:1")], 60, REFUSED, f"{BROKER} is not drained any more"),
+    ],
+)
+def test_what_it_says_otherwise(
+    script: Script, capsys: pytest.CaptureFixture[str], answers: list[Any], seconds: float, code: int, said: str
+) -> None:
+    script.answers = answers
+
+    assert drained(seconds) == code
+
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert "secret" not in printed
+    assert not any(path == "/elsewhere" for path, _, _ in script.asked)
+
+
+@pytest.mark.parametrize(("url", "token"), [("", "t"), ("ftp://airflow", "t"), ("http://airflow", " ")])
+def test_address_and_token_are_needed(monkeypatch: pytest.MonkeyPatch, url: str, token: str) -> None:
+    monkeypatch.setenv("AIRFLOW_URL", url)
+    monkeypatch.setenv("AIRFLOW_TOKEN", token)
+
+    with pytest.raises(SystemExit) as ended:
+        drained()
+
+    assert ended.value.code == REFUSED
+
+
+def test_nobody_answers(script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AIRFLOW_URL", "http://127.0.0.1:9")
+
+    assert drained() == REFUSED
+    assert "Airflow did not answer" in capsys.readouterr().out
+
+
+def test_it_needs_nothing_but_python() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(drain_and_wait.__file__), "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Path(str(drain_and_wait.__file__)).parent.joinpath("__init__.py").exists()
