@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.show import prediction_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.integration.airflow_world import Outcome
 
@@ -138,6 +139,17 @@ def counted_again(north: World) -> Outcome:
             return run
 
 
+def measured(north: World, brokers: Iterable[str]) -> None:
+    """Return once brokers report the load that they have."""
+    cluster = north.served.cluster
+    for broker in brokers:
+        while True:
+            cpu = cluster.load_report(broker)["cpu"]
+            if abs(cpu["usage"] / cpu["limit"] * 100 - cluster.true_scores()[broker]) < 1:
+                break
+            time.sleep(0.1)
+
+
 def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     north: World, counted: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,24 +166,26 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
 
     # The simulated brokers' scores follow their traffic.
     assert Comparison.read(run.folder).awaited == moved
+    measured(north, moved)
     counted_again(north)
     errors = north.moves().predictions.errors
     assert len(errors) == len(moved)
     assert max(map(abs, errors)) < 3
 
-    # Four errors of each kind: what is measured now decides. One broker gets more load, another one restarts.
+    # As many small as large errors: what is measured now decides. Loads change in two ways, and one broker restarts.
     history = north.moves()
     told = history.predictions.model_copy(update={"errors": (0.0,) * 4 + (9.0,) * 4})
     north.put(history.model_copy(update={"predictions": told, "unloads": {}}))
     hot = max(cluster.true_scores().items(), key=lambda item: item[1])[0]
-    cluster.scale_load(2.0, broker=hot)
+    cluster.scale_load(1.5, broker=hot)
     run = north.run(force="a test", force_threshold=1)
     moves = read_moves(run.folder)
     restarted, *others = sorted({end for move in moves for end in (move.source, move.destination)})
     assert len(others) > 1
-    for broker in others[::2]:
-        cluster.scale_load(3.0, broker=broker)
     cluster.restart(restarted)
+    cluster.scale_load(0.3, broker=others[0])
+    cluster.scale_load(0.7, broker=others[-1])
+    measured(north, others)
     counted_again(north)
     warned = north.run()
 
