@@ -172,9 +172,9 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     assert len(errors) == len(moved)
     assert max(map(abs, errors)) < 3
 
-    # As many small as large errors: what is measured now decides. Loads change in two ways, and one broker restarts.
+    # Among three small and four large errors, what is measured now decides. Loads change in two ways, and one broker restarts.
     history = north.moves()
-    told = history.predictions.model_copy(update={"errors": (0.0,) * 4 + (9.0,) * 4})
+    told = history.predictions.model_copy(update={"errors": (0.0,) * 3 + (9.0,) * 4})
     north.put(history.model_copy(update={"predictions": told, "unloads": {}}))
     hot = max(cluster.true_scores().items(), key=lambda item: item[1])[0]
     cluster.scale_load(1.5, broker=hot)
@@ -183,13 +183,13 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     restarted, *others = sorted({end for move in moves for end in (move.source, move.destination)})
     assert len(others) > 1
     cluster.restart(restarted)
-    cluster.scale_load(0.3, broker=others[0])
-    cluster.scale_load(0.7, broker=others[-1])
+    cluster.scale_load(1.7, broker=others[0])
+    cluster.scale_load(0.3, broker=others[-1])
     measured(north, others)
     counted_again(north)
     warned = north.run()
 
     compared = Comparison.read(run.folder).brokers
     assert compared[restarted].dropped in (Reason.BROKER_QUARANTINED, Reason.BROKER_RESTARTED)
-    assert len(north.moves().predictions.errors) == 8 + len(others)
+    assert len(north.moves().predictions.errors) == 7 + len(others)
     assert warned.xcom("validate")["warn"]["predictions_off"] == 1
