@@ -172,7 +172,7 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     assert len(errors) == len(moved)
     assert max(map(abs, errors)) < 3
 
-    # Among three small and four large errors, what is measured now decides. Loads change in two ways, and one broker restarts.
+    # Among three small and four large errors, what is measured now decides. Loads change, and one broker restarts.
     history = north.moves()
     told = history.predictions.model_copy(update={"errors": (0.0,) * 3 + (9.0,) * 4})
     north.put(history.model_copy(update={"predictions": told, "unloads": {}}))
