@@ -401,6 +401,6 @@ def test_a_broker_is_drained_by_one_command_that_waits(
     assert [bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")] == []
     monkeypatch.setenv("AIRFLOW_TOKEN", "wrong")
     assert drain_and_wait.main([*command, "1000"]) == 2
-    assert "Airflow answered 401 to /api/v2/dags/pulsar_by_hand__wise/dagRuns" in capsys.readouterr().out
+    assert "Airflow answered 403 to /api/v2/dags/pulsar_by_hand__wise/dagRuns" in capsys.readouterr().out
     assert by_hand(wise, url, "ada", action="release", broker=[broker], reason="a test").state == "success"
     changed_in_file("wise", mode="approve", grace_period_minutes=None)
