@@ -92,12 +92,27 @@ class Browser:
         """Go to an address."""
         self.send("Page.navigate", url=url)
 
-    def run(self, expression: str) -> Any:
-        """Return the value of an expression; a promise is awaited."""
-        answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+    def run(self, expression: str, world: int | None = None) -> Any:
+        """Return the value of an expression, in a `world` of its own if given; a promise is awaited."""
+        where = {} if world is None else {"contextId": world}
+        answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, **where)
         if "exceptionDetails" in answer:
-            raise RuntimeError(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description')}")
+            raise RuntimeError(
+                f"{expression[:2000]}: {answer['exceptionDetails'].get('exception', {}).get('description')}"
+            )
         return answer["result"].get("value")
+
+    def world(self, part: str) -> int:
+        """Return a world for scripts of tests: the page's own scripts do not see it, and its policy does not bind it.
+
+        Args:
+            part: of the address of the frame whose document it sees; without such a frame, that of the page.
+        """
+        tree = self.send("Page.getFrameTree")["frameTree"]
+        frames = [each["frame"] for each in tree.get("childFrames", ())]
+        frame = next((each for each in frames if part in each["url"]), tree["frame"])
+        world = self.send("Page.createIsolatedWorld", frameId=frame["id"], worldName="tests")
+        return int(world["executionContextId"])
 
     def until(self, expression: str) -> Any:
         """Return the value of an expression once it is true; a page that goes away meanwhile is asked anew."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
+from tests.accessibility import assert_accessible
 from tests.airflow_server import scheduler_is_alive
 from tests.overview_scene import Scene, broker, history, uneven
 
@@ -114,6 +115,7 @@ def asked_for(chromium: Browser, button: str, fields: str = "", reason: str = "a
     chromium.until(f"document.querySelector('[data-key=\"act {button}\"]:enabled')")
     chromium.run(f"document.querySelector('[data-key=\"act {button}\"]').click()")
     chromium.until("document.querySelector('dialog[open]')")
+    assert_accessible(chromium)
     chromium.run(f"{fields}; document.querySelector('dialog [name=reason]').value = {json.dumps(reason)}; undefined")
 
 
@@ -128,6 +130,7 @@ def planned(chromium: Browser, paged: World, times: int = 1) -> str:
     assert paged.begin(run_id, "by_hand").state == "success"
     chromium.until("document.querySelector('dialog .said').textContent.includes('plan')")
     chromium.until("document.querySelector('dialog .carry')")
+    assert_accessible(chromium)
     return str(chromium.run("document.querySelector('dialog').innerText"))
 
 

@@ -16,6 +16,7 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 from sqlalchemy import update
+from tests.accessibility import assert_accessible, assert_reached_with_tab
 from tests.airflow_server import airflow_server
 from tests.browser import browser
 from tests.integration.airflow_world import world
@@ -52,7 +53,13 @@ CONTROL, BY_HAND = "pulsar_control__paged", "pulsar_by_hand__paged"
 
 BUNDLES = "document.querySelector('dialog [name=bundles]')"
 
+CUT_OFF = """[...document.querySelectorAll('a[href$="plugin/pulsar-balance"] *')]
+    .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.textContent)"""
+
 FRAME = "document.querySelector('iframe').contentDocument"
+
+HEAR = """window.heard = []; const live = document.getElementById("live");
+    new MutationObserver(() => window.heard.push(live.textContent)).observe(live, { childList: true })"""
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +103,13 @@ def chromium(url: str) -> Iterator[Browser]:
         found.press("Enter", 13)
         found.until("!location.pathname.startsWith('/auth')")
         yield found
+
+
+@pytest.fixture(autouse=True)
+def _accessible(chromium: Browser) -> Iterator[None]:
+    """Whatever a scene shows at its end is accessible to everyone."""
+    yield
+    assert_accessible(chromium)
 
 
 def draw(chromium: Browser, name: str) -> None:
@@ -255,7 +269,9 @@ def test_a_plan_of_a_thousand_bundles_fits_into_its_dialog_and_notices_a_change(
     assert chromium.problems == []
 
 
-def test_the_link_of_a_failed_task_opens_the_result(url: str, blocked: Outcome) -> None:
+def test_the_link_of_a_failed_task_opens_the_result(
+    chromium: Browser, url: str, blocked: Outcome, tmp_path: Path
+) -> None:
     def ask(path: str, role: str | None = "VIEWER") -> httpx.Response:
         user = SimpleAuthManagerUser(username="ada", role=role)
         headers = {} if role is None else {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
@@ -274,15 +290,21 @@ def test_the_link_of_a_failed_task_opens_the_result(url: str, blocked: Outcome) 
     assert ask(link, role=None).status_code == 401
     assert ask(link, role="").status_code == 403
     assert ask(link.replace(blocked.run.dag_id, "pulsar_rebalance__other")).status_code == 404
+    # Its policy forbids all scripts, also those that check it.
+    (tmp_path / "result.html").write_text(page.text)
+    chromium.open((tmp_path / "result.html").as_uri())
+    chromium.until("document.querySelector('h2')")
 
 
 @pytest.mark.usefixtures("blocked")
 def test_all_clusters_stand_in_the_navigation(chromium: Browser, url: str) -> None:
     chromium.open(f"{url}/")
     chromium.until("document.querySelector('a[href$=\"plugin/pulsar-balance\"]')")
+    assert chromium.run(CUT_OFF) == []
     chromium.run("document.querySelector('a[href$=\"plugin/pulsar-balance\"]').click()")
     chromium.until(f"{FRAME}.querySelectorAll('.clusters li').length > 0")
     assert "blocked" in chromium.text("iframe")
+    assert_accessible(chromium)
 
     chromium.run(f"{FRAME}.querySelector('.clusters a[data-key$=paged]').click()")
     assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
@@ -311,7 +333,7 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
         ("DAG", blocked.run.dag_id),
     ):
         chromium.open(f"{dag}/plugin/pulsar-balance-dag")
-        link = f"[...{FRAME}.querySelectorAll('section.links a')].find((each) => each.textContent === '{text}')"
+        link = f"[...{FRAME}.querySelectorAll('nav.links a')].find((each) => each.textContent === '{text}')"
         chromium.until(link)
         # Whatever key is held: another tab is not allowed from here.
         chromium.run(
@@ -332,14 +354,17 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
 @pytest.mark.usefixtures("blocked")
 def test_what_is_ordered_with_a_button_is_followed_to_its_end(chromium: Browser, url: str, paged: World) -> None:
     show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
-    chromium.run("window.kept = document.querySelector('nav.acts')")
+    chromium.run("window.kept = document.querySelector('section.acts')")
 
+    chromium.run(HEAR)
     ordered(chromium, paged, "Pause…", f"a party {HOSTILE}")
     chromium.until("document.querySelector('.force')")
+    for said in ("Pause: waiting", "Pause: done", "paused until"):
+        chromium.until(f"window.heard.join().includes({json.dumps(said)})")
     assert f"paused until {datetime.now(UTC):%Y-}" in chromium.text()
     assert f"by ada: a party {HOSTILE}" in chromium.text()
     assert chromium.run("document.querySelectorAll('main script').length") == 0
-    assert chromium.run("document.querySelector('nav.acts') === window.kept")
+    assert chromium.run("document.querySelector('section.acts') === window.kept")
 
     ordered(chromium, paged, "Resume…", "it is over")
     chromium.until("!document.querySelector('.force')?.textContent.includes('paused until')")
@@ -378,7 +403,7 @@ def test_a_run_that_fails_in_collect_says_so_in_words(chromium: Browser, url: st
     told(chromium, "refused in collect (unauthorized)")
     chromium.until("document.querySelector('h1 .word').textContent === 'failed'")
     assert "The newest run failed in collect (unauthorized):" in chromium.text()
-    assert chromium.run("document.querySelector('section.links a[href$=\"/tasks/collect\"]').href.includes('page__')")
+    assert chromium.run("document.querySelector('nav.links a[href$=\"/tasks/collect\"]').href.includes('page__')")
     paged.served.cluster.faults.clear()
 
 
@@ -503,7 +528,7 @@ def test_a_user_who_may_only_read_sees_requests_and_no_buttons(chromium: Browser
     address = f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged"
     paged.run("control", action="show")
     show(chromium, address)
-    chromium.until("document.querySelectorAll('nav.acts button').length > 5")
+    chromium.until("document.querySelectorAll('section.acts button').length > 5")
     cookies = chromium.send("Network.getCookies")["cookies"]
     login = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}, timeout=60)
     of_vera = [each | {"value": login.json()["access_token"]} for each in cookies if each["name"] == "_token"]
@@ -511,9 +536,28 @@ def test_a_user_who_may_only_read_sees_requests_and_no_buttons(chromium: Browser
     try:
         show(chromium, address)
         chromium.until("document.querySelector('.orders li')")
-        assert chromium.run("[...document.querySelectorAll('nav.acts button, .orders li button')].length") == 0
+        assert chromium.run("[...document.querySelectorAll('section.acts button, .orders li button')].length") == 0
     finally:
         chromium.send("Network.setCookies", cookies=cookies)
+
+
+@pytest.mark.usefixtures("blocked")
+def test_all_is_done_with_the_keyboard(chromium: Browser, url: str) -> None:
+    for address in ("page", "page/pulsar_rebalance__paged"):
+        show(chromium, f"{url}/pulsar_rebalancer/{address}")
+        chromium.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
+        assert_reached_with_tab(chromium)
+
+    # Within a dialog the focus stays in it, and returns from it.
+    chromium.run("document.querySelector('[data-key=\"act Unload…\"]').focus()")
+    chromium.press("Enter", 13)
+    chromium.until("document.querySelectorAll('dialog table input').length > 10")
+    chromium.run("document.querySelector('dialog details').open = true")
+    assert_reached_with_tab(chromium)
+    assert_accessible(chromium)
+    chromium.press("Escape", 27)
+    chromium.until("!document.querySelector('dialog')")
+    assert chromium.run("document.activeElement.dataset.key") == "act Unload…"
 
 
 def newest_plan(paged: World) -> str:
@@ -541,7 +585,12 @@ def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url
     press(chromium, "Balance now…", "a test")
     waits, cancelled = paged.queued()
     chromium.until("document.querySelector('.orders li button')")
-    chromium.run("document.querySelector('.orders li button').click()")
+    chromium.run("document.querySelector('.orders li button').focus()")
+    chromium.press("Enter", 13)
+    chromium.until("document.querySelector('dialog[open]')")
+    chromium.press("Escape", 27)
+    chromium.until("document.activeElement.dataset.key?.startsWith('act Cancel… ')")
+    chromium.press("Enter", 13)
     chromium.until("document.querySelector('dialog[open]')")
     chromium.press("Enter", 13)
     told(chromium, "cancelled before it began.")

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.accessibility import assert_accessible
+from tests.browser import browser
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run
 from tests.include.pulsar_rebalancer.run_folders import stored_run
 from tests.integration.airflow_world import World, world
@@ -16,6 +18,7 @@ from pulsar_rebalancer_airflow.replay.replay_web import stored_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +34,7 @@ def north(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 HOT = Run({"a:80": 80, "b:80": 20}, {"a:80": dict.fromkeys(FOUR, 200), "b:80": {"t/o/0x00000000_0xffffffff": 200}})
 
 
-def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World) -> None:
+def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World, tmp_path: Path) -> None:
     long_ago = (datetime.now(UTC) - timedelta(days=3)).replace(hour=9)
     run = stored_run(ClusterStorage(north.storage.root, "north"), long_ago)
     noon = long_ago.replace(hour=12, minute=0, second=0)
@@ -59,6 +62,12 @@ def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World) -> No
     report = stored_report(north.storage.root, "pulsar_replay__north", asked.run.run_id, name)
     assert report is not None
     assert "3 of 6 samples (50.0%)" in report.decode()
+    page = tmp_path / "report.html"
+    page.write_bytes(report)
+    with browser() as chromium:
+        chromium.open(page.as_uri())
+        chromium.until("document.querySelector('main h2')")
+        assert_accessible(chromium)
     assert stored_report(north.storage.root, "pulsar_replay__north", "another run", name) is None
 
 

@@ -97,10 +97,11 @@ def html(
         "docs/replay.md.</p>",
     ]
     head = (
-        f'<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv="Content-Security-Policy" '
-        f'content="{POLICY}"><title>Replay of {escape(request.cluster)}</title><style>{_STYLE}</style>'
+        '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<title>Replay of {escape(request.cluster)}</title><style>{_STYLE}</style>"
     )
-    return f"{head}<body>{''.join(parts)}</body></html>\n"
+    return f"{head}<body><main>{''.join(parts)}</main></body></html>\n"
 
 
 def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
@@ -116,8 +117,14 @@ def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[s
             + "".join(f"<td>{cell}</td>" for cell in _cells(row))
             + f"<td class=name>{', '.join(name for name, holds in marks.items() if holds)}</td></tr>"
         )
-    heads = "".join(f"<th>{name}</th>" for name in ("", "variant", "strategy", *_HEADS, ""))
-    return f"<div class=wide><table><tr>{heads}</tr>{''.join(rows)}</table></div>"
+    return _wide("Variants", ("number", "variant", "strategy", *_HEADS, "remark"), "".join(rows))
+
+
+def _wide(label: str, heads: Sequence[str], rows: str) -> str:
+    """Return a table that scrolls within the page, also with the keyboard."""
+    head = "".join(f"<th scope=col>{name}</th>" for name in heads)
+    table = f"<table><tr>{head}</tr>{rows}</table>"
+    return f'<div class=wide tabindex=0 role=group aria-label="{label}">{table}</div>'
 
 
 def _failed(failed: Sequence[FailedVariant]) -> str:
@@ -149,10 +156,9 @@ def _agreement(answer: ReplayResult, recorded: Figures, current: VariantOutcome)
         f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _cells(row))}</tr>"
         for name, row in rows.items()
     )
-    heads = "".join(f"<th>{name}</th>" for name in ("", *_HEADS))
     found = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
-        f"<p>{found}</p><div class=wide><table><tr>{heads}</tr>{lines}</table></div>"
+        f"<p>{found}</p>{_wide('Recording and replay', ('figures', *_HEADS), lines)}"
         "<p class=quiet>As recorded: bundles on another broker than in the sample before, no matter who moved them; "
         "lost are those whose broker was gone, had restarted or did not report. The two can agree only if the recorded "
         "cluster was balanced with the current settings.</p>"
@@ -184,7 +190,7 @@ def _scatter(ordered: Sequence[Figures], answer: ReplayResult, recorded: Figures
     field.set_xlabel("unloads a day")
     field.set_ylabel("mean range, points")
     figure.legend(loc="outside upper center", ncols=len(groups), fontsize=8)
-    return svg(figure, "scatter")
+    return svg(figure, "scatter", "Unloads a day and mean range of each variant; the table of variants lists them.")
 
 
 def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
@@ -211,7 +217,7 @@ def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
     unloads.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     unloads.set_xlabel("time, UTC")
     figure.legend(*ranges.get_legend_handles_labels(), loc="outside upper center", ncols=len(outcomes), fontsize=8)
-    return svg(figure, "time")
+    return svg(figure, "time", "Range and unloads over time, as recorded and replayed.")
 
 
 def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
@@ -233,11 +239,12 @@ def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
     return figure, figure.subplots(rows, sharex=True, **layout)
 
 
-def svg(figure: Figure, salt: str) -> str:
+def svg(figure: Figure, salt: str, says: str) -> str:
     """Return a figure as an SVG element without the preamble, metadata and namespaces that HTML does not need.
 
     Args:
         salt: makes the ids unique on a page and reproducible.
+        says: what a screen reader says instead of the figure.
     """
     import matplotlib as mpl
 
@@ -246,4 +253,5 @@ def svg(figure: Figure, salt: str) -> str:
         figure.savefig(buffer, format="svg")
     text = buffer.getvalue()
     element = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return re.sub(r' xmlns(:\w+)?="[^"]*"', "", element)
+    element = re.sub(r' xmlns(:\w+)?="[^"]*"', "", element)
+    return element.replace("<svg", f'<svg role="img" aria-label="{escape(says)}"', 1)

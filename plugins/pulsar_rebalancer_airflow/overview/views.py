@@ -12,11 +12,13 @@ def external_views() -> list[dict[str, object]]:
     Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG shows only a message.
     """
     base = f"{base_path()}{PREFIX}/page"
+    # The icons bring their own ground: Airflow does not change them on an entry that is selected, and so dark.
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}
     tab, run = f"{base}/{{DAG_ID}}", f"{base}/{{DAG_ID}}?run_id={{RUN_ID}}"
     result = f"{base_path()}{PREFIX}/dags/{{DAG_ID}}/runs/{{RUN_ID}}/validation"
     views: list[dict[str, object]] = [
-        {"name": "Pulsar balance", "href": base, "destination": "nav", "url_route": PAGE_ROUTE, "nav_top_level": True},
+        # Airflow cuts off longer labels.
+        {"name": "Pulsar", "href": base, "destination": "nav", "url_route": PAGE_ROUTE, "nav_top_level": True},
         {"name": "Balance", "href": tab, "destination": "dag", "url_route": f"{PAGE_ROUTE}-dag"},
         {"name": "Balance", "href": run, "destination": "dag_run", "url_route": f"{PAGE_ROUTE}-run"},
         {"name": "Validation", "href": result, "destination": "dag_run", "url_route": "pulsar-validation"},

@@ -5,6 +5,7 @@ import { attempt, choices, openDialog, send, started } from "./dialog.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./picker.js";
 import { plan, shortNames } from "./plan.js";
+import { isOpen } from "./requests.js";
 import { ask, Refusal } from "./server.js";
 import { moment } from "./texts.js";
 
@@ -177,8 +178,10 @@ async function ended({ dialog, said }, base, dag, run) {
     const answer = await ask(`${base}${runPath(dag, run)}/answer`);
     if (answer.state === "done") return answer;
     const text = `${answer.state} ${answer.text}`;
-    if (!["waiting", "running"].includes(answer.state)) throw new Refusal(422, text);
-    said.replaceChildren(`The run is ${text}…`);
+    if (!isOpen(answer)) throw new Refusal(422, text);
+    const sentence = `The run is ${text}…`;
+    // A screen reader would say it again each second.
+    if (said.textContent !== sentence) said.replaceChildren(sentence);
     await new Promise((resolve) => setTimeout(resolve, SECONDS * 1000));
   }
   throw new Refusal(410, "The dialog was closed.");

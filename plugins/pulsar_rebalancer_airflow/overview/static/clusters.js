@@ -10,12 +10,12 @@ import { points } from "./texts.js";
  * @param {string} base
  */
 export function clusters(all, base) {
-  if (!all.length) {
-    const hint = "No clusters to show: the clusters file lists none, or you may not read their DAGs.";
-    return make("p", { class: "empty" }, hint);
-  }
+  const hint = "No clusters to show: the clusters file lists none, or you may not read their DAGs.";
   const cards = all.map((status) => make("li", {}, card(status, base)));
-  return [make("h1", { class: "title" }, "Pulsar clusters"), make("ul", { class: "clusters" }, cards)];
+  return [
+    make("h1", { class: "title" }, "Pulsar clusters"),
+    cards.length ? make("ul", { class: "clusters" }, cards) : make("p", { class: "empty" }, hint),
+  ];
 }
 
 /**

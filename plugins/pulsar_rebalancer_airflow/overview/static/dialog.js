@@ -1,7 +1,7 @@
 // Dialogs with a form, and the requests that they send to Airflow's own API with the user's session.
 
 import { airflowRoot } from "./address.js";
-import { make } from "./dom.js";
+import { focusOn, make } from "./dom.js";
 import { ask, Refusal } from "./server.js";
 
 /** @import { Child } from "./elements.d.ts" */
@@ -79,11 +79,11 @@ export function openDialog({ name, title, hint, fields, optional, confirm = "Con
     buttons,
   );
   buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go);
+  // Safari gives no focus to a button that is clicked.
+  const opener = document.activeElement instanceof HTMLElement && document.activeElement.dataset.key;
   const onclose = () => {
     dialog.remove();
-    // The button may have been drawn again meanwhile.
-    const button = document.querySelector(`[data-key="act ${name}…"]`);
-    if (button instanceof HTMLElement) button.focus({ preventScroll: true });
+    focusOn(opener || `act ${name}…`);
   };
   const dialog = make("dialog", { "aria-label": title, class: kind, onclose }, form);
   const parts = { dialog, go, buttons, said, result };
@@ -108,6 +108,8 @@ export async function attempt({ said }, button, action) {
     said.replaceChildren(problem instanceof Refusal ? problem.message : String(problem));
   }
   button.disabled = false;
+  // A disabled button loses the focus.
+  if (document.activeElement === document.body) button.focus();
 }
 
 /**

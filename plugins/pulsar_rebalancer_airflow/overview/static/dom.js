@@ -69,7 +69,7 @@ export function table(key, label, columns, rows, kind = () => "") {
   const body = rows.map((row) => make("tr", { class: kind(row) }, cells(row)));
   return make(
     "div",
-    { class: "scroll", "data-key": key, tabindex: 0, role: "region", "aria-label": label },
+    { class: "scroll", "data-key": key, tabindex: 0, role: "group", "aria-label": label },
     make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)),
   );
 }
@@ -88,7 +88,7 @@ export function folded(key, summary, ...children) {
 const shown = new WeakMap();
 
 /**
- * Redraw a section if its content has changed; unfolded parts, focus and scroll positions stay.
+ * Redraw a section if its content has changed; unfolded parts, focus and scroll positions stay. Its heading names it.
  * @param {Element} section
  * @param {unknown} part - the content
  * @param {() => Child} render
@@ -99,7 +99,27 @@ export function renew(section, part, render) {
   shown.set(section, text);
   const restore = kept(section);
   section.replaceChildren(...nodes([render()]));
+  named(section);
   restore();
+}
+
+/** @param {Element} section - becomes a landmark only with a name */
+function named(section) {
+  const heading = section.matches("section") && section.querySelector("h1, h2");
+  if (!heading) return section.removeAttribute("aria-labelledby");
+  heading.id = `${section.className}-heading`;
+  section.setAttribute("aria-labelledby", heading.id);
+}
+
+/**
+ * Move the focus to the part with a key, or to the page if that part is gone or disabled.
+ * @param {string} key
+ * @param {ParentNode} [section]
+ */
+export function focusOn(key, section = document) {
+  const node = /** @type {HTMLElement | null} */ (section.querySelector(`[data-key="${CSS.escape(key)}"]`));
+  node?.focus({ preventScroll: true });
+  if (document.activeElement !== node) document.querySelector("main")?.focus({ preventScroll: true });
 }
 
 /** @param {Element} section */
@@ -117,7 +137,7 @@ function kept(section) {
       const node = /** @type {HTMLElement | null} */ (section.querySelector(`[data-key="${CSS.escape(key)}"]`));
       if (open) node?.setAttribute("open", "");
       node?.scrollTo(left, top);
-      if (focused) node?.focus({ preventScroll: true });
+      if (focused) focusOn(key, section);
     }
   };
 }

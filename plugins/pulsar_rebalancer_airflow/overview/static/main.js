@@ -11,7 +11,7 @@ import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { pairs } from "./pairs.js";
 import { plan, shortNames } from "./plan.js";
-import { ALL, FEW, requestList } from "./requests.js";
+import { ALL, FEW, isOpen, news, requestList } from "./requests.js";
 import { ask, Refusal } from "./server.js";
 import { strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
@@ -37,6 +37,8 @@ let reading = 0;
 let asking = 0;
 let requested = FEW;
 let unfinished = 0;
+/** @type {Map<string, string> | undefined} */
+let requestStates;
 
 /** @type {Page} */
 const acting = { base, dag, now: serverNow, present: () => last.view, follow };
@@ -96,7 +98,7 @@ function show(view) {
   renew(section("strip", "header"), { ...status, now: "" }, () => strip(status, !past));
   if (past) {
     renew(
-      section("of-run"),
+      section("of-run", "header"),
       links,
       () =>
         make(
@@ -109,12 +111,20 @@ function show(view) {
   }
   const plans = [view.awaiting, view.plan, view.last].map((shown) => shown && [shown.hash, shown.ended_at]);
   const drained = view.drains.map(({ broker }) => broker);
-  renew(section("acts", "nav"), [view.acts, status.pairing, plans, drained], () => acts(view, acting));
-  if (!past) section("orders", "section", { role: "log", "aria-label": "Requests" });
+  renew(
+    section("acts", "section", { "aria-label": "Actions" }),
+    [view.acts, status.pairing, plans, drained],
+    () => acts(view, acting),
+  );
+  if (!past) section("orders");
   showLoad(view);
   section("time");
   renew(section("validation"), [view.findings, view.validated, links], () => findings(view));
-  renew(section("links"), links, () => make("p", { class: "more" }, linked(links)));
+  renew(
+    section("links", "nav", { "aria-label": "In Airflow" }),
+    links,
+    () => make("p", { class: "more" }, linked(links)),
+  );
   tick(serverNow());
 }
 
@@ -158,13 +168,15 @@ function announce({ cluster, state, sentence, in_force: force }) {
 async function refreshRequests() {
   /** @type {RequestView[]} */
   const all = await ask(`${base}${dagPath(dag)}/requests?limit=${requested}`);
-  const log = section("orders", "section", { role: "log", "aria-label": "Requests" });
-  renew(log, all, () => requestList(all, requested, base, { stop, more, changed: follow }));
+  renew(section("orders"), all, () => requestList(all, requested, base, { stop, more, changed: follow }));
   clearTimeout(asking);
-  const open = all.filter(({ state }) => state === "waiting" || state === "running").length;
+  const open = all.filter(isOpen).length;
   if (open) asking = setTimeout(follow, 2000);
   if (open < unfinished) refresh().catch(report);
   unfinished = open;
+  const heard = requestStates && news(all, requestStates);
+  if (heard) live.textContent = heard;
+  requestStates = new Map(all.map(({ run, state }) => [run, state]));
 }
 
 /** Show what has become of the requests, and look again until all have ended. */
@@ -225,6 +237,7 @@ async function again() {
   try {
     seconds = await refresh();
     note.hidden = true;
+    document.getElementById("untitled")?.remove();
   } catch (problem) {
     report(problem);
     if (problem instanceof Refusal && problem.status === 403) seconds = 60;

@@ -49,7 +49,7 @@ function heading(noun, count, close) {
  */
 function row(pair, view, short) {
   const { source, destination, gap } = pair;
-  const arrow = make("span", { class: "arrow", "aria-label": "to" }, " → ");
+  const arrow = make("span", { class: "arrow", role: "img", "aria-label": "to" }, " → ");
   return make(
     "li",
     { class: pair.band },

@@ -41,6 +41,23 @@ export function requestList(all, limit, base, { stop, more, changed }) {
   return [make("h2", {}, "Requests"), make("ol", {}, items), rest];
 }
 
+/** @param {{ state: string }} request */
+export function isOpen({ state }) {
+  return state === "waiting" || state === "running";
+}
+
+/**
+ * Return what a screen reader says of requests that are new and open, or whose state has changed.
+ * @param {RequestView[]} all
+ * @param {Map<string, string>} before - states by run
+ */
+export function news(all, before) {
+  const changed = all.filter((request) =>
+    before.has(request.run) ? before.get(request.run) !== request.state : isOpen(request)
+  );
+  return changed.map(({ name, state, text }) => `${name}: ${state} ${text}`).join(" ");
+}
+
 /** @param {RequestView} request */
 function progress({ done, total, seconds_left: left, name }) {
   if (!total) return null;

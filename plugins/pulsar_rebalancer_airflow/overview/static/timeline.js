@@ -12,15 +12,18 @@ const TOP = 10;
 const FLOOR = 118;
 const HEIGHT = 150;
 const SPANS = ["hour", "day", "month"];
+/** Noun, what happened, and the mark in the chart, so that facts differ not only by colour. */
 const FACTS = {
-  runs: ["run", ""],
-  moved: ["bundle", "moved"],
-  split: ["bundle", "split for ever"],
-  failed: ["move or split", "failed"],
-  blocked: ["failed validation", ""],
-  broken: ["failed run", ""],
-  paused: ["run", "paused or held back"],
+  runs: ["run", "", ""],
+  moved: ["bundle", "moved", "▲"],
+  split: ["bundle", "split for ever", "▲"],
+  failed: ["move or split", "failed", "▼"],
+  blocked: ["failed validation", "", "×"],
+  broken: ["failed run", "", "!"],
+  paused: ["run", "paused or held back", "‖"],
 };
+/** Facts of a whole bucket, in the order in which they are drawn. */
+const BANDS = /** @type {Fact[]} */ (["paused", "blocked", "broken"]);
 
 /**
  * @param {Timeline} data
@@ -37,8 +40,13 @@ export function timeline(data, width, choose) {
   const none = !data.buckets.length && make("p", { class: "empty" }, `No runs in the last ${data.span}.`);
   return [
     make("div", { class: "row" }, make("h2", {}, "Range of scores ", reading), group),
-    none || [chart(data, width), make("p", { class: "more" }, summary(data.buckets))],
+    none || [chart(data, width), make("ul", { class: "legend" }, summary(data.buckets).map(entry))],
   ];
+}
+
+/** @param {{ mark: string, text: string }} fact */
+function entry({ mark, text }) {
+  return make("li", {}, mark && make("b", { "aria-hidden": "true" }, mark), text);
 }
 
 /**
@@ -70,7 +78,7 @@ function chart(data, width) {
       "aria-label": spoken(data),
     },
     axis(end, end / 2, width, y),
-    /** @type {Fact[]} */ (["paused", "blocked", "broken"]).map((fact) =>
+    BANDS.map((fact) =>
       data.buckets.filter((bucket) => bucket[fact]).map((bucket) =>
         draw(
           "rect",
@@ -79,13 +87,20 @@ function chart(data, width) {
         )
       )
     ),
+    data.buckets.map((bucket, n) => {
+      const marks = begun(bucket, data.buckets[n - 1]).map((fact) => FACTS[fact][2]);
+      return marks.length > 0 && caption("mark", middle(bucket), TOP - 1, marks.join(""));
+    }),
     threshold("low", data.low_threshold),
     threshold("high", data.high_threshold),
     stretches(judged, data.seconds).map((stretch) => ranges(stretch, y)),
     data.buckets.filter(({ moved, split, failed }) => moved || split || failed).map((bucket) => {
-      const title = draw("title", {}, facts(["moved", "split", "failed"], [bucket]).join(", "));
-      const kind = bucket.failed ? "moved failed" : "moved";
-      return draw("path", { class: kind, d: `M${middle(bucket)} ${FLOOR + 3}l5 8h-10z` }, title);
+      const names = happened(["moved", "split", "failed"], [bucket]);
+      const title = draw("title", {}, names.map((name) => counted(name, [bucket])).join(", "));
+      const [kind, shape] = bucket.failed
+        ? ["moved failed", `${FLOOR + 11}l5 -8h-10z`]
+        : ["moved", `${FLOOR + 3}l5 8h-10z`];
+      return draw("path", { class: kind, d: `M${middle(bucket)} ${shape}` }, title);
     }),
     times(data, x),
   );
@@ -164,18 +179,32 @@ export function spoken({ span, buckets }) {
   return `The last ${span}: ${ranges.length ? most : "No run judged any broker."}`;
 }
 
-/** @param {Bucket[]} buckets */
+/**
+ * Return the facts that begin with a bucket.
+ * @param {Bucket} bucket
+ * @param {Bucket | undefined} before
+ */
+export function begun(bucket, before) {
+  return BANDS.filter((fact) => bucket[fact] && !before?.[fact]);
+}
+
+/**
+ * Return what happened, each with its mark in the chart.
+ * @param {Bucket[]} buckets
+ */
 export function summary(buckets) {
-  const rest = /** @type {Fact[]} */ (Object.keys(FACTS)).filter((fact) => fact !== "runs");
-  return [counted("runs", buckets), ...facts(rest, buckets)].join(" · ");
+  const rest = /** @type {Fact[]} */ (Object.keys(FACTS)).filter((name) => name !== "runs");
+  /** @type {Fact[]} */
+  const names = ["runs", ...happened(rest, buckets)];
+  return names.map((name) => ({ mark: FACTS[name][2] ?? "", text: counted(name, buckets) }));
 }
 
 /**
  * @param {Fact[]} names
  * @param {Bucket[]} buckets
  */
-function facts(names, buckets) {
-  return names.filter((name) => buckets.some((bucket) => bucket[name])).map((name) => counted(name, buckets));
+function happened(names, buckets) {
+  return names.filter((name) => buckets.some((bucket) => bucket[name]));
 }
 
 /**

@@ -9,7 +9,8 @@ import pytest
 
 import pulsar_rebalancer_airflow.overview
 
-STYLE = (Path(pulsar_rebalancer_airflow.overview.__file__).parent / "static" / "page.css").read_text()
+STATIC = Path(pulsar_rebalancer_airflow.overview.__file__).parent / "static"
+STYLE = (STATIC / "page.css").read_text()
 THEMES = {
     "light": r":root \{(.*?)\}",
     "dark": r':root\[data-theme="dark"\] \{(.*?)\}',
@@ -58,3 +59,21 @@ def test_stripes_are_outlined_in_the_ground_colour() -> None:
     assert "stroke: var(--ground)" in rule[1]
     assert "paint-order: stroke" in rule[1]
     assert "opacity" not in rule[1]
+
+
+def test_the_edge_of_a_field_differs_from_the_ground() -> None:
+    """`--soft` has the contrast of text; `--line`, which separates parts, has not."""
+    rules = re.findall(r"(?:^|[}] )dialog (?:input, dialog select|textarea) \{(.*?)\}", STYLE, re.MULTILINE)
+    assert len(rules) == 2
+    assert all("border: 1px solid var(--soft)" in rule for rule in rules)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_icon_is_seen_on_any_ground(theme: str) -> None:
+    """Airflow's entries are light or dark, and of another colour when they are selected."""
+    icon = (STATIC / f"icon-{theme}.svg").read_text()
+    plate = re.search(r'<rect width="24" height="24" [^>]*fill="(#\w+)"', icon)
+    lines = re.search(r'<svg [^>]*viewBox="0 0 24 24" [^>]*stroke="(#\w+)"', icon)
+    assert plate
+    assert lines
+    assert _contrast(plate[1], lines[1]) >= 4.5

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 MARKUP = "acme/\"'><script src=//evil.example/x.js>alert(1)</script>/0x00000000_0x10000000"
 TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "dl", "dt", "dd", "ul", "li"}
-TAGS |= {"table", "thead", "tbody", "tr", "th", "td"}
+TAGS |= {"main", "div", "table", "thead", "tbody", "tr", "th", "td"}
+ATTRIBUTES = {"lang", "charset", "name", "content", "http-equiv", "class", "tabindex", "role", "aria-label"}
 
 
 class Seen(HTMLParser):
@@ -53,7 +54,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 def test_nothing_but_text_in_plain_tables(page: Seen) -> None:
     assert page.tags.keys() == TAGS
     attributes = set().union(*page.tags.values())
-    assert attributes == {"lang", "charset", "name", "content", "http-equiv", "class"}
+    assert attributes == ATTRIBUTES
 
 
 def test_tells_reasons_worst_offenders_and_what_to_do(page: Seen) -> None:

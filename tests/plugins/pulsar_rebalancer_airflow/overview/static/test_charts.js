@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { arcs, described, places, spoken as spokenBrokers } from "page/broker_chart.js";
 import { ceiling, LEFT, RIGHT, scale } from "page/chart.js";
-import { frame, spoken, stretches, summary } from "page/timeline.js";
+import { begun, frame, spoken, stretches, summary } from "page/timeline.js";
 
 const WIDTH = 1000;
 const BROKER = { label: "", band: "calm", partner: "", gap: null, resources: {}, deciding: "", lowest: null };
@@ -128,12 +128,19 @@ test("a line breaks where nothing was judged for more than five buckets", () => 
 
 test("a timeline is summed up by what happened", () => {
   const busy = { ...COUNTS, moved: 3, split: 1, failed: 1, blocked: 2, broken: 1, paused: 1, highest: 30 };
-  assert.equal(summary([COUNTS, COUNTS]), "2 runs");
-  assert.equal(
-    summary([COUNTS, busy]),
-    "2 runs · 3 bundles moved · 1 bundle split for ever · 1 move or split failed · 2 failed validations · " +
-      "1 failed run · 1 run paused or held back",
-  );
+  assert.deepEqual(summary([COUNTS, COUNTS]), [{ mark: "", text: "2 runs" }]);
+  assert.deepEqual(summary([COUNTS, busy]).map(({ mark, text }) => `${mark} ${text}`), [
+    " 2 runs",
+    "▲ 3 bundles moved",
+    "▲ 1 bundle split for ever",
+    "▼ 1 move or split failed",
+    "× 2 failed validations",
+    "! 1 failed run",
+    "‖ 1 run paused or held back",
+  ]);
+  assert.deepEqual(begun(busy, COUNTS), ["paused", "blocked", "broken"]);
+  assert.deepEqual(begun(busy, { ...busy, paused: 0 }), ["paused"]);
+  assert.deepEqual(begun(COUNTS, undefined), []);
   assert.equal(
     spoken(hour(busy, { ...COUNTS, highest: 12 })),
     "The last hour: The range of scores was at most 30.0 points.",

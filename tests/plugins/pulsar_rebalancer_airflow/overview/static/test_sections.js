@@ -5,6 +5,7 @@ import { counted } from "page/brokers.js";
 import { costReader } from "page/costs.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, splitText } from "page/plan.js";
+import { isOpen, news } from "page/requests.js";
 import { ask } from "page/server.js";
 
 test("brokers are counted, with their mean and those left out", () => {
@@ -42,6 +43,18 @@ test("a move has its outcome and the time that it took", () => {
   assert.equal(outcome({ outcome: "moved", ok: true, seconds: 1.25 }), "✓ moved, 1.3 s");
   assert.equal(outcome({ outcome: "moved", ok: true, seconds: 0 }), "✓ moved, < 0.1 s");
   assert.equal(outcome({ outcome: "astray", ok: false, seconds: 0 }), "✗ astray");
+});
+
+test("a screen reader hears of new requests and new states, once", () => {
+  const request = (run, state) => ({ run, state, name: run, text: "said." });
+  const all = ["waiting", "running", "done"].map((state) => request(state, state));
+  const states = new Map(all.map(({ run, state }) => [run, state]));
+  assert.deepEqual(all.map(isOpen), [true, true, false]);
+  assert.equal(news(all, states), "");
+  assert.equal(news([request("waiting", "done"), ...all.slice(1)], states), "waiting: done said.");
+  assert.equal(news([request("new", "waiting"), ...all], states), "new: waiting said.");
+  // One that has ended long ago, and is shown only now.
+  assert.equal(news([...all, request("old", "done")], states), "");
 });
 
 const BASE = "/air/pulsar_rebalancer";

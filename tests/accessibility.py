@@ -1,0 +1,79 @@
+"""WCAG 2.2 AA of what a browser shows: axe-core's rules in both themes, the width of a phone, the keyboard."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.browser import Browser
+
+# The package is wanted for axe-core alone: its own code drives another browser, and is never imported.
+AXE = Path(str(distribution("axe-playwright-python").locate_file("axe_playwright_python/axe.min.js")))
+TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+"""The best practices hold axe-core's rules of landmarks and of the order of headings."""
+
+VIOLATIONS = f"""(async () => {{
+  const chosen = {{ runOnly: {json.dumps(TAGS)}, resultTypes: ["violations"], iframes: false, preload: false }};
+  const {{ violations }} = await axe.run(chosen);
+  return violations.flatMap(({{ id, help, nodes }}) =>
+    nodes.map(({{ target, failureSummary }}) => `${{id}} (${{help}}): ${{target}}: ${{failureSummary}}`));
+}})()"""
+
+UNNAMED = """[...document.querySelectorAll("section, nav, dialog")]
+  .filter((each) => each.checkVisibility() && !each.ariaLabel && !each.ariaLabelledByElements?.length)
+  .map((each) => `no name: ${each.cloneNode().outerHTML}`)"""
+
+TOO_WIDE = """new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+  const wide = [...document.querySelectorAll("html, dialog")].filter((each) => each.scrollWidth > each.clientWidth);
+  const parts = [...document.querySelectorAll("body *")].filter((each) =>
+    each.getBoundingClientRect().right > innerWidth && !each.closest(".scroll, .wide:not(dialog)"));
+  done([...wide, ...wide.length ? parts : []].map((each) => each.cloneNode().outerHTML));
+})))"""
+
+STOPS = """[...document.querySelectorAll("a[href], button:enabled, summary, select, input, textarea, [tabindex='0']")]
+  .filter((each) => each.checkVisibility() && (!document.querySelector("dialog") || each.closest("dialog")))"""
+
+ARRIVED = """(() => {
+  const at = document.activeElement, { outlineStyle, outlineWidth } = getComputedStyle(at);
+  return [stops.indexOf(at), outlineStyle !== "none" && parseFloat(outlineWidth) >= 2, at.cloneNode().outerHTML];
+})()"""
+
+
+def assert_accessible(chromium: Browser, width: int = 1200, height: int = 900) -> None:
+    """Check the page of the project, alone or in the frame of Airflow's UI; then the window has the size given.
+
+    Raises:
+        AssertionError: rule, node and summary of each violation; or what is wider than a phone.
+    """
+    world = chromium.world("/pulsar_rebalancer/")
+    if chromium.run("typeof axe", world) == "undefined":
+        chromium.run(AXE.read_text(), world)
+    found = set(chromium.run(UNNAMED, world))
+    for theme in ("dark", "light"):
+        chromium.theme(theme)
+        chromium.run(f"document.documentElement.className = '{theme}'")
+        found |= {f"{theme}: {violation}" for violation in chromium.run(VIOLATIONS, world)}
+    assert not found, "\n".join(sorted(found))
+    if chromium.run("document.querySelector('iframe') === null"):
+        # WCAG asks for 320 pixels; phones have 390.
+        for narrow in (390, 320):
+            chromium.size(narrow, height)
+            too_wide = chromium.run(TOO_WIDE)
+            assert too_wide == [], narrow
+        chromium.size(width, height)
+
+
+def assert_reached_with_tab(chromium: Browser) -> None:
+    """Walk around the page, or the open dialog, once: all is reached and outlined, and nothing else."""
+    count, reached = chromium.run(f"(window.stops = {STOPS}).length"), set()
+    # Between the last and the first the focus may be with the browser's own controls.
+    for _ in range(count + 2):
+        chromium.press("Tab", 9)
+        stop, outlined, element = chromium.run(ARRIVED)
+        assert element.startswith("<body") or (stop >= 0 and outlined), element
+        reached.add(stop)
+    missing = sorted(set(range(count)) - reached)
+    assert missing == [], chromium.run(f"{missing}.map((stop) => stops[stop].outerHTML)")
