@@ -143,10 +143,10 @@ function kept(section) {
 }
 
 /**
- * Call an action after a number of seconds, or after four times as many while the page is hidden.
+ * Call an action after a number of seconds, or after four times as many while the page is hidden; return its timer.
  * @param {number} seconds
  * @param {() => void} action
  */
 export function later(seconds, action) {
-  setTimeout(action, (document.hidden ? 4 : 1) * seconds * 1000);
+  return setTimeout(action, (document.hidden ? 4 : 1) * seconds * 1000);
 }

@@ -25,6 +25,7 @@ const { base = "" } = document.documentElement.dataset;
 const page = element("page");
 const live = element("live");
 const note = element("note");
+const updates = /** @type {HTMLInputElement} */ (element("updates"));
 const { dag, run } = asked(base, location);
 /** @type {Map<string, HTMLElement>} */
 const sections = new Map();
@@ -33,6 +34,7 @@ const last = {};
 let serverAhead = 0;
 let chosenSpan = "hour";
 let announced = "";
+let waiting = 0;
 let reading = 0;
 let asking = 0;
 let requested = FEW;
@@ -244,7 +246,12 @@ async function again() {
   }
   page.setAttribute("aria-busy", "false");
   tick(serverNow());
-  later(seconds, again);
+  clearTimeout(waiting);
+  waiting = later(seconds, renewed);
+}
+
+function renewed() {
+  if (updates.checked) again();
 }
 
 followTheme();
@@ -252,5 +259,6 @@ new ResizeObserver(() => {
   if (last.view) show(last.view);
   if (last.time) showTime(last.time);
 }).observe(page);
-setInterval(() => tick(serverNow()), 1000);
+updates.addEventListener("change", renewed);
+setInterval(() => updates.checked && tick(serverNow()), 1000);
 again();
