@@ -12,7 +12,9 @@ import { points, several, traffic, words } from "./texts.js";
  * @param {number} width
  */
 export function brokers(view, width) {
-  if (!view.brokers.length) return make("p", { class: "empty" }, "No data from brokers yet.");
+  if (!view.brokers.length) {
+    return [make("h2", {}, "Brokers"), make("p", { class: "empty" }, "No data from brokers yet.")];
+  }
   const resources = Object.keys(view.brokers.find((broker) => broker.score !== null)?.resources ?? {});
   const all = table("brokers scroll", "All brokers", columns(view.brokers, resources), view.brokers);
   return [
