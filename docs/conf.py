@@ -47,7 +47,7 @@ html_show_sourcelink = False
 # A browser lets no page that it opened from a file read the others.
 html_show_search_summary = False
 
-_CLASS = re.compile(r"^\* \[`(\w+)`\]\(\.\./(?:include|plugins)/([\w/]+)\.py\).*$", re.MULTILINE)
+_LINK = re.compile(r"^\* \[`(\w+)`\]\((\.\./(?:include|plugins)/([\w/]+)\.py)\).*$", re.MULTILINE)
 
 
 def setup(app: Any) -> None:
@@ -59,18 +59,22 @@ def setup(app: Any) -> None:
 
 
 def _complete(app: Any, page: str, source: list[str]) -> None:
-    """Add the navigation to the first page; replace links to classes with their documentation."""
+    """Add the navigation to the first page; replace links to code with its documentation, or the code of an example."""
     if page == root_doc:
         for caption, pages in NAV.items():
             names = "\n".join(name if name[0] == "/" else f"/docs/{name}" for name in pages)
             source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{names}\n```\n"
     elif page == "docs/api":
-        source[0] = _CLASS.sub(_documentation, source[0])
+        source[0] = _LINK.sub(_documentation, source[0])
 
 
 def _documentation(link: re.Match[str]) -> str:
-    name = f"{link[2].replace('/', '.')}.{link[1]}"
-    return f"```{{eval-rst}}\n.. autoclass:: {name}\n   :members:\n   :exclude-members: __init__, __new__\n```"
+    name, file, module = link.groups()
+    if name.startswith("example_"):
+        return f"```{{literalinclude}} {file}\n:caption: {name}.py\n:language: python\n```"
+    directive = "autoclass" if name[0].isupper() else "autofunction"
+    options = "   :members:\n   :exclude-members: __init__, __new__\n" if directive == "autoclass" else ""
+    return f"```{{eval-rst}}\n.. {directive}:: {module.replace('/', '.')}.{name}\n{options}```"
 
 
 def _skip(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:

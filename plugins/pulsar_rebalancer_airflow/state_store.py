@@ -69,9 +69,10 @@ def state_asset(cluster: str) -> Asset:
 
 
 def moves_asset(cluster: str) -> Asset:
-    """Return the asset that gets an event when a run has moved bundles.
+    """Return the asset that gets an event when a run has moved or split bundles. DAGs can be scheduled on it.
 
-    Other DAGs can be scheduled on it.
+    The event's extra holds `cluster`, `plan_id`, `run` (URI of the run's folder), and the numbers of bundles `moved`
+    and `split`.
     """
     return Asset(name=f"pulsar_rebalancer/{cluster}/moves", uri=f"x-pulsar-rebalancer://{cluster}/moves")
 

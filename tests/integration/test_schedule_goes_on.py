@@ -1,8 +1,13 @@
-"""The schedule goes on after a run that a task started; a real scheduler parses the DAG file once."""
+"""The schedule goes on after a run that a task started, and DAGs of one's own work with it, under a real scheduler.
+
+It parses the DAG files once.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +19,7 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy import delete
 
+from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import Processes
@@ -25,12 +31,14 @@ from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+    from pulsar_simulator.cluster import Cluster as SimulatedCluster
 
 pytestmark = pytest.mark.integration
 
 DAG, BY_HAND = "pulsar_rebalance__east", "pulsar_by_hand__east"
+EXAMPLES = [f"example_pulsar_{name}" for name in ("balance_after_deployment", "act_on_moves", "own_operator")]
 SETTINGS: dict[str, Any] = {
     "mode": "auto",
     # A run is always under way: the next one is due before it ends.
@@ -50,31 +58,37 @@ PATIENCE = 120
 class Cluster:
     """The runs of a cluster in an Airflow that is up."""
 
-    def __init__(self, airflow: LocalAirflow) -> None:
-        self._airflow = airflow
+    def __init__(self, airflow: LocalAirflow, simulated: SimulatedCluster) -> None:
+        self.airflow = airflow
+        self.simulated = simulated
+
+    def owners(self) -> dict[str, str]:
+        """The broker of each bundle."""
+        brokers = self.simulated.true_scores()
+        return {bundle: broker for broker in brokers for bundle in self.simulated.owned_bundles(broker)}
 
     def runs(self, run_type: str) -> list[Any]:
         """Runs of one type, oldest first."""
-        runs: list[Any] = self._airflow.runs(DAG)
+        runs: list[Any] = self.airflow.runs(DAG)
         return [run for run in runs if run["run_type"] == run_type]
 
     def carries_out(self, **form: Any) -> str:
         """Ask for a plan, and give its hash while a scheduled run is under way; the run that carried it out."""
-        shown = self._airflow.trigger(BY_HAND, form)
-        assert self._airflow.wait(BY_HAND, shown)["state"] == "success"
+        shown = self.airflow.trigger(BY_HAND, form)
+        assert self.airflow.wait(BY_HAND, shown)["state"] == "success"
         known = {run["dag_run_id"] for run in self.runs("operator_triggered")}
         under_way = awaited(lambda: [run for run in self.runs("scheduled") if run["state"] == "running"])[-1]
-        identity = self._airflow.xcom(BY_HAND, shown, "plan")["plan"]
-        assert self._airflow.wait(BY_HAND, self._airflow.trigger(BY_HAND, {"plan": identity}))["state"] == "success"
+        identity = self.airflow.xcom(BY_HAND, shown, "plan")["plan"]
+        assert self.airflow.wait(BY_HAND, self.airflow.trigger(BY_HAND, {"plan": identity}))["state"] == "success"
         (begun,) = [run for run in self.runs("operator_triggered") if run["dag_run_id"] not in known]
-        ended, before = (self._airflow.wait(DAG, run["dag_run_id"]) for run in (begun, under_way))
+        ended, before = (self.airflow.wait(DAG, run["dag_run_id"]) for run in (begun, under_way))
         assert (ended["state"], before["state"]) == ("success", "success")
         assert begun["queued_at"] < before["end_date"], "the scheduled run ended while the other one waited"
         return str(begun["dag_run_id"])
 
     def scheduled_after(self, run_id: str) -> Any:
         """The next scheduled run that begins once a run has ended; None when there is none."""
-        end = self._airflow.run(DAG, run_id)["end_date"]
+        end = self.airflow.run(DAG, run_id)["end_date"]
         return awaited(lambda: [run for run in self.runs("scheduled") if (run["start_date"] or "") >= end])
 
 
@@ -86,37 +100,73 @@ def awaited(found: Callable[[], Any]) -> Any:
     return answer
 
 
-def test_the_schedule_goes_on_after_a_plan_and_its_undoing(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("schedule")
+    shutil.copytree(SOURCE / "dags", folder / "dags")
+    for example in Path(example_dags.__path__[0]).glob("example_*.py"):
+        shutil.copy(example, folder / "dags")
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     simulated = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
     with running(simulated) as served, Processes() as processes:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         home = AirflowHome(
-            folder=tmp_path / "airflow",
+            folder=folder / "airflow",
             clusters={"east": SETTINGS},
             connections={
                 "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
             spark_archive=cached_archive(SOURCE / ".cache"),
+            dags=folder / "dags",
         )
         home.prepare(keep=False)
         airflow = LocalAirflow(home, processes)
         airflow.start()
-        airflow.wait_for_dag(BY_HAND)
-        cluster = Cluster(airflow)
-        scores = simulated.true_scores()
-        hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
-        bundle = min(simulated.owned_bundles(hot))
+        for dag_id in (BY_HAND, *EXAMPLES):
+            airflow.wait_for_dag(dag_id)
+        yield Cluster(airflow, simulated)
 
-        plan = cluster.carries_out(action="unload", bundles=[bundle], destination=cold)
 
-        assert simulated.owner(bundle) == cold
-        assert cluster.scheduled_after(plan)
-        folder = airflow.xcom(DAG, plan, "collect").rpartition("/")[2]
-        undoing = cluster.carries_out(action="undo", run=folder)
-        assert simulated.owner(bundle) == hot
-        assert cluster.scheduled_after(undoing)
+def test_the_schedule_goes_on_after_a_plan_and_its_undoing(east: Cluster) -> None:
+    scores = east.simulated.true_scores()
+    hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
+    bundle = min(east.simulated.owned_bundles(hot))
+
+    plan = east.carries_out(action="unload", bundles=[bundle], destination=cold)
+
+    assert east.simulated.owner(bundle) == cold
+    assert east.scheduled_after(plan)
+    folder = east.airflow.xcom(DAG, plan, "collect").rpartition("/")[2]
+    undoing = east.carries_out(action="undo", run=folder)
+    assert east.simulated.owner(bundle) == hot
+    assert east.scheduled_after(undoing)
+
+
+def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(east: Cluster) -> None:
+    deploy, act, own = EXAMPLES
+    airflow, before = east.airflow, east.owners()
+
+    deployed = airflow.trigger(deploy)
+    assert airflow.wait(deploy, deployed)["state"] == "success"
+    after = east.owners()
+    moved = sum(after[bundle] != owner for bundle, owner in before.items())
+    assert sum(airflow.xcom(deploy, deployed, "moves").values()) == moved > 0
+    (forced,) = [run for run in east.runs("operator_triggered") if run["conf"].get("force") == "two brokers were added"]
+
+    folder = airflow.xcom(DAG, forced["dag_run_id"], "collect")
+    (acted,) = awaited(lambda: [each for each in _acted(airflow, act) if each["run"] == folder])
+    assert (acted["cluster"], acted["moved"], acted["split"]) == ("east", moved, 0)
+
+    asked = airflow.trigger(own)
+    assert airflow.wait(own, asked)["state"] == "success"
+    assert airflow.xcom(own, asked, "versions") == dict.fromkeys(east.simulated.true_scores(), "4.2.4")
+
+
+def _acted(airflow: LocalAirflow, dag_id: str) -> list[Any]:
+    """What the DAG of the asset returned in all its runs that succeeded."""
+    ended = [run["dag_run_id"] for run in airflow.runs(dag_id) if run["state"] == "success"]
+    return [each for run_id in ended for each in airflow.xcom(dag_id, run_id, "act")]
 
 
 @pytest.mark.parametrize("ending", [DagRunState.SUCCESS, DagRunState.FAILED])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import runpy
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser import Browser, browser
 from tests.project.documentation import PAGES, ROOT
 
-from pulsar_rebalancer_airflow import operators
+from pulsar_rebalancer_airflow import example_dags, operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SITE = ROOT / "build" / "docs"
 # On a code host it is what the navigation is here.
@@ -37,9 +37,11 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(named) == [page for page in SHOWN if page != ROOT / "README.md"]
 
 
-def test_every_operator_is_in_the_api_reference() -> None:
+def test_every_operator_and_example_is_in_the_api_reference() -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    assert {name for name in operators.__all__ if f"* [`{name}`]" not in text} == set()
+    examples = [path.stem for path in Path(example_dags.__path__[0]).glob("example_*.py")]
+    assert len(examples) == 3
+    assert {name for name in (*operators.__all__, *examples) if f"* [`{name}`]" not in text} == set()
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +79,18 @@ def test_it_can_be_searched(page: Browser) -> None:
     assert page.problems == []
 
 
-def test_classes_are_described_from_their_docstrings(page: Browser) -> None:
+def test_code_is_described_from_its_docstrings_and_examples_are_shown(page: Browser) -> None:
     page.open(built(ROOT / "docs" / "api.md").as_uri())
     page.until("document.querySelector('dt.sig')")
     text = page.text()
-    for described in ("CollectOperator", "neither give nor take bundles", "shedder that chooses bundles", "forbids"):
-        assert described in text, described
+    described = (
+        "two brokers were added",
+        "CollectOperator",
+        "neither give nor take",
+        "that chooses bundles",
+        "forbids",
+    )
+    assert [words for words in (*described, "a run has moved or split bundles") if words not in text] == []
 
 
 @pytest.mark.parametrize(

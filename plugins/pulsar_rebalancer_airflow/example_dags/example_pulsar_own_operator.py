@@ -1,0 +1,49 @@
+"""Ask brokers something of your own through the package's connection, and send a message if that fails."""
+
+import asyncio
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context, dag
+
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.notifications.alert_notifier import AlertNotifier
+
+
+class BrokerVersionsOperator(BaseOperator):
+    """Return the Pulsar version of each broker, by brokerId. A retry asks again.
+
+    Args:
+        pulsar_admin_conn_id: Airflow connection of type `pulsar_admin`.
+    """
+
+    template_fields = ("pulsar_admin_conn_id",)
+
+    def __init__(self, *, pulsar_admin_conn_id: str = PulsarAdminHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pulsar_admin_conn_id = pulsar_admin_conn_id
+
+    def execute(self, context: Context) -> dict[str, str]:
+        """Ask all brokers at the same time.
+
+        Raises:
+            AdminError: a broker refused or did not answer.
+        """
+        return asyncio.run(self._ask())
+
+    async def _ask(self) -> dict[str, str]:
+        async with PulsarAdminHook(self.pulsar_admin_conn_id).get_conn() as admin:
+            brokers = await admin.brokers()
+            return dict(zip(brokers, await asyncio.gather(*map(admin.version, brokers)), strict=True))
+
+
+@dag(
+    schedule=None,
+    tags={"example", "pulsar"},
+    on_failure_callback=AlertNotifier(title="{{ dag.dag_id }} failed", body="Run {{ run_id }}"),
+)
+def example_pulsar_own_operator() -> None:
+    """Record which versions the brokers run."""
+    BrokerVersionsOperator(task_id="versions")
+
+
+example_pulsar_own_operator()
