@@ -86,4 +86,4 @@ sweeps: setup ## vary the assumptions of the experiments one at a time; NAME="co
 	@$(PYTHON_BIN) -m experiments.sweeps $(NAME) $(if $(SEEDS),--seeds $(SEEDS))
 
 clean: ## remove everything generated, including the environment
-	@rm -rf .venv .run .cache .benchmarks dist build .pytest_cache .mypy_cache .ruff_cache
+	@rm -rf .venv .run .cache .benchmarks dist build .coverage* .pytest_cache .mypy_cache .ruff_cache

@@ -19,6 +19,12 @@ URLS = ("Source", "Issues", "Documentation", "Changelog")
 """Addresses that a release needs, in `[project.urls]`."""
 
 
+def metadata(folder: Path) -> dict[str, Any]:
+    """Return the table `[project]` of a folder's `pyproject.toml`."""
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    return project
+
+
 def missing(project: dict[str, Any]) -> list[str]:
     """Return the metadata that a release needs and `pyproject.toml` lacks, one line per field."""
     people = [*project.get("authors", ()), *project.get("maintainers", ())]
@@ -26,10 +32,14 @@ def missing(project: dict[str, Any]) -> list[str]:
     return lines + [f"urls.{name}: an address" for name in URLS if not project.get("urls", {}).get(name)]
 
 
-def problems(project: dict[str, Any]) -> list[str]:
+def problems(version: str) -> list[str]:
     """Return why this commit cannot be tagged as a release, one line per reason."""
-    version = project["version"]
-    lines = [f"pyproject.toml lacks {field}" for field in missing(project)]
+    lines = []
+    for folder in (ROOT, SIMULATOR):
+        project, name = metadata(folder), (folder / "pyproject.toml").relative_to(ROOT)
+        lines += [f"{name} lacks {field}" for field in missing(project)]
+        if project["version"] != version:
+            lines.append(f"{name} has version {project['version']}: both are released as {version}")
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", (ROOT / "CHANGELOG.md").read_text(), re.M):
         lines.append(f"CHANGELOG.md has no heading '## {version} (<date>)'")
     if _output("git", "status", "--porcelain"):
@@ -53,14 +63,14 @@ def build() -> None:
 
 def main(arguments: list[str]) -> int:
     """Build and check; with `--tag` refuse first if something is missing, and tag at the end."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = problems(project) if arguments == ["--tag"] else []
+    version = metadata(ROOT)["version"]
+    found = problems(version) if arguments == ["--tag"] else []
     if found:
         print("not released:", *found, sep="\n  ", file=sys.stderr)
         return 1
     build()
     if arguments == ["--tag"]:
-        tag = f"v{project['version']}"
+        tag = f"v{version}"
         subprocess.run(["git", "tag", "--annotate", tag, "--message", tag], check=True, cwd=ROOT)
         print(f"tagged {tag}; push it to publish")
     return 0

@@ -8,10 +8,15 @@ for resolution in ${1:-lowest-direct highest}; do
   folder=.cache/versions/$resolution
   rm -rf "$folder"
   "$uv" venv --quiet --python .venv/bin/python "$folder"
-  "$uv" pip install --quiet --python "$folder/bin/python" --resolution "$resolution" --find-links dist \
-    "pulsar-rebalancer[alerts,extensible,simulator]" pytest hypothesis cryptography
+  # From the sources: to uv, what a wheel requires is not direct, and it would take the newest.
+  "$uv" pip compile --quiet --no-annotate --no-header --python "$folder/bin/python" --resolution "$resolution" \
+    --extra alerts --extra extensible pyproject.toml include/pulsar_simulator/pyproject.toml --output-file "$folder/versions.txt"
+  "$uv" pip install --quiet --python "$folder/bin/python" -r "$folder/versions.txt" \
+    pytest hypothesis cryptography oauthlib promql-parser
+  "$uv" pip install --quiet --python "$folder/bin/python" --no-deps dist/*.whl
+  "$uv" pip check --python "$folder/bin/python"
   printf 'versions: %s\n' "$resolution"
-  "$uv" pip freeze --python "$folder/bin/python" | grep -E '^(apache-airflow|pyspark|great|pandas|numpy|pyarrow|pydantic|httpx|httpcore|msgspec)[^ ]*=='
+  grep -E '^(apache-airflow|pyspark|great|pandas|numpy|pyarrow|pydantic|httpx|httpcore|msgspec)[^ ]*==' "$folder/versions.txt"
   # Packages come from the wheels: only the tests, and what they bring, from here.
   PATH=$PWD/$folder/bin:$PATH "$folder/bin/python" -m pytest --quiet -p no:cacheprovider --override-ini pythonpath=. \
     tests/include tests/dags tests/expectations tests/plugins/pulsar_rebalancer_airflow/{hooks,operators,validation} \

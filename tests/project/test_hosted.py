@@ -48,14 +48,16 @@ def test_files_are_of_their_schema(path: Path, schema: str) -> None:
 def test_workflows_run_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     run = {name for path, _ in FILES for name in re.findall(r"run: make ([a-z-]+)", path.read_text())}
-    assert {"lint", "test", "test-sdist", "test-versions", "wheel"} <= run <= targets
+    assert {"lint", "audit", "test", "coverage", "test-sdist", "test-versions", "wheel"} <= run <= targets
 
 
 def test_tests_run_on_every_python_that_the_package_supports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     supported = SpecifierSet(project["requires-python"])
     expected = [f"3.{minor}" for minor in range(30) if supported.contains(f"3.{minor}")]
-    assert CI["jobs"]["test"]["strategy"]["matrix"]["python"] == expected
+    job = CI["jobs"]["test"]
+    assert job["strategy"]["matrix"]["python"] == expected
+    assert all("${{ matrix.python }}" in name for name in (job["container"], job["env"]["PYTHON"]))
 
 
 def test_only_the_job_that_publishes_may_ask_for_an_identity() -> None:

@@ -22,6 +22,7 @@ ASK = """
 import json, sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators.spark_application import path_of, source_roots
 from pulsar_rebalancer_airflow.validation import page
@@ -34,6 +35,7 @@ print(json.dumps({
     "tasks": sorted(dags["pulsar_rebalance__east"].task_ids), "plugin": plugin.name, "heavy": heavy,
     "application": path_of("application"), "application_exists": Path(path_of("application")).is_file(),
     "source_roots": source_roots(),
+    "examples": len(list(Path(example_dags.__path__[0]).glob("example_*.py"))),
     "page": (Path(page.__file__).parents[1] / "templates" / "validation.html").is_file(),
     "suites": sorted(path.name for path in Path(str(suites_folder())).iterdir() if path.suffix == ".json"),
 }))
@@ -86,6 +88,7 @@ class Environment:
 
 
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".run", ".cache", ".*_cache", ".benchmarks", "__pycache__", "dist")
+SIMULATOR = "include/pulsar_simulator/pyproject.toml"
 PEOPLE = 'authors = [{ name = "Somebody", email = "somebody@example.com" }]\n'
 ADDRESSES = "\n".join(
     f'{name} = "https://example.com/{name}"' for name in ("Source", "Issues", "Documentation", "Changelog")
@@ -103,9 +106,9 @@ def release(tmp_path_factory):
     """The folder of a repository like this one, with what only a publisher knows, after `make release`."""
     folder = tmp_path_factory.mktemp("release") / "repository"
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
-    project = (ROOT / "pyproject.toml").read_text()
-    project = project.replace("keywords = ", f"{PEOPLE}keywords = ", 1) + f"\n[project.urls]\n{ADDRESSES}\n"
-    (folder / "pyproject.toml").write_text(project)
+    for file in (folder / "pyproject.toml", folder / SIMULATOR):
+        project = file.read_text().replace("keywords = ", f"{PEOPLE}keywords = ", 1)
+        file.write_text(f"{project}\n[project.urls]\n{ADDRESSES}\n")
     changes = folder / "CHANGELOG.md"
     changes.write_text(changes.read_text().replace("(unreleased)", "(2027-01-01)", 1))
     identity = (("config", "user.name", "Somebody"), ("config", "user.email", "somebody@example.com"))
@@ -130,6 +133,8 @@ def test_a_release_that_lacks_something_is_refused_and_names_all_of_it(release, 
     shutil.copytree(release, folder)
     project = (folder / "pyproject.toml").read_text()
     (folder / "pyproject.toml").write_text(project.replace(PEOPLE, "").replace("Source =", "Sauce ="))
+    other = (folder / SIMULATOR).read_text()
+    (folder / SIMULATOR).write_text(other.replace(PEOPLE, "").replace('version = "0.1.0"', 'version = "0.0.9"'))
     (folder / "CHANGELOG.md").write_text("## 0.1.0 (unreleased)\n")
     shutil.rmtree(folder / "dist")
     done = released(folder)
@@ -138,6 +143,8 @@ def test_a_release_that_lacks_something_is_refused_and_names_all_of_it(release, 
         "not released:",
         "pyproject.toml lacks authors: a name and an email",
         "pyproject.toml lacks urls.Source: an address",
+        f"{SIMULATOR} lacks authors: a name and an email",
+        f"{SIMULATOR} has version 0.0.9: both are released as 0.1.0",
         "CHANGELOG.md has no heading '## 0.1.0 (<date>)'",
         "the working tree has changes that are not committed",
         "the tag v0.1.0 exists: raise the version",
@@ -191,6 +198,8 @@ def test_the_simulated_cluster_is_an_extra_and_not_in_the_product(environment):
         names = archive.namelist()
     assert not [name for name in names if name.startswith("pulsar_simulator") or "/embedded/" in name]
     assert environment.changes({"simulator"}) == []
+    with ZipFile(environment.simulator) as archive:
+        assert "pulsar_simulator/LICENSE" in archive.namelist()
     said = run(environment.python, "-I", "-m", "pulsar_simulator", "--help", cwd=environment.folder)
     assert "--hot-score" in said
 
@@ -220,3 +229,4 @@ def test_application_suites_and_template_are_in_the_wheel(installed):
     assert installed["source_roots"] == []
     assert installed["suites"] == ["brokers.json", "bundles.json", "cluster.json"]
     assert installed["page"]
+    assert installed["examples"] == 3

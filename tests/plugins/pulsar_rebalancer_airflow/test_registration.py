@@ -27,9 +27,10 @@ SOURCE = Path(__file__).parents[3]
 PROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
 
 ASK = """
-import io, json, sys
+import io, json, os, sys
 from contextlib import redirect_stdout
 from airflow.cli import cli_parser
+from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.plugins_manager import get_fastapi_plugins, get_plugin_info
 from airflow.providers_manager import ProvidersManager
 from pulsar_rebalancer_airflow.locations import storage_root
@@ -48,6 +49,7 @@ def cli(*words):
 def listed(what):
     return [value for row in json.loads(cli("providers", what, "--output", "json")) for value in row.values()]
 
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "True"
 print(json.dumps({
     "hook": hook.hook_name, "package": hook.package_name, "widgets": widgets,
     "behaviour": manager.field_behaviours["pulsar_admin"],
@@ -56,6 +58,7 @@ print(json.dumps({
     "providers": listed("list"), "links": listed("links"), "notifications": listed("notifications"),
     "options": cli("config", "list", "--section", "pulsar_rebalancer", "--show-values", "--color", "off"),
     "storage_root": storage_root(), "heavy": sorted(heavy),
+    "bundles": list(DagBundlesManager()._bundle_config),
 }))
 """
 SCHEMA = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
@@ -120,6 +123,12 @@ def test_airflow_lists_provider_links_and_notifier(registered: Mapping[str, Any]
     assert set(INFO["extra-links"]) <= set(registered["links"])
     assert set(INFO["notifications"]) <= set(registered["notifications"])
     assert "/pulsar_rebalancer" in registered["apps"]
+
+
+def test_examples_are_no_dags_of_a_production_whose_airflow_loads_examples(registered: Mapping[str, Any]) -> None:
+    """It loads those of each provider from the module that has the name of its package."""
+    assert "apache-airflow-providers-standard-example-dags" in registered["bundles"]
+    assert f"{PROJECT['name']}-example-dags" not in registered["bundles"]
 
 
 def test_the_information_is_of_airflows_schema_and_whole() -> None:
