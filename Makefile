@@ -65,7 +65,7 @@ release: setup ## the same, and tag the commit; refuses while the metadata or th
 test-sdist: wheel ## run tests from the unpacked source distribution; TESTS=tests/include
 	@rm -rf .cache/sdist && mkdir -p .cache/sdist
 	@tar -xzf dist/*.tar.gz -C .cache/sdist --strip-components 1
-	@cd .cache/sdist && $(CURDIR)/$(PYTHON_BIN) -m pytest $(or $(TESTS),tests/include tests/expectations)
+	@cd .cache/sdist && PYTHONPATH=include:plugins:spark_apps $(CURDIR)/$(PYTHON_BIN) -m pytest $(or $(TESTS),tests/include tests/expectations)
 
 test-versions: setup ## try the wheel with the lowest and the newest versions that its ranges allow; RESOLUTION=highest tries only these
 	@scripts/versions.sh $(RESOLUTION)

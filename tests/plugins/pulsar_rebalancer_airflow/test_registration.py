@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -143,6 +144,22 @@ def test_the_information_is_of_airflows_schema_and_whole() -> None:
     assert {uri.partition("://")[0] for uri in (state_asset("east").uri, moves_asset("east").uri)} == {
         scheme for each in INFO["asset-uris"] for scheme in each["schemes"]
     }
+
+
+def test_every_hook_link_and_notifier_of_the_package_is_listed() -> None:
+    found: dict[str, set[str]] = {base: set() for base in ("BaseHook", "BaseOperatorLink", "BaseNotifier")}
+    for path in (SOURCE / "plugins" / "pulsar_rebalancer_airflow").rglob("*.py"):
+        module = ".".join(path.relative_to(SOURCE / "plugins").with_suffix("").parts)
+        for found_class in ast.parse(path.read_text()).body:
+            if isinstance(found_class, ast.ClassDef):
+                for base in found.keys() & {ast.unparse(base) for base in found_class.bases}:
+                    found[base].add(f"{module}.{found_class.name}")
+    assert found == {
+        "BaseHook": {each["hook-class-name"] for each in INFO["connection-types"]},
+        "BaseOperatorLink": set(INFO["extra-links"]),
+        "BaseNotifier": set(INFO["notifications"]),
+    }
+    assert {name.rpartition(".")[0] for name in found["BaseHook"]} == {*INFO["hooks"][0]["python-modules"]}
 
 
 def test_nothing_heavy_is_loaded_with_the_plugin(registered: Mapping[str, Any]) -> None:
