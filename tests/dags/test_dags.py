@@ -19,6 +19,7 @@ from airflow.serialization.definitions.assets import SerializedAsset
 from airflow.serialization.serialized_objects import LazyDeserializedDAG
 
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.state_store import moves_alias, state_asset
 
@@ -75,6 +76,14 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
         "pulsar_rebalance__we_st__broken_1",
         "pulsar_rebalance__south",
     }
+
+
+def test_examples_are_parsed_without_a_cluster() -> None:
+    folder = Path(example_dags.__path__[0])
+    bag = DagBag(dag_folder=str(folder))
+
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {path.stem for path in folder.glob("example_*.py")}
 
 
 def test_the_tasks_of_a_run_follow_one_another(dags: dict[str, DAG]) -> None:

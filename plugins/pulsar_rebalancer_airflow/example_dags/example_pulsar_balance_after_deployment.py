@@ -34,12 +34,12 @@ def example_pulsar_balance_after_deployment() -> None:
     )
 
     @task
-    def moves(run_id: str, ti: Any = None) -> dict[str, int]:
+    def moves(ti: Any = None) -> Any:
         """Return the number of moves by reason code; empty if the gate stayed closed or nothing had to move."""
-        counts: dict[str, int] = ti.xcom_pull(dag_id=REBALANCE, run_id=run_id, task_ids="report")
-        return counts
+        run_id = ti.xcom_pull(task_ids="balance", key="trigger_run_id")
+        return ti.xcom_pull(dag_id=REBALANCE, run_id=run_id, task_ids="report")
 
-    moves(balance.output["trigger_run_id"])
+    balance >> moves()
 
 
 example_pulsar_balance_after_deployment()
