@@ -147,7 +147,7 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
     deploy, act, own = EXAMPLES
     airflow, before = east.airflow, east.owners()
 
-    deployed = airflow.trigger(deploy)
+    deployed, asked = airflow.trigger(deploy), airflow.trigger(own)
     assert airflow.wait(deploy, deployed)["state"] == "success"
     after = east.owners()
     moved = sum(after[bundle] != owner for bundle, owner in before.items())
@@ -158,7 +158,6 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
     (acted,) = awaited(lambda: [each for each in _acted(airflow, act) if each["run"] == folder])
     assert (acted["cluster"], acted["moved"], acted["split"]) == ("east", moved, 0)
 
-    asked = airflow.trigger(own)
     assert airflow.wait(own, asked)["state"] == "success"
     assert airflow.xcom(own, asked, "versions") == dict.fromkeys(east.simulated.true_scores(), "4.2.4")
 
