@@ -11,6 +11,7 @@ from tests.overview_scene import NOW, Scene, broker
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.comparison import Comparison
 from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.quarantine import predictions_off
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -33,6 +34,7 @@ class Cluster:
     def __init__(self, root: Path, **settings: Any) -> None:
         loads = {name: 80.0 + at for at, name in enumerate(HOT)} | {name: 20.0 + at for at, name in enumerate(COLD)}
         self.scene = Scene(str(root), loads, each=20, **settings)
+        self.scene.started = dict.fromkeys(loads, NOW - timedelta(days=1))
         self.history, self.minutes = MovesState(), 0
         self.moved = self.run(), self.run()
         self.plan = self.moved[1]
@@ -168,6 +170,15 @@ def test_a_split_meanwhile_leaves_nothing_to_compare(cluster: Cluster) -> None:
     assert cluster.history.predictions == Predictions()
 
 
+def test_a_broker_that_restarted_unseen_is_not_compared(cluster: Cluster) -> None:
+    cluster.scene.started[COLD[0]] = NOW + timedelta(minutes=5)
+
+    cluster.run(11)
+
+    assert cluster.comparison.brokers[COLD[0]].dropped is Reason.BROKER_RESTARTED
+    assert len(cluster.history.predictions.errors) == 9
+
+
 def test_a_broker_that_was_missed_once_is_not_compared(cluster: Cluster) -> None:
     cluster.scene.findings = (Finding(reason=Reason.JUST_STARTED, subject=HOT[0]),)
     cluster.run(3)
@@ -191,7 +202,23 @@ def test_a_sample_that_comes_too_late_compares_nothing(
     assert len(cluster.history.predictions.errors) == (10 if compared else 0)
 
 
+def test_a_sample_that_does_not_count_compares_nothing(cluster: Cluster) -> None:
+    before, awaiting, folder = cluster.history, cluster.comparison, cluster.run(11)
+    awaiting.write(cluster.plan)
+    cluster.history = before
+    Summary.read(folder).model_copy(update={"counting": Reason.FORCED}).write(folder)
+
+    cluster.report(folder)
+
+    assert cluster.history.predictions == before.predictions
+    assert cluster.comparison == awaiting
+
+
 def test_a_comparison_counts_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    awaited = cluster.history
+    cluster.report(cluster.plan)  # killed after the state was stored
+    assert cluster.history == awaited
+
     before, compared = cluster.history, cluster.run(11)
     once, written = cluster.history, cluster.comparison
 
