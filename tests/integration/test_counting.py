@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.airflow_world import World, world
+from tests.integration.page_scene import changed_in_file
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.comparison import Comparison
@@ -193,3 +194,12 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     assert compared[restarted].dropped in (Reason.BROKER_QUARANTINED, Reason.BROKER_RESTARTED)
     assert len(north.moves().predictions.errors) == 7 + len(others)
     assert warned.xcom("validate")["warn"]["predictions_off"] == 1
+
+    # That broker is new, and has lost its bundles.
+    north.put(north.moves().model_copy(update={"unloads": {}}))
+    measured(north, cluster.active_brokers())
+    changed_in_file("north", fill_new_brokers=True)
+    filled = counted_again(north)
+    moves = read_moves(filled.folder)
+    assert Summary.read(filled.folder).sentence.endswith(f"New: {restarted}, filled")
+    assert {move.destination for move in moves} == {restarted} == {cluster.owner(move.bundle) for move in moves}

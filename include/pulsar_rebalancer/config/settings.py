@@ -178,6 +178,9 @@ class Settings(PulsarSettings):
     unload_timeout_seconds: float = Field(
         30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
     )
+    fill_new_brokers: bool = Field(
+        False, description="fill a new healthy broker up to the mean score without being asked"
+    )
     split_mode: Mode = Field(
         Mode.OFF, description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto)"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.decide.by_hand.drains import Served
+    from pulsar_rebalancer.decide.by_hand.filling import Filling
     from pulsar_rebalancer.decide.pipeline import RunDecision
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.decide.shadow import ShadowDecision
@@ -57,6 +59,9 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
         decided, drained = _with_drains(decided, served), served.progress
         traffic |= served.traffic
         taken = [move for move in served.moves if move.taken]
+    elif not taken and (filling := run.filling()):
+        decided, traffic = _with_filling(decided, filling), filling.traffic
+        taken = [move for move in filling.moves if move.taken]
     moves = move_table(run.cluster, decided.moves)
     write_moves(run.folder, moves)
     reasons = reasons_by_pair(decided.moves)
@@ -90,6 +95,23 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
         decisions=served.decisions,
         moves=[*served.moves, *(move for move in decided.moves if not move.taken)],
         sentence=f"{decided.sentence}. Drained: {', '.join(served.progress)}, {leaving} to move",
+    )
+
+
+def _with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
+    """Return the decision with the moves to new brokers first. Hits start again for the brokers of these moves."""
+    ends = {end for move in filling.moves if move.taken for end in (move.source, move.destination)}
+    decisions = []
+    for decision in decided.decisions:
+        if decision.source in ends and decision.source_high is not None:
+            decision = replace(decision, source_high=0, source_low=0)
+        if decision.destination in ends and decision.destination_high is not None:
+            decision = replace(decision, destination_high=0, destination_low=0)
+        decisions.append(decision)
+    return decided._replace(
+        decisions=[*filling.decisions, *decisions],
+        moves=[*filling.moves, *decided.moves],
+        sentence=f"{decided.sentence}. {filling.sentence}",
     )
 
 

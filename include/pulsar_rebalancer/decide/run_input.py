@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow.parquet as pq
 
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
+from pulsar_rebalancer.decide.by_hand.filling import fill_new
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -29,6 +30,7 @@ from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, pro
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.decide.by_hand.filling import Filling
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.run.tables import BrokerSample, Cell
     from pulsar_rebalancer.state.counting import Counting
@@ -135,6 +137,11 @@ class RunInput(Snapshot):
     def drained(self) -> DrainedBrokers:
         """Return the drained brokers, whose bundles move first."""
         return DrainedBrokers(self, self.state_folder)
+
+    def filling(self) -> Filling | None:
+        """Return the moves that fill new brokers; None if there are none, or none are wanted in this run."""
+        wanted = self.settings.fill_new_brokers and self.counting.counts
+        return fill_new(self, self.state_folder) if wanted else None
 
     @property
     def kept(self) -> KeptState:

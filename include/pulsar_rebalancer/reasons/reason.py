@@ -571,6 +571,8 @@ class Reason(StrEnum):
         "See why the others were left out.")
     DRAIN = ("drain", VERDICT, Trait.NONE,
         "The broker is being drained: its bundles leave within the caps.")
+    FILL = ("fill", VERDICT, Trait.NONE,
+        "The broker gives bundles to a new one, which is filled (fill_new_brokers).")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")

@@ -139,3 +139,69 @@ def test_only_a_run_that_counts_renews_means_and_samples(tmp_path: Path, counts:
     )
     sample = {"a:1": CountedSample(20.0, NOW), "b:1": CountedSample(80.0, NOW)}
     assert (left.samples, left.restarts) == (sample if counts else {}, {})
+
+
+LOADED = {"a": {name(n): 10.0 for n in range(6)}, "b": {name(10 + n): 10.0 for n in range(3)}, "c": {}}
+MINUTES = timedelta(minutes=1)
+
+
+def filled(
+    tmp_path: Path, *strategy: CandidateMove, unloaded: tuple[str, timedelta] | None = None, **given: Any
+) -> tuple[Summary, dict[str, str], DecisionState]:
+    """The plan of a run in which broker c is new, and its state."""
+    snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), fill_new_brokers=given.pop("on", True))
+    snapshots.started = {"c:1": given.pop("age", 5 * MINUTES)}
+    snapshots.quarantined = given.pop("quarantined", [])
+    if unloaded:
+        snapshots.onto, snapshots.unloaded = unloaded[0], {name(99): unloaded[1]}
+    folder = snapshots.take(**given)
+    run = RunInput.read(snapshots.storage.root, folder.uri)
+    hits: Any = {"source_high": 1, "source_low": 4, "destination_high": 1, "destination_low": 4}
+    decisions = [pair(0, "a:1", "c:1", (60.0, 0.0), **hits), Decision("b:1", Reason.MIDDLE, 1, source_high=1)]
+    summary = plan_output.write(run, RunDecision(decisions, list(strategy), KeptState(), "one pair", {}))
+    return summary, fates(folder), read_state(folder)
+
+
+def test_a_new_broker_is_filled_without_being_asked(tmp_path: Path) -> None:
+    summary, found, state = filled(tmp_path)
+
+    assert found == {name(5): "c:1", name(4): "c:1", name(3): "c:1"}  # of the hottest, up to the mean
+    assert (summary.predicted_min, summary.predicted_max) == pytest.approx((30.0, 30.0))
+    assert summary.sentence == "one pair. New: c:1, filled"
+    assert summary.reasons[Reason.FILL] == 1
+    assert state.hits == {"b:1": HitCount(1, 0)}, "the brokers of the moves collect hits again"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"on": False},
+        {"age": 31 * MINUTES},
+        {"quarantined": ["c:1"]},
+        {"unloaded": ("c:1", 3 * MINUTES)},
+        {"params": {"force": "two brokers were added"}},
+        {"owned": LOADED | {"a": LOADED["a"] | {name(30): 3.0}, "c": {name(20): 39.0}}},
+        {"drains": Drains(brokers={"b:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")},
+    ],
+    ids=["off", "old", "not healthy", "its report lacks what it got", "forced", "nearly full", "a drain"],
+)
+def test_a_broker_is_not_filled(tmp_path: Path, given: dict[str, Any]) -> None:
+    summary, found, state = filled(tmp_path, **given)
+
+    assert Reason.FILL not in summary.reasons
+    assert not {bundle for bundle, end in found.items() if end == "c:1"} & set(map(name, range(6)))
+    assert state.hits["a:1"] == HitCount(1, 4)
+
+
+def test_what_moved_a_while_ago_or_elsewhere_delays_nothing(tmp_path: Path) -> None:
+    for number, unloaded in enumerate((("c:1", 5 * MINUTES), ("b:1", MINUTES))):
+        assert Reason.FILL in filled(tmp_path / str(number), unloaded=unloaded)[0].reasons
+
+
+def test_the_strategys_own_moves_come_first(tmp_path: Path) -> None:
+    sample = BundleSample("a:1", name(0), msg_throughput=10.0)
+    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+
+    summary, found, _ = filled(tmp_path, own._replace(wave=0))
+
+    assert (found, Reason.FILL in summary.reasons) == ({name(0): "b:1"}, False)

@@ -52,6 +52,8 @@ class Snapshots:
         self.unloaded: dict[str, timedelta] = {}
         self.topics: dict[str, int] = {}
         self.predictions = Predictions()
+        self.onto = "y:1"
+        self.started: dict[str, timedelta] = {}
         self.load_manager = "ModularLoadManagerImpl"
         self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
 
@@ -76,7 +78,7 @@ class Snapshots:
         write(run, {"cluster": cluster, "brokers": self._brokers(), "bundles": self._bundles()})
         history = MovesState(
             unloads={
-                bundle: Unload(at=at - age, plan_id="p", source="x:1", destination="y:1")
+                bundle: Unload(at=at - age, plan_id="p", source="x:1", destination=self.onto)
                 for bundle, age in self.unloaded.items()
             },
             predictions=self.predictions,
@@ -90,6 +92,7 @@ class Snapshots:
             {"cluster": "east", "broker": broker, "cpu_usage": sum(held.values()), "cpu_limit": 100.0}
             | dict.fromkeys(TRAFFIC, 0.0)
             | {"msg_throughput_in": sum(held.values()), "topics": len(held), "bundles": len(held)}
+            | {"started_at": NOW - self.started.get(broker, timedelta(days=9))}
             for broker, held in self.owned.items()
         ]
         return table(listed, BROKERS)

@@ -1,0 +1,93 @@
+"""Fill new brokers without being asked, in runs in which nothing else moves (`fill_new_brokers`)."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.decide.by_hand import makers
+from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
+from pulsar_rebalancer.decide.by_hand.scene import Scene
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies.sample import Decision
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import CandidateMove
+
+NEW = timedelta(minutes=30)
+"""Age of a broker's process up to which it is new."""
+
+_REPORTED = timedelta(minutes=4)
+"""Time after which a broker's report shows what moved to it."""
+
+_BELOW = 5.0
+"""Points below the mean at which a broker counts as filled."""
+
+
+class Filling(NamedTuple):
+    """The moves that fill new brokers.
+
+    Attributes:
+        decisions: one for each broker that gives bundles.
+        moves: candidates after the caps, with negative pair numbers.
+        traffic: current traffic of the brokers that give, bytes/s.
+    """
+
+    decisions: list[Decision]
+    moves: list[CandidateMove]
+    traffic: dict[str, float]
+    sentence: str
+
+
+def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
+    """Return the moves that fill new brokers, as a person's `fill` would; None if there is nothing to move.
+
+    Args:
+        state_folder: the folder with the moving averages of the run's cluster.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+    """
+    brokers = _new_brokers(snapshot)
+    if not brokers:
+        return None
+    scene = Scene.read(snapshot, state_folder)
+    mean = fmean(figure for name, figure in scene.scores.items() if name not in scene.left_out)
+    empty = [name for name in brokers if name not in scene.left_out and scene.scores[name] < mean - _BELOW]
+    wishes = makers.fill(scene, empty) if empty else []
+    wanted = placed(scene, candidates_of(scene, wishes, -len(wishes)))
+    moves = caps.apply(wanted, scene.settings, scene.policies.groups, scene.sample.brokers)
+    taken = [move for move in moves if move.taken]
+    if not taken:
+        return None
+    named = ", ".join(sorted({str(move.destination) for move in taken}))
+    pairs = {move.source: move.pair for move in moves}
+    decisions = [
+        Decision(
+            source=source,
+            reason=Reason.FILL,
+            pair=pair,
+            source_score=scene.scores[source],
+            fired=True,
+            explanation=f"{source} gives bundles to new brokers: {named}",
+            measure=Measure.THROUGHPUT,
+            target=math.fsum(move.traffic for move in moves if move.source == source),
+        )
+        for source, pair in pairs.items()
+    ]
+    return Filling(decisions, moves, {source: scene.traffic[source] for source in pairs}, f"New: {named}, filled")
+
+
+def _new_brokers(snapshot: Snapshot) -> list[str]:
+    """Return the brokers that started lately and got no bundle that their reports may lack."""
+    now = snapshot.request.collected_at
+    late = [unload for unload in snapshot.before.moves.unloads.values() if abs(now - unload.at) < _REPORTED]
+    getting = {end for unload in late for end in (unload.destination, unload.owner)}
+    started = {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
+    return [name for name, at in started.items() if at and abs(now - at) <= NEW and name not in getting]
