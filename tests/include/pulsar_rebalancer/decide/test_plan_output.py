@@ -180,7 +180,7 @@ def test_a_new_broker_is_filled_without_being_asked(tmp_path: Path) -> None:
         {"quarantined": ["c:1"]},
         {"unloaded": ("c:1", 3 * MINUTES)},
         {"params": {"force": "two brokers were added"}},
-        {"owned": LOADED | {"a": LOADED["a"] | {name(30): 3.0}, "c": {name(20): 39.0}}},
+        {"owned": LOADED | {"a": LOADED["a"] | {name(30): 3.0}, "c": {name(20): 39.5}}},
         {"drains": Drains(brokers={"b:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")},
     ],
     ids=["off", "old", "not healthy", "its report lacks what it got", "forced", "nearly full", "a drain"],
