@@ -196,6 +196,8 @@ def test_a_broker_is_not_filled(tmp_path: Path, given: dict[str, Any]) -> None:
 def test_what_moved_a_while_ago_or_elsewhere_delays_nothing(tmp_path: Path) -> None:
     for number, unloaded in enumerate((("c:1", 5 * MINUTES), ("b:1", MINUTES))):
         assert Reason.FILL in filled(tmp_path / str(number), unloaded=unloaded)[0].reasons
+    empty = Drains(brokers={"d:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")
+    assert Reason.FILL in filled(tmp_path / "drained", owned=LOADED | {"d": {}}, drains=empty)[0].reasons
 
 
 def test_the_strategys_own_moves_come_first(tmp_path: Path) -> None:
