@@ -14,7 +14,7 @@ from tests.integration.airflow_world import World, world
 from tests.integration.page_scene import changed_in_file
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.comparison import Comparison
+from pulsar_rebalancer.run.comparison import ComparedRun
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.show import prediction_check
 
@@ -166,7 +166,7 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     assert north.decision().hits == {broker: hit for broker, hit in before.hits.items() if broker not in moved}
 
     # The simulated brokers' scores follow their traffic.
-    assert Comparison.read(run.folder).awaited == moved
+    assert ComparedRun.read(run.folder).awaited == moved
     measured(north, moved)
     counted_again(north)
     errors = north.moves().predictions.errors
@@ -190,7 +190,7 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     counted_again(north)
     warned = north.run()
 
-    compared = Comparison.read(run.folder).brokers
+    compared = ComparedRun.read(run.folder).brokers
     assert compared[restarted].dropped in (Reason.BROKER_QUARANTINED, Reason.BROKER_RESTARTED)
     assert len(north.moves().predictions.errors) == 7 + len(others)
     assert warned.xcom("validate")["warn"]["predictions_off"] == 1

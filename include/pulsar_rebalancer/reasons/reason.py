@@ -262,7 +262,7 @@ class Reason(StrEnum):
     PREDICTIONS_OFF = ("predictions_off", WARN, Trait.NONE,
         "Ten minutes after moves, scores differ from the predicted ones: the median error is above 3 points.",
         "See comparison.json of the runs that moved bundles: something other than the traffic of bundles decides the "
-        "scores, or it changes within minutes. Raise the thresholds, or try GainShedder if messages differ in cost.")
+        "scores, or it changes within minutes. Raise the thresholds, or try a strategy that learns costs.")
     # predictions that are not compared
     MOVED_AGAIN = ("moved_again", VERDICT, Trait.NONE,
         "The broker gave or got further bundles, or a bundle was split, before its score was compared.")

@@ -35,7 +35,7 @@ class ComparedBroker(BaseModel):
         return self.error is None and self.dropped is None
 
 
-class Comparison(VersionedDocument):
+class ComparedRun(VersionedDocument):
     """The comparison of a run's predicted scores with measured ones.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.comparison import ComparedBroker, Comparison
+from pulsar_rebalancer.run.comparison import ComparedBroker, ComparedRun
 from pulsar_rebalancer.run.plan import Summary, taken_candidates
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.scores import scores_of
@@ -85,7 +85,7 @@ def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, stor
     awaited, errors = [], list(history.predictions.errors)
     for plan_id in history.predictions.awaited:
         folder = storage.run(plan_id)
-        comparison = Comparison.known(folder) if folder and plan_id != run.folder.name else None
+        comparison = ComparedRun.known(folder) if folder and plan_id != run.folder.name else None
         if folder is None or comparison is None:
             continue
         counts = summary is not None and summary.counting in COUNTING
@@ -103,12 +103,12 @@ def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, stor
     return history.model_copy(update={"predictions": predictions})
 
 
-def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> Comparison | None:
+def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> ComparedRun | None:
     """Return the comparison to await for a run's own moves; None if there is nothing to compare.
 
     A run that is reported again keeps its comparison.
     """
-    known = Comparison.known(run.folder)
+    known = ComparedRun.known(run.folder)
     owners = {move.bundle: move.owner or move.destination for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)}
     if known is not None or not owners or outcome.split:
         return known
@@ -121,10 +121,12 @@ def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> Co
         for name, figure in sorted(predicted.items())
         if name in scores and name not in left_out
     }
-    return Comparison(plan_id=run.folder.name, moved_at=outcome.ended_at, brokers=brokers) if brokers else None
+    return ComparedRun(plan_id=run.folder.name, moved_at=outcome.ended_at, brokers=brokers) if brokers else None
 
 
-def _undisturbed(comparison: Comparison, history: MovesState, run: Snapshot, scores: Mapping[str, float]) -> Comparison:
+def _undisturbed(
+    comparison: ComparedRun, history: MovesState, run: Snapshot, scores: Mapping[str, float]
+) -> ComparedRun:
     """Return the comparison without brokers that something else has changed, or whose state is unknown."""
     since = comparison.moved_at
     later = [each for each in history.unloads.values() if each.plan_id != comparison.plan_id and each.at >= since]
@@ -139,8 +141,8 @@ def _undisturbed(comparison: Comparison, history: MovesState, run: Snapshot, sco
 
 
 def _compared(
-    comparison: Comparison, before: Snapshot, now: Snapshot, scores: Mapping[str, float], counts: bool
-) -> Comparison:
+    comparison: ComparedRun, before: Snapshot, now: Snapshot, scores: Mapping[str, float], counts: bool
+) -> ComparedRun:
     """Return the comparison with the measured scores, if it is due and the sample counts."""
     at = now.request.collected_at
     if not counts or not comparison.awaited or at - comparison.moved_at < WAIT:
@@ -166,7 +168,7 @@ def _started(run: Snapshot) -> dict[str, datetime]:
     return {broker.broker: broker.started_at for broker in run.brokers_without({}) if broker.started_at}
 
 
-def _without(comparison: Comparison, brokers: Iterable[str], reason: Reason) -> Comparison:
+def _without(comparison: ComparedRun, brokers: Iterable[str], reason: Reason) -> ComparedRun:
     dropped = {
         name: comparison.brokers[name].model_copy(update={"dropped": reason})
         for name in comparison.awaited.intersection(brokers)

@@ -9,7 +9,7 @@ import pytest
 from tests.overview_scene import NOW, Scene, broker
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.comparison import Comparison
+from pulsar_rebalancer.run.comparison import ComparedRun
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.quarantine import predictions_off
@@ -68,8 +68,8 @@ class Cluster:
             self.scene.owned[name] = {bundle: load * factor for bundle, load in held.items()}
 
     @property
-    def comparison(self) -> Comparison:
-        return Comparison.read(self.plan)
+    def comparison(self) -> ComparedRun:
+        return ComparedRun.read(self.plan)
 
     def reasons(self) -> set[Reason | None]:
         return {each.dropped for each in self.comparison.brokers.values()}
@@ -133,7 +133,7 @@ def test_moves_that_went_elsewhere_are_predicted_where_they_went(tmp_path: Path)
 
     check_predictions(MovesState(), outcome, Snapshot(folder), made.storage)
 
-    found = Comparison.read(folder).brokers
+    found = ComparedRun.read(folder).brokers
     assert found.keys() == {broker(0), broker(1)}
     assert found[broker(1)].predicted - found[broker(1)].before == pytest.approx(8, abs=0.5)
 
@@ -145,7 +145,7 @@ def test_where_a_bundle_is_unknown_its_brokers_are_not_compared(tmp_path: Path) 
 
     history = check_predictions(MovesState(), Outcome.read(folder), Snapshot(folder), made.storage)
 
-    assert Comparison.known(folder) is None
+    assert ComparedRun.known(folder) is None
     assert history.predictions == Predictions()
 
 
