@@ -484,6 +484,7 @@ def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Brow
     assert f"Split {split.bundle} on {split.broker} ({split.excess}) at 0x{split.positions[0]:08x} into " in dialog
     assert split.unload
     assert dialog.count(" clients reconnect.") == 2
+    assert_accessible(chromium)
     chromium.press("Escape", 27)
     assert chromium.problems == []
 
@@ -557,16 +558,20 @@ def test_all_is_done_with_the_keyboard(chromium: Browser, url: str) -> None:
         chromium.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
         assert_reached_with_tab(chromium)
 
-    # Within a dialog the focus stays in it, and returns from it.
-    chromium.run("document.querySelector('[data-key=\"act Drain…\"]').focus()")
-    chromium.press("Enter", 13)
-    chromium.until("document.querySelector('dialog[open]')")
-    chromium.run("document.querySelector('dialog details').open = true")
-    assert_reached_with_tab(chromium)
-    assert_accessible(chromium)
-    chromium.press("Escape", 27)
-    chromium.until("!document.querySelector('dialog')")
-    assert chromium.run("document.activeElement.dataset.key") == "act Drain…"
+    # Within a dialog the focus stays in it, and returns from it, even if its button has been drawn again.
+    for name in ("Pause", "Drain"):
+        key = f"act {name}…"
+        button = f"document.querySelector('[data-key=\"{key}\"]')"
+        chromium.run(f"{button}.focus()")
+        chromium.press("Enter", 13)
+        chromium.until("document.querySelector('dialog[open]')")
+        chromium.run("document.querySelectorAll('dialog details').forEach((each) => each.open = true)")
+        assert_reached_with_tab(chromium)
+        assert_accessible(chromium)
+        chromium.run(f"{button}.replaceWith({button}.cloneNode(true))")
+        chromium.press("Escape", 27)
+        chromium.until("!document.querySelector('dialog')")
+        assert chromium.run("document.activeElement.dataset.key") == key
 
 
 def newest_plan(paged: World) -> str:
