@@ -57,7 +57,7 @@ class WaveHistory:
         self._unloads = records_of(stored.unloads, run.name)
         self._planned = frozenset(self._unloads)
         self.outcomes = dict(earlier)
-        self._written_at = 0.0
+        self._written_at = self._measured_at = 0.0
         self._writing = asyncio.Lock()
         self._begun = self._written_up_to = 0
 
@@ -120,16 +120,15 @@ class WaveHistory:
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
         """Record an outcome. Outcomes are written at most once a second; call `write` at the end to write the rest."""
         self._note(outcome, now)
-        self._write_now_and_then()
-
-    def measured(self, bundle: str, harm: Harm) -> None:
-        """Record what a move that has ended cost its clients; written as an outcome is."""
-        self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
-        self._write_now_and_then()
-
-    def _write_now_and_then(self) -> None:
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
+
+    def measured(self, bundle: str, harm: Harm) -> None:
+        """Record what a move that has ended cost its clients, in the wave's file, at most once a second."""
+        self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
+        if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
+            self._write_details()
+            self._measured_at = time.monotonic()
 
     def leave(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
         """Write the outcomes of moves that will not be started."""
