@@ -68,7 +68,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         for row, cores, usage in zip(brokers, (4, 4, 8, 2), load.tolist(), strict=True):
             row |= {"cpu_usage": 2 + usage / load.max() * 60, "cpu_limit": 100.0 * cores}
             row |= {"bandwidth_out_usage": (number >= SATURATED) * usage, "bandwidth_out_limit": load.max()}
-        started = at if number >= RESTARTED else runs.NOW
+        started = runs.NOW + timedelta(minutes=RESTARTED if number >= RESTARTED else 0)
         brokers[0]["started_at"] = started - timedelta(minutes=1)
         seen = [row for row, on in zip(bundles, owner.tolist(), strict=True) if on != NOBODY]
         moved = Unload(at=at - timedelta(minutes=1), plan_id="p", source=roster.brokers[3], destination="elsewhere:1")
