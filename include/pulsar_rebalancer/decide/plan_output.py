@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.shadow import ShadowDecision
     from pulsar_rebalancer.run.manual_request import DrainProgress
     from pulsar_rebalancer.run.request import RunRequest
-    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.run.tables import Cell, Row
     from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -218,9 +218,9 @@ def write_files(
     request: RunRequest,
     state: DecisionState,
     decisions: Sequence[Decision],
-    taken: Sequence[Mapping[str, Any]],
+    taken: Sequence[Row],
     reasons: Mapping[int, Mapping[Reason, int]],
-    splits: Sequence[Mapping[str, Any]],
+    splits: Sequence[Row],
 ) -> dict[str, Any]:
     """Write decisions, state and splits.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from pulsar_rebalancer.run.splits import Split
-    from pulsar_rebalancer.run.tables import Cell
+    from pulsar_rebalancer.run.tables import Cell, Row
     from pulsar_rebalancer.storage.path import StoragePath
 
 _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
@@ -201,7 +201,7 @@ def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, J
     (run / _STATE).write_json(state)
 
 
-def read_decisions(run: StoragePath) -> list[dict[str, Any]]:
+def read_decisions(run: StoragePath) -> list[Row]:
     """Return the rows of `plan/decisions.parquet`; errors as in `taken_candidates`."""
     return (run / _DECISIONS).read_table().to_pylist()
 
@@ -218,7 +218,7 @@ def read_moves(run: StoragePath) -> list[Move]:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.uri}: no moves in {_MOVES} ({error!r:.200})") from None
 
 
-def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
+def taken_candidates(run: StoragePath) -> list[Row]:
     """Return the rows of `plan/moves.parquet` for the bundles that the plan moves.
 
     Raises:
@@ -228,7 +228,7 @@ def taken_candidates(run: StoragePath) -> list[dict[str, Any]]:
     return candidates.filter(candidates["taken"]).to_pylist()
 
 
-def considered(run: StoragePath) -> list[dict[str, Any]]:
+def considered(run: StoragePath) -> list[Row]:
     """Return bundle, source, reason and `taken` of all bundles that a plan considers.
 
     Raises:
@@ -237,7 +237,7 @@ def considered(run: StoragePath) -> list[dict[str, Any]]:
     return (run / _MOVES).read_table(["bundle", "source", "reason", "taken"]).to_pylist()
 
 
-def _moves(taken: list[dict[str, Any]]) -> list[Move]:
+def _moves(taken: list[Row]) -> list[Move]:
     ordered = sorted(taken, key=lambda row: (row["wave"], row["pair"], row["rank"]))
     return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in ordered]
 
@@ -256,7 +256,7 @@ def plan_hash(
     decisions: Iterable[Mapping[str, Cell]],
     moves: Iterable[Mapping[str, Cell]],
     state: Mapping[str, JsonValue],
-    splits: Iterable[Mapping[str, Any]] = (),
+    splits: Iterable[Row] = (),
 ) -> str:
     """Return the SHA-256 hash of a plan's rows in a canonical order, with floats in their shortest exact form.
 
@@ -272,7 +272,7 @@ def plan_hash(
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _ordered(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def _ordered(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True, separators=(",", ":")) for row in rows)
 
 

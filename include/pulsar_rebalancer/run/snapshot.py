@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample, Row
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLIENTS = ("topics", "producers", "consumers")
@@ -90,7 +90,7 @@ class Snapshot:
         return frozenset(row["broker"] for row in self._listed if row["error"])
 
     @cached_property
-    def _listed(self) -> list[dict[str, Any]]:
+    def _listed(self) -> list[Row]:
         brokers = self.table("brokers")
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
         # Of the times only one is used, as microseconds: to convert a time, Arrow would import pandas.
@@ -125,7 +125,7 @@ class Snapshot:
             where = f"{self.folder.uri}: table {name}"
             raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
 
-    def bundles_named(self, names: Collection[str], columns: list[str]) -> list[dict[str, Any]]:
+    def bundles_named(self, names: Collection[str], columns: list[str]) -> list[Row]:
         """Return the rows of these bundles, one for each broker that reports a bundle.
 
         Any version of the table is accepted.

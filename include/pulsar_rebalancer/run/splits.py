@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.state.state_documents import BundleSplit
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -155,7 +156,7 @@ def not_split(split: Split, reason: Reason) -> SplitOutcome:
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 
-def write_splits(run: StoragePath, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def write_splits(run: StoragePath, rows: Sequence[Row]) -> list[Row]:
     """Write `plan/splits.parquet` if there are rows.
 
     Returns:
@@ -167,7 +168,7 @@ def write_splits(run: StoragePath, rows: Sequence[Mapping[str, Any]]) -> list[di
     return taken_rows(run)
 
 
-def taken_rows(run: StoragePath) -> list[dict[str, Any]]:
+def taken_rows(run: StoragePath) -> list[Row]:
     """Return the rows of the bundles that a plan splits; empty if the plan has no `splits.parquet`.
 
     Raises:
@@ -177,7 +178,7 @@ def taken_rows(run: StoragePath) -> list[dict[str, Any]]:
     return [row for row in file.read_table().to_pylist() if row["taken"]] if file.exists() else []
 
 
-def splits_of(rows: Iterable[dict[str, Any]]) -> list[Split]:
+def splits_of(rows: Iterable[Row]) -> list[Split]:
     """Convert rows of the table to splits, in order of execution."""
     ordered = sorted(rows, key=lambda row: row["rank"])
     return [

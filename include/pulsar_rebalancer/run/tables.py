@@ -285,7 +285,11 @@ class BrokerSample:
 _OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKERS.names)
 
 
-def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
+Row: TypeAlias = "dict[str, Any]"
+"""A row that was read from a table, by column."""
+
+
+def broker_samples(rows: Iterable[Row], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
     """Return one cluster's brokers, sorted by name. Brokers without a report are always marked as left out.
 
     Args:
@@ -295,7 +299,7 @@ def broker_samples(rows: Iterable[Mapping[str, Any]], left_out: Mapping[str, Rea
     return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
 
 
-def _broker(row: Mapping[str, Any], left_out: Reason | None) -> BrokerSample:
+def _broker(row: Row, left_out: Reason | None) -> BrokerSample:
     known = {name: row[name] for name in _OF_ROW if row.get(name) is not None}
     resources = {name: ResourceUsage(row.get(f"{name}_usage"), row.get(f"{name}_limit")) for name in RESOURCES}
     no_report = Reason.BROKER_QUARANTINED if row.get("error") else None

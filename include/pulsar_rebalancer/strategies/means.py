@@ -9,6 +9,8 @@ from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pulsar_rebalancer.run.tables import Row
+
 MAX_SAMPLES = 10
 """From this sample on, the short-term mean moves by a tenth of the difference (BundleData)."""
 
@@ -16,7 +18,7 @@ LONG_TERM_SAMPLES = 1000
 """From this sample on, the long-term mean moves by a thousandth of the difference."""
 
 
-def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
     """Add a sample to the moving averages, and return the result (TimeAverageMessageData.update).
 
     The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers may report it;
@@ -39,7 +41,7 @@ def update(bundles: Iterable[Mapping[str, Any]], previous: Iterable[Mapping[str,
     return [_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
-def with_parts(previous: Iterable[Mapping[str, Any]], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return the means with additional rows for the parts of split bundles.
 
     Each part starts with its share of the means.
@@ -63,7 +65,7 @@ def with_parts(previous: Iterable[Mapping[str, Any]], parts: Mapping[str, Mappin
     return rows
 
 
-def _mean(sample: dict[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
+def _mean(sample: Row, old: Row | None) -> Row:
     now = {
         "long_term_msg_rate": sample["msg_rate_in"] + sample["msg_rate_out"],
         "long_term_msg_throughput": sample["msg_throughput_in"] + sample["msg_throughput_out"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
-    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.run.tables import BrokerSample, Row
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 
@@ -165,7 +165,7 @@ class CandidateMove(NamedTuple):
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Self:
+    def of_row(cls, row: Row) -> Self:
         """Create a candidate from a row of the moves table."""
         columns = {name: row[name] for name in cls._fields}
         return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.decide import plan_output
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.by_hand.makers import Wish
     from pulsar_rebalancer.run.manual_request import HandRequest
+    from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.state.state_documents import CountedSample
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
@@ -88,7 +89,7 @@ def write(
     scene: Scene,
     wanted: Iterable[CandidateMove],
     record: ByHand,
-    splits: Sequence[dict[str, Any]] = (),
+    splits: Sequence[Row] = (),
     room: CapacityCheck | None = None,
     *,
     whole: bool = False,
@@ -228,7 +229,7 @@ def _decisions(scene: Scene, moves: Iterable[CandidateMove], record: ByHand) -> 
 def _with_effect(
     scene: Scene,
     moves: Sequence[CandidateMove],
-    splits: Sequence[Mapping[str, Any]],
+    splits: Sequence[Row],
     record: ByHand,
     after: Mapping[str, float],
 ) -> ByHand:

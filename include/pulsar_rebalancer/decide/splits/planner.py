@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Mode, SplitAlgorithm
 from pulsar_rebalancer.decide.splits.algorithms import most_even, positions_of, shares_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.splits.conditions import LoadedBundle, SplitCondition
+    from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.run.topic_loads import Candidate
     from pulsar_rebalancer.state.state_documents import BundleSplit
 
@@ -34,7 +35,7 @@ class SplitPlan(NamedTuple):
         told: a sentence for people about each row.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     hits: dict[str, int]
     told: tuple[str, ...] = ()
 
@@ -160,7 +161,7 @@ class _Walk:
         self._of_namespace: Counter[str] = Counter()
         self._of_broker: Counter[str] = Counter()
         self._bundles_more: Counter[str] = Counter()
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[Row] = []
         self.hits: dict[str, int] = {}
 
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:

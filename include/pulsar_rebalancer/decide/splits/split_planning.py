@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
@@ -88,7 +89,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     return list(loaded.values())
 
 
-def _rows(file: StoragePath, names: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(file: StoragePath, names: Sequence[str]) -> list[Row]:
     """Return the rows of a table file for these bundles; long-term means are null if the file lacks the column."""
     file_system, path = file.open()
     with failures_of(file.uri, "read"), damage_of(file.uri):

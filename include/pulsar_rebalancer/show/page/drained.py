@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -13,6 +13,7 @@ from pulsar_rebalancer.show.page.plan_view import DrainView, StayView
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.show.page.recent_runs import Run
     from pulsar_rebalancer.state.manual_plans import Drain
     from pulsar_rebalancer.storage.path import StoragePath
@@ -56,7 +57,7 @@ def _left_by(run: Run, bundle: str) -> str:
     return "" if move.reason.has(Trait.NEW_OWNER) else move.reason
 
 
-def _considered(folder: StoragePath) -> list[dict[str, Any]]:
+def _considered(folder: StoragePath) -> list[Row]:
     try:
         return considered(folder)
     except SnapshotError:

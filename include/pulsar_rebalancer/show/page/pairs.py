@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.show.page.recent_runs import Run
     from pulsar_rebalancer.strategies.shedders.profile import Threshold
 
@@ -44,7 +45,7 @@ def _waits(view: PairView) -> bool:
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
 
-def _view_of(row: Mapping[str, Any], settings: Settings) -> PairView:
+def _view_of(row: Row, settings: Settings) -> PairView:
     """Convert one row of a run's decisions table for the page."""
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
