@@ -62,18 +62,25 @@ def breaking_down(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     return SheddingResult([], [], Turn(asked=1), "")
 
 
+def refusing(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    """A shedder from outside that raises an error at once."""
+    raise ValueError("no brokers")
+
+
 def test_from_files_to_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = SOUND.replace('placed = "even"', 'placed = "load"\nload = [80, 10]').replace("count = 4", "count = 20")
     scenario(tmp_path, text.replace('title = "t"', 'title = "<b>t"'))
     command = ["--seeds", "2", "--processes", "2", "--scenarios", str(tmp_path)]
-    command += ["--strategy", f"{__name__}:breaking_down", "--strategy", f"{__name__}:every_third"]
+    for shedder in (breaking_down, refusing, every_third):
+        command += ["--strategy", f"{__name__}:{shedder.__name__}"]
     files = [tmp_path / folder / "results" / "mine.json" for folder in ("first", "again")]
     for folder in ("first", "again"):
         assert main([*command, "--output", str(tmp_path / folder)]) == 0
     assert files[0].read_bytes() == files[1].read_bytes()
     # What raises an exception costs only its own row.
-    failure = f"mine, {__name__}:breaking_down: minute 1: SystemExit: worn out\n"
-    assert capsys.readouterr().err == failure * 2
+    failures = f"mine, {__name__}:breaking_down: minute 1: SystemExit: worn out\n"
+    failures += f"mine, {__name__}:refusing: minute 0: ValueError: no brokers\n"
+    assert capsys.readouterr().err == failures * 2
     measures = read(files[0]).measures
     assert [len(rows) for rows in measures.values()] == [2] * (len(VARIANTS) + 1)
     moved = {variant: rows[0].bundles_moved for variant, rows in measures.items()}
