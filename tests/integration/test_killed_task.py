@@ -35,6 +35,7 @@ from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.clock import RealClock
+from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
@@ -100,6 +101,8 @@ class Home(AirflowHome):
         (dags / "dags.py").write_text(DAGS)
         return super().environment() | {
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            # Whatever waits in a task occupies a place.
+            "AIRFLOW__CORE__PARALLELISM": "8",
             "AIRFLOW__METRICS__OTEL_ON": "True",
             "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"http://127.0.0.1:{self.metrics_port}/v1/metrics",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
@@ -163,26 +166,23 @@ class Stop:
 
 
 class Other:
-    """Another cluster, whose first unload takes until it is stopped."""
+    """Another cluster, whose first unload takes long enough for a stop to be ordered meanwhile."""
 
     def __init__(self) -> None:
         self.cluster = quick_cluster()
+        self.cluster.faults.add(FaultKind.SLOW, path="/unload", amount=60, times=1)
         self._unloads = 0
-        self._unloading, self._stopped = threading.Event(), threading.Event()
         self._hop = self.cluster.unload_at
         self._meanwhile = self._run = ""
 
     def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
         further = self._hop(at, namespace, range_text, destination)
-        if further is None:
-            self._unloads += 1
-            self._unloading.set()
-            assert self._stopped.wait(60)
+        self._unloads += further is None
         return further
 
     def stop(self, airflow: LocalAirflow) -> None:
         """Order a stop, while the first unload is under way and another run of the control DAG is in progress."""
-        awaited(self._unloading.is_set, airflow, WEST)
+        awaited(lambda: self.cluster.faults.find(FaultKind.SLOW, path="/unload") is None, airflow, WEST)
         (odd, *_) = self.cluster.active_brokers()
         self.cluster.faults.add("other_configuration", broker=odd, values={SHEDDING: "true"})
         busy = airflow.trigger(CONTROL, {"action": "take_over", "reason": "test"})
@@ -191,7 +191,6 @@ class Other:
         awaited((airflow.home.storage / "west" / "state" / "control.json").exists, airflow, WEST)
         self._meanwhile = airflow.run(CONTROL, busy)["state"]
         self.cluster.faults.clear()
-        self._stopped.set()
 
     def ended(self, airflow: LocalAirflow) -> Stop:
         """Wait for the end of the runs."""
