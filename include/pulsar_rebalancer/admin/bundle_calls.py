@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before asking a broker again whether it owns a bundle that several brokers try to take."""
 
-
 _ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
 """Leaves out of a topic's statistics what brokers would have to compute from its ledgers."""
 
