@@ -573,6 +573,8 @@ class Reason(StrEnum):
         "The broker is being drained: its bundles leave within the caps.")
     FILL = ("fill", VERDICT, Trait.NONE,
         "The broker gives bundles to a new one, which is filled (fill_new_brokers).")
+    GIVE_BACK = ("give_back", VERDICT, Trait.NONE,
+        "The broker gives bundles back to brokers that had them before.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")

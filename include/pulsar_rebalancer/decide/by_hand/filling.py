@@ -14,9 +14,11 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import Decision
+from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.state.state_documents import Unload
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
@@ -30,8 +32,12 @@ _BELOW = 5.0
 """Points below the mean at which a broker counts as filled."""
 
 
+_NAMES = 500
+"""Maximum length of a list of brokers in a sentence."""
+
+
 class Filling(NamedTuple):
-    """The moves that fill new brokers.
+    """The moves that fill new brokers, or bring bundles back.
 
     Attributes:
         decisions: one for each broker that gives bundles.
@@ -63,31 +69,64 @@ def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     wishes = makers.fill(scene, empty) if empty else []
     wanted = placed(scene, candidates_of(scene, wishes, -len(wishes)))
     moves = caps.apply(wanted, scene.settings, scene.policies.groups, scene.sample.brokers)
+    return of_moves(scene, moves, Reason.FILL, "gives bundles to new brokers:", "New: {}, filled")
+
+
+def of_moves(
+    scene: Scene, moves: list[CandidateMove], reason: Reason, explanation: str, sentence: str
+) -> Filling | None:
+    """Return the plan of these moves, with a decision for each broker that gives bundles; None if nothing moves.
+
+    Args:
+        moves: candidates after the caps, with one negative pair number for each source.
+        explanation: what each source does, before the names of the brokers that get bundles.
+        sentence: what the plan does, with `{}` in place of these names.
+    """
     taken = [move for move in moves if move.taken]
     if not taken:
         return None
-    named = ", ".join(sorted({str(move.destination) for move in taken}))
+    named = one_line(", ".join(sorted({str(move.destination) for move in taken})), _NAMES)
     pairs = {move.source: move.pair for move in moves}
     decisions = [
         Decision(
             source=source,
-            reason=Reason.FILL,
+            reason=reason,
             pair=pair,
-            source_score=scene.scores[source],
+            source_score=scene.scores.get(source),
             fired=True,
-            explanation=f"{source} gives bundles to new brokers: {named}",
+            explanation=f"{source} {explanation} {named}",
             measure=Measure.THROUGHPUT,
             target=math.fsum(move.traffic for move in moves if move.source == source),
         )
         for source, pair in pairs.items()
     ]
-    return Filling(decisions, moves, {source: scene.traffic[source] for source in pairs}, f"New: {named}, filled")
+    return Filling(decisions, moves, {source: scene.traffic[source] for source in pairs}, sentence.format(named))
+
+
+def unreported(scene: Scene) -> dict[str, float]:
+    """Return the points of score that bundles bring which moved lately, and which their owners' reports may lack.
+
+    This assumes that scores are proportional to traffic, with the same factor for all brokers.
+    """
+    points: dict[str, float] = {}
+    traffic = math.fsum(scene.traffic[name] for name in scene.scores)
+    for bundle in _moved_lately(scene.snapshot) if traffic else ():
+        if (owner := scene.owners.get(bundle)) in scene.scores:
+            share = scene.sample.bundles.find(owner, bundle).msg_throughput / traffic
+            points[owner] = points.get(owner, 0.0) + share * math.fsum(scene.scores.values())
+    return points
+
+
+def _moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
+    now = snapshot.request.collected_at
+    return {
+        bundle: unload for bundle, unload in snapshot.before.moves.unloads.items() if abs(now - unload.at) < _REPORTED
+    }
 
 
 def _new_brokers(snapshot: Snapshot) -> list[str]:
     """Return the brokers that started lately and got no bundle that their reports may lack."""
     now = snapshot.request.collected_at
-    late = [unload for unload in snapshot.before.moves.unloads.values() if abs(now - unload.at) < _REPORTED]
-    getting = {end for unload in late for end in (unload.destination, unload.owner)}
+    getting = {end for unload in _moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
     started = {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
     return [name for name, at in started.items() if at and abs(now - at) <= NEW and name not in getting]

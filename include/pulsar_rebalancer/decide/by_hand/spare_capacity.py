@@ -25,11 +25,17 @@ class SpareCapacity:
     Args:
         scenes: each drained broker's scene, without the rules that a person lifted for that broker.
         overruled: rules that a person lifted, by drained broker.
-        fixed: True if a bundle may go only to its planned destination, because a person approved that move.
+        fixed: True if a bundle may go only to its planned destination.
+        gained: points of score that brokers have gained already, and that their reports lack.
     """
 
     def __init__(
-        self, scenes: Mapping[str, Scene], overruled: Mapping[str, Container[Overrule]], *, fixed: bool = False
+        self,
+        scenes: Mapping[str, Scene],
+        overruled: Mapping[str, Container[Overrule]],
+        *,
+        fixed: bool = False,
+        gained: Mapping[str, float] | None = None,
     ) -> None:
         self._scene = next(iter(scenes.values()))
         self._scenes = scenes
@@ -37,7 +43,7 @@ class SpareCapacity:
         self._fixed = fixed
         self._policies = {id(scene): scene.policy_filter() for scene in scenes.values()}
         self._filled: set[str] = set()
-        self._gained: dict[str, float] = {}
+        self._gained = dict(gained or {})
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return a unit of moves with destinations that have enough capacity, or with the reason not to move it."""

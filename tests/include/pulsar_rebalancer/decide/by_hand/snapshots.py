@@ -52,8 +52,9 @@ class Snapshots:
         self.unloaded: dict[str, timedelta] = {}
         self.topics: dict[str, int] = {}
         self.predictions = Predictions()
-        self.onto = "y:1"
+        self.off, self.onto = "x:1", "y:1"
         self.started: dict[str, timedelta] = {}
+        self.looks_idle: list[str] = []
         self.load_manager = "ModularLoadManagerImpl"
         self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
 
@@ -78,7 +79,7 @@ class Snapshots:
         write(run, {"cluster": cluster, "brokers": self._brokers(), "bundles": self._bundles()})
         history = MovesState(
             unloads={
-                bundle: Unload(at=at - age, plan_id="p", source="x:1", destination=self.onto)
+                bundle: Unload(at=at - age, plan_id="p", source=self.off, destination=self.onto)
                 for bundle, age in self.unloaded.items()
             },
             predictions=self.predictions,
@@ -93,6 +94,7 @@ class Snapshots:
             | dict.fromkeys(TRAFFIC, 0.0)
             | {"msg_throughput_in": sum(held.values()), "topics": len(held), "bundles": len(held)}
             | {"started_at": NOW - self.started.get(broker, timedelta(days=9))}
+            | ({"cpu_usage": 0.0} if broker in self.looks_idle else {})
             for broker, held in self.owned.items()
         ]
         return table(listed, BROKERS)

@@ -1,0 +1,123 @@
+"""Bundles go back to the brokers that had them before, those with the most traffic first, if they still fit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import Snapshots, name
+
+from pulsar_rebalancer.decide.by_hand.returning import bring_back
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.decide.by_hand.filling import Filling
+
+MINUTE = timedelta(minutes=1)
+OWNED = {
+    "a": {name(1): 10.0, name(2): 30.0},
+    "b": {name(3): 20.0, name(4): 5.0, name(5): 5.0, name(6): 7.0},
+    "c": {},
+}
+HOME = {name(1): "c:1", name(2): "c:1", name(3): "c:1", name(4): "a:1", name(5): "b:1", name(99): "c:1"}
+BACK = {name(1): "c:1", name(2): "c:1", name(3): "c:1", name(4): "a:1"}
+
+
+def brought_back(tmp_path: Path, **given: Any) -> tuple[Filling | None, dict[str, str]]:
+    """The plan, and the destination of each bundle, or the reason why it stays."""
+    snapshots = Snapshots(tmp_path, given.pop("owned", OWNED), **given.pop("settings", {}))
+    home = given.pop("home", HOME)
+    for attribute, value in given.items():
+        setattr(snapshots, attribute, value)
+    plan = bring_back(Snapshot(snapshots.take()), snapshots.storage.state, home)
+    moves = plan.moves if plan else []
+    return plan, {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}
+
+
+def test_bundles_go_home(tmp_path: Path) -> None:
+    plan, found = brought_back(tmp_path)
+
+    assert found == BACK, "neither what is at home nor what has no home or no broker"
+    assert plan is not None
+    assert [(move.pair, move.rank) for move in plan.moves] == [(-2, 0), (-2, 2), (-1, 1), (-1, 3)]
+    assert [(each.source, each.pair, each.target) for each in plan.decisions] == [("a:1", -2, 40.0), ("b:1", -1, 25.0)]
+    assert {each.reason for each in plan.decisions} == {Reason.GIVE_BACK}
+    assert (plan.sentence, plan.traffic) == ("Brought back: bundles of a:1, c:1", {"a:1": 40.0, "b:1": 37.0})
+
+
+def test_nothing_is_planned_if_every_bundle_is_at_home_or_must_stay(tmp_path: Path) -> None:
+    assert brought_back(tmp_path / "home", home={name(1): "a:1"}) == (None, {})
+    assert brought_back(tmp_path / "gone", home={name(1): "d:1"}) == (None, {})
+    assert brought_back(tmp_path / "partly", home=HOME | {name(2): "d:1"})[1] == BACK | {name(2): "destination_gone"}
+
+
+def test_caps_keep_the_bundles_with_the_most_traffic_of_all_brokers(tmp_path: Path) -> None:
+    _, found = brought_back(tmp_path, settings={"max_bundles_per_run": 2})
+
+    assert found == BACK | dict.fromkeys((name(1), name(4)), "cap_run")
+
+
+def test_two_bundles_that_change_places_are_two_moves(tmp_path: Path) -> None:
+    home = {name(2): "b:1", name(3): "a:1"}
+    _, found = brought_back(tmp_path, home=home, settings={"max_bundles_per_run": 1})
+
+    assert found == {name(2): "b:1", name(3): "cap_run"}
+
+
+def test_a_bundle_that_would_raise_its_home_above_the_highest_score_stays(tmp_path: Path) -> None:
+    _, found = brought_back(tmp_path, settings={"overloaded_threshold": 45})
+
+    assert found == BACK | {name(3): "would_overload"}
+
+
+def test_what_moved_lately_counts_although_no_report_shows_it(tmp_path: Path) -> None:
+    # The CPU of c was measured before its bundle came, which brings 2/7 of the traffic: 21 of 75 points.
+    owned = {"a": {name(1): 40.0}, "b": {name(2): 30.0, name(4): 5.0}, "c": {name(3): 30.0}}
+    given: Any = {"owned": owned, "home": {name(1): "c:1", name(4): "a:1"}, "looks_idle": ["c:1"], "onto": "c:1"}
+    for minutes, fate in ((3, "would_overload"), (5, "c:1")):
+        unloaded, settings = {name(3): minutes * MINUTE}, {"overloaded_threshold": 60}
+        _, found = brought_back(tmp_path / str(minutes), **given, unloaded=unloaded, settings=settings)
+        assert found.get(name(1)) == fate
+
+
+@pytest.mark.parametrize(
+    ("off", "ago", "started", "fate"),
+    [
+        ("c:1", 5 * MINUTE, 3 * MINUTE, "c:1"),  # the process that it left has ended
+        ("c:1", 5 * MINUTE, 6 * MINUTE, "recently_unloaded"),
+        ("b:1", 5 * MINUTE, 3 * MINUTE, "recently_unloaded"),
+        ("b:1", 31 * MINUTE, 60 * MINUTE, "c:1"),
+    ],
+)
+def test_the_grace_period_ends_with_the_process_that_a_bundle_left(
+    tmp_path: Path, off: str, ago: timedelta, started: timedelta, fate: str
+) -> None:
+    _, found = brought_back(tmp_path, off=off, unloaded={name(2): ago}, started={"c:1": started})
+
+    assert found == BACK | {name(2): fate}
+
+
+def test_policies_and_exclusions_apply(tmp_path: Path) -> None:
+    reserved = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
+    _, found = brought_back(tmp_path / "pool", policies=Policies(isolation=(reserved,)))
+    assert found == BACK | dict.fromkeys((name(1), name(2), name(3)), "policy_forbids")
+
+    _, found = brought_back(tmp_path / "group", policies=Policies(groups={"t/n": "g"}))
+    assert sorted(found.values()).count("anti_affinity") == 3
+
+    _, found = brought_back(tmp_path / "excluded", settings={"excluded_bundles": [name(2)]})
+    assert found == BACK | {name(2): "bundle_excluded"}
+
+    _, found = brought_back(tmp_path / "left out", settings={"excluded_brokers": ["c:1"]})
+    assert found == BACK | dict.fromkeys((name(1), name(2), name(3)), "no_destination")
+
+    _, found = brought_back(tmp_path / "quarantined", quarantined=["a:1"])
+    assert found == {name(3): "c:1", name(4): "no_destination"} | dict.fromkeys(
+        (name(1), name(2)), "broker_quarantined"
+    )
