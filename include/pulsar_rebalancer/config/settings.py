@@ -181,6 +181,10 @@ class Settings(PulsarSettings):
     fill_new_brokers: bool = Field(
         False, description="fill a new healthy broker up to the mean score without being asked"
     )
+    restore_placement: bool = Field(
+        False,
+        description="move bundles of a broker that was away, or of all after a cold start, back to where they were",
+    )
     split_mode: Mode = Field(
         Mode.OFF, description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto)"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
+from pulsar_rebalancer.decide.remembered import remember
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Forced, ShadowPlan, Summary, plan_hash, write_decisions, write_moves
@@ -59,7 +60,8 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
         decided, drained = _with_drains(decided, served), served.progress
         traffic |= served.traffic
         taken = [move for move in served.moves if move.taken]
-    if not taken and (filling := run.filling()):
+    leaving = any(drain.moving for drain in drained.values())
+    if filling := (None if leaving else run.restoring()) or (None if taken else run.filling()):
         decided, traffic = _with_filling(decided, filling), filling.traffic
         taken = [move for move in filling.moves if move.taken]
     moves = move_table(run.cluster, decided.moves)
@@ -99,7 +101,10 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
 
 
 def _with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
-    """Return the decision with the moves to new brokers first. Hits start again for the brokers of these moves."""
+    """Return the decision with the moves to new brokers instead of the strategy's.
+
+    Hits start again for the brokers of these moves.
+    """
     ends = {end for move in filling.moves if move.taken for end in (move.source, move.destination)}
     decisions = []
     for decision in decided.decisions:
@@ -110,7 +115,7 @@ def _with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
         decisions.append(decision)
     return decided._replace(
         decisions=[*filling.decisions, *decisions],
-        moves=[*filling.moves, *decided.moves],
+        moves=[*filling.moves, *(move.put_off(Reason.RESTORED_FIRST) for move in decided.moves)],
         sentence=f"{decided.sentence}. {filling.sentence}",
     )
 
@@ -130,6 +135,7 @@ def _state(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None) -
         means=run.new_means.name if counts else before.means,
         split_hits=run.splits.hits if counts else before.split_hits,
         shadow=_shadow_state(before, shadow, now),
+        placement=remember(run),
     )
 
 
@@ -240,7 +246,9 @@ def write_files(
         The fields of the summary that are derived from the files.
     """
     empty = {
-        name for name in ("restarts", "shadow") if getattr(state, name) == DecisionState.model_fields[name].default
+        name
+        for name in ("restarts", "shadow", "placement")
+        if getattr(state, name) == DecisionState.model_fields[name].default
     }
     document = state.model_dump(mode="json", exclude=empty)
     decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.filling import fill_new
+from pulsar_rebalancer.decide.by_hand.returning import restore
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -138,6 +139,11 @@ class RunInput(Snapshot):
         """Return the drained brokers, whose bundles move first."""
         return DrainedBrokers(self, self.state_folder)
 
+    def restoring(self) -> Filling | None:
+        """Return the moves that restore the remembered placement; None if there are none, or none are wanted."""
+        wanted = self.settings.restore_placement and self.counting.counts
+        return restore(self, self.state_folder) if wanted else None
+
     def filling(self) -> Filling | None:
         """Return the moves that fill new brokers; None if there are none, or none are wanted in this run."""
         wanted = self.settings.fill_new_brokers and self.counting.counts
@@ -208,13 +214,17 @@ class RunInput(Snapshot):
 
     @property
     def new_means(self) -> StoragePath:
-        """Return the file for the moving averages after this sample, named after a hash of their input.
+        """Return the file for the moving averages after this sample."""
+        return self.new_state_file("means")
+
+    def new_state_file(self, kind: str) -> StoragePath:
+        """Return a file for the state after this sample, named after a hash of its input.
 
         A file with this name therefore already has the right content. A file that a recorded state refers to is never
         rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
-        return self.state_folder / f"means-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
+        return self.state_folder / f"{kind}-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
 def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
-_MEANS = re.compile(r"means-\d{1,18}-[0-9a-f]{8}\.parquet")
+_REFERRED_TO = re.compile(r"(?:means|placement)-\d{1,18}-[0-9a-f]{8}\.parquet")
 _EXPORT = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
 _CHANGE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
 _DRAFT = re.compile(r"\.[A-Za-z0-9=_.-]+\.(?:json|parquet)\.[0-9a-f]{8}")
 
 _GRACE = timedelta(days=1)
-"""Younger files may belong to an active run: *decide* writes means before *record* makes the state point to them."""
+"""Younger files may belong to an active run: *decide* writes them before *record* makes the state point to them."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -34,7 +34,7 @@ class Needed(NamedTuple):
 
     Attributes:
         plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
-        files: names of files in the state folder: copies to keep, and the moving averages that they refer to. None if
+        files: names of files in the state folder: copies to keep, and what they refer to. None if
             the stored state is lost; then every file in the folder may be needed to restore it.
     """
 
@@ -58,7 +58,7 @@ class Needed(NamedTuple):
         kept = sequences if stored is None else [seq for seq in sequences if seq <= stored.seq][-backup.KEPT :]
         copies = [backup.copy_of(storage, seq) for seq in kept]
         states = [DecisionState.parse(copy.read_json()) for copy in copies] + ([stored] if stored else [])
-        files = {copy.name for copy in copies} | {state.means for state in states}
+        files = {copy.name for copy in copies}.union(*(state.files for state in states))
         return cls(
             frozenset({*plans, *(state.plan_id for state in states)}), None if stored is None else frozenset(files)
         )
@@ -106,7 +106,7 @@ def unneeded_files(
 def _kind(entry: Entry) -> str | None:
     if entry.kind is Kind.OTHER:
         return None
-    if _MEANS.fullmatch(entry.path):
+    if _REFERRED_TO.fullmatch(entry.path):
         return "means"  # Spark may write a folder
     if entry.kind is Kind.FOLDER:
         return None

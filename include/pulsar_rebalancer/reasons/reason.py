@@ -575,6 +575,10 @@ class Reason(StrEnum):
         "The broker gives bundles to a new one, which is filled (fill_new_brokers).")
     GIVE_BACK = ("give_back", VERDICT, Trait.NONE,
         "The broker gives bundles back to brokers that had them before.")
+    HOME_FULL = ("home_full", VERDICT, Trait.NONE,
+        "With the bundle, its former broker would have a larger share of the traffic than in the remembered placement.")
+    RESTORED_FIRST = ("restored_first", VERDICT, Trait.KEPT_IN_PLACE,
+        "Bundles go back to brokers that had them (restore_placement); the strategy's moves wait for another run.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")

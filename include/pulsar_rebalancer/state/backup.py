@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 KEPT = 2
-"""Number of copies kept, each with the file of moving averages that it refers to."""
+"""Number of copies kept, each with the files that it refers to."""
 
 NAME = re.compile(r"decision-([0-9]{1,18})\.json")
 """File names of copies; they contain the sequence number."""
 
-_MEANS = re.compile(r"means-.*\.parquet")
+_REFERRED_TO = re.compile(r"(?:means|placement)-.*\.parquet")
 
 
 def committed_sequences(storage: ClusterStorage) -> list[int]:
@@ -37,9 +37,9 @@ def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
 
-    Repeated calls have no further effect. The bundles' moving averages are kept if a remaining copy needs them. If a
-    copy cannot be read, for example because another release wrote it, all means are kept; a reset resolves this. Copies
-    with a higher sequence number are deleted, because the store was rolled back after they were written.
+    Repeated calls have no further effect. Moving averages and placements are kept if a remaining copy needs them. If a
+    copy cannot be read, for example because another release wrote it, all of them are kept; a reset resolves this.
+    Copies with a higher sequence number are deleted, because the store was rolled back after they were written.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)
@@ -47,9 +47,9 @@ def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     for seq in sorted(set(sequences) - set(kept)):
         copy_of(storage, seq).delete()
     try:
-        needed = {DecisionState.parse(copy_of(storage, seq).read_json()).means for seq in kept}
+        needed = {name for seq in kept for name in DecisionState.parse(copy_of(storage, seq).read_json()).files}
     except (SnapshotError, StateError):
         return
     for name in storage.state.names():
-        if _MEANS.fullmatch(name) and name not in needed:
+        if _REFERRED_TO.fullmatch(name) and name not in needed:
             (storage.state / name).delete()

@@ -89,6 +89,22 @@ class ShadowState(BaseModel):
     samples: dict[str, CountedSample] = {}
 
 
+class Remembered(BaseModel):
+    """The last placement of the bundles with which the brokers' scores were close together for a while.
+
+    Attributes:
+        balanced: number of counted samples in a row in which the scores were close together.
+        file: file with the placement, in the cluster's state folder; empty if there is none.
+        at: when the placement was seen.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    balanced: int = 0
+    file: str = ""
+    at: AwareDatetime | None = None
+
+
 class DecisionState(StateDocument):
     """The `decision` document.
 
@@ -105,6 +121,7 @@ class DecisionState(StateDocument):
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
         shadow: state of the shadow, if there is or was one.
+        placement: the remembered placement, to which bundles return after brokers have restarted.
     """
 
     KEY: ClassVar[str] = "decision"
@@ -121,6 +138,12 @@ class DecisionState(StateDocument):
     means: str = ""
     split_hits: dict[str, int] = {}
     shadow: ShadowState = ShadowState()
+    placement: Remembered = Remembered()
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Return the names of the files in the state folder that this state refers to."""
+        return frozenset(filter(None, (self.means, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
         """Return the state from which a strategy decides: the shadow's if it was the shadow, else this one."""

@@ -147,6 +147,10 @@ class CandidateMove(NamedTuple):
         """Return whether the bundle is to be moved."""
         return self.reason is Reason.TAKEN
 
+    def put_off(self, reason: Reason) -> Self:
+        """Return the candidate, passed over with this reason if it was accepted."""
+        return self._replace(reason=reason, wave=None) if self.taken else self
+
     @classmethod
     def of(
         cls,

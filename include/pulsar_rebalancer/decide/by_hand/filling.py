@@ -60,7 +60,9 @@ def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     Raises:
         SnapshotError: a file of the run cannot be read.
     """
-    brokers = _new_brokers(snapshot)
+    # A broker that got bundles just now is left out: its report may lack them.
+    getting = {end for unload in _moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
+    brokers = sorted(new_brokers(snapshot) - getting)
     if not brokers:
         return None
     scene = Scene.read(snapshot, state_folder)
@@ -124,9 +126,8 @@ def _moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
     }
 
 
-def _new_brokers(snapshot: Snapshot) -> list[str]:
-    """Return the brokers that started lately and got no bundle that their reports may lack."""
+def new_brokers(snapshot: Snapshot) -> frozenset[str]:
+    """Return the brokers whose processes started lately."""
     now = snapshot.request.collected_at
-    getting = {end for unload in _moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
     started = {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
-    return [name for name, at in started.items() if at and abs(now - at) <= NEW and name not in getting]
+    return frozenset(name for name, at in started.items() if at and abs(now - at) <= NEW)

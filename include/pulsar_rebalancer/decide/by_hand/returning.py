@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Overrule
-from pulsar_rebalancer.decide.by_hand.filling import Filling, of_moves, unreported
+from pulsar_rebalancer.decide.by_hand.filling import Filling, new_brokers, of_moves, unreported
 from pulsar_rebalancer.decide.by_hand.makers import Wish
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
+from pulsar_rebalancer.decide.remembered import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies import caps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def bring_back(snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str, str]) -> Filling | None:
+_GROWN = 0.1
+"""Share of its remembered traffic by which a home may have grown, for traffic is never exactly what it was."""
+
+
+def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
+    """Return the moves of bundles back to where they were in the remembered placement; None if there are none.
+
+    Only brokers that started lately get bundles back: of one broker that was away, or of all after a cold start. A
+    bundle stays if its home would have a larger share of the cluster's traffic than in that placement.
+
+    Args:
+        state_folder: the folder with the moving averages of the run's cluster, and its remembered placement.
+
+    Raises:
+        SnapshotError: a file of the run cannot be read.
+    """
+    started = new_brokers(snapshot)
+    placement = Placement.read(snapshot, state_folder) if started else None
+    if placement is None or not placement.shares.keys() & started:
+        return None
+    homes = placement.homes(map(str, snapshot.table("bundles")["bundle"].to_pylist()))
+    lately = {bundle: broker for bundle, broker in homes.items() if broker in started}
+    return bring_back(snapshot, state_folder, lately, placement.shares)
+
+
+def bring_back(
+    snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str, str], shares: Mapping[str, float] | None = None
+) -> Filling | None:
     """Return the moves of bundles back to their homes, those with the most traffic first; None if there are none.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
@@ -30,12 +60,16 @@ def bring_back(snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str,
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
         home: brokerId of each bundle's home. Bundles that no broker reports are ignored.
+        shares: each home's usual share of the cluster's traffic, 0 to 1, which may grow by a tenth; None if a home may
+            have any share.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
     """
     scene = Scene.read(snapshot, state_folder, (Overrule.GRACE_PERIOD,))
     hottest_first = sorted(candidates_of(scene, _wishes(scene, home)), key=lambda move: (-move.traffic, move.bundle))
+    if shares is not None:
+        hottest_first = _within(scene, hottest_first, shares)
     if not hottest_first:
         return None
     # While caps apply, each move is a pair of its own: the order of pairs decides which moves are within the caps.
@@ -66,3 +100,22 @@ def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
             ended = unload.source == broker and start is not None and start > unload.at
             reason = None if ended else Reason.RECENTLY_UNLOADED
         yield Wish(bundle, broker, reason)
+
+
+def _within(scene: Scene, moves: Iterable[CandidateMove], shares: Mapping[str, float]) -> list[CandidateMove]:
+    """Return the moves; one that would give its home more than its share has the reason why its bundle stays.
+
+    The traffic of a home is that after all moves, whatever their order.
+    """
+    candidates, held = list(moves), dict(scene.traffic)
+    total = math.fsum(held.values())
+    for move in candidates:
+        held[move.source] -= move.traffic if move.taken else 0.0
+    for index, move in enumerate(candidates):
+        if not move.taken:
+            continue
+        home = str(move.destination)
+        if held[home] + move.traffic > shares.get(home, 0.0) * (1 + _GROWN) * total:
+            home, candidates[index] = move.source, move._replace(reason=Reason.HOME_FULL)
+        held[home] += move.traffic
+    return candidates

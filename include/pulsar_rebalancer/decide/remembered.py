@@ -1,0 +1,124 @@
+"""The remembered placement: where each bundle was when the brokers' scores were last close together for a while."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.names import HashRange, namespace_of
+from pulsar_rebalancer.run.sums import one_by_one
+from pulsar_rebalancer.strategies.scoring import score
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pulsar_rebalancer.decide.run_input import RunInput
+    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.run.tables import BrokerSample
+    from pulsar_rebalancer.state.state_documents import Remembered
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_log = logging.getLogger(__name__)
+
+_KEPT = timedelta(days=1)
+"""Age up to which a placement is not replaced while one of its brokers is missing or left out: it may come back."""
+
+
+class Placement(NamedTuple):
+    """The broker of each bundle, and each broker's share of the cluster's traffic, 0 to 1."""
+
+    brokers: dict[str, str]
+    shares: dict[str, float]
+
+    @classmethod
+    def read(cls, snapshot: Snapshot, state_folder: StoragePath) -> Placement | None:
+        """Return the remembered placement; None if there is none or its file cannot be read."""
+        name = snapshot.before.decision.placement.file
+        if not name:
+            return None
+        try:
+            table = (state_folder / name).read_table(["bundle", "broker", "msg_throughput"])
+        except SnapshotError as error:
+            _log.warning("the remembered placement is not used: %s", error)
+            return None
+        sums = table.group_by("broker").aggregate([("msg_throughput", "sum")]).to_pylist()
+        total = one_by_one(row["msg_throughput_sum"] for row in sums) or 1.0
+        shares = {row["broker"]: row["msg_throughput_sum"] / total for row in sums}
+        return cls({row["bundle"]: row["broker"] for row in table.to_pylist()}, shares)
+
+    def homes(self, bundles: Iterable[str]) -> dict[str, str]:
+        """Return the broker that had each of these bundles, or the bundle that it was split from.
+
+        Bundles that were not there are left out.
+        """
+
+        @cache
+        def ranges() -> dict[str, list[tuple[HashRange, str]]]:
+            found: dict[str, list[tuple[HashRange, str]]] = {}
+            for name, broker in sorted(self.brokers.items()):
+                found.setdefault(namespace_of(name), []).append((HashRange.of(name), broker))
+            return found
+
+        def homes() -> Iterator[tuple[str, str]]:
+            for bundle in bundles:
+                if broker := self.brokers.get(bundle):
+                    yield bundle, broker
+                    continue
+                part, known = HashRange.of(bundle), ranges().get(namespace_of(bundle), [])
+                at = bisect_right(known, part.lower, key=lambda each: each[0].lower) - 1
+                if at >= 0 and known[at][0].contains(part):
+                    yield bundle, known[at][1]
+
+        return dict(homes())
+
+
+def remember(run: RunInput) -> Remembered:
+    """Return what is remembered after a run's sample; write the file of a placement that is to be remembered.
+
+    A placement is good if the scores were close together in `hit_count_low` counted samples in a row: as many as show
+    that a difference lasts. While they stay so, it is renewed each time that as many samples have passed.
+    """
+    before, settings = run.before.decision.placement, run.settings
+    if not run.counting.counts:
+        return before
+    taking_part = [broker for broker in run.brokers if broker.left_out is None]
+    balanced = before.balanced + 1 if _close_together(run, taking_part) else 0
+    after = before.model_copy(update={"balanced": balanced})
+    if not balanced or balanced % settings.hit_count_low or not _may_replace(run, taking_part):
+        return after
+    file = run.new_state_file("placement")
+    file.write_table(_placement(run))
+    return after.model_copy(update={"file": file.name, "at": run.request.collected_at})
+
+
+def _close_together(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
+    """Return whether the scores of brokers that may share bundles differ by less than the low threshold.
+
+    If even the hottest broker is below the threshold, this says nothing about the placement.
+    """
+    pools: dict[str | None, list[float]] = {}
+    for broker in brokers:
+        pools.setdefault(run.policies.reserved_by(broker.broker), []).append(score(broker, run.settings))
+    low, hottest = run.settings.low_threshold, max(map(max, pools.values()), default=0.0)
+    return hottest >= low and all(max(pool) - min(pool) < low for pool in pools.values())
+
+
+def _may_replace(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
+    at, known = run.before.decision.placement.at, Placement.read(run, run.state_folder)
+    missing = known.shares.keys() - {broker.broker for broker in brokers} if known else ()
+    return not missing or at is None or abs(run.request.collected_at - at) > _KEPT
+
+
+def _placement(run: RunInput) -> pa.Table:
+    table = run.file("bundles").read_table(["cluster", "bundle", "broker", "msg_throughput_in", "msg_throughput_out"])
+    table = table.filter(pc.equal(table["cluster"], pa.scalar(run.cluster)))
+    ways: list[Any] = [pc.coalesce(table[f"msg_throughput_{way}"], pa.scalar(0.0)) for way in ("in", "out")]
+    traffic: Any = pc.add(*ways)
+    return table.select(["bundle", "broker"]).append_column("msg_throughput", traffic)
