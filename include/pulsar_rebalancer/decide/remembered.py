@@ -86,16 +86,19 @@ def remember(run: RunInput) -> Remembered:
     that a difference lasts. While they stay so, it is renewed each time that as many samples have passed.
     """
     before, settings = run.before.decision.placement, run.settings
+    now, counted_at = run.request.collected_at, run.before.decision.counted_at
     if not run.counting.counts:
         return before
+    longest = timedelta(seconds=settings.state_max_gap * settings.interval_seconds)
+    in_a_row = before.balanced if counted_at and abs(now - counted_at) <= longest else 0
     taking_part = [broker for broker in run.brokers if broker.left_out is None]
-    balanced = before.balanced + 1 if _close_together(run, taking_part) else 0
+    balanced = in_a_row + 1 if _close_together(run, taking_part) else 0
     after = before.model_copy(update={"balanced": balanced})
     if not balanced or balanced % settings.hit_count_low or not _may_replace(run, taking_part):
         return after
     file = run.new_state_file("placement")
     file.write_table(_placement(run))
-    return after.model_copy(update={"file": file.name, "at": run.request.collected_at})
+    return after.model_copy(update={"file": file.name, "at": now})
 
 
 def _close_together(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
@@ -117,8 +120,7 @@ def _may_replace(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
 
 
 def _placement(run: RunInput) -> pa.Table:
-    table = run.file("bundles").read_table(["cluster", "bundle", "broker", "msg_throughput_in", "msg_throughput_out"])
-    table = table.filter(pc.equal(table["cluster"], pa.scalar(run.cluster)))
+    table = run.file("bundles").read_table(["bundle", "broker", "msg_throughput_in", "msg_throughput_out"])
     ways: list[Any] = [pc.coalesce(table[f"msg_throughput_{way}"], pa.scalar(0.0)) for way in ("in", "out")]
     traffic: Any = pc.add(*ways)
     return table.select(["bundle", "broker"]).append_column("msg_throughput", traffic)

@@ -8,7 +8,7 @@ import pytest
 from pulsar_rebalancer.errors import RebalancerError, StateError
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Remembered
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
 if TYPE_CHECKING:
@@ -66,12 +66,15 @@ def test_two_copies_are_kept_and_the_means_they_point_to(storage: ClusterStorage
     ]
 
 
-def test_means_that_several_states_share_are_kept(storage: ClusterStorage) -> None:
-    (storage.state / "means-1-0000000a.parquet").write_bytes(b"")
+def test_files_that_several_states_share_are_kept(storage: ClusterStorage) -> None:
+    shared = ["means-1-0000000a.parquet", "placement-1-0000000a.parquet"]
+    for name in (*shared, "placement-0-0000000a.parquet"):
+        (storage.state / name).write_bytes(b"")
     for seq in range(1, 6):
-        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means="means-1-0000000a.parquet"))
+        placement = Remembered(file=shared[1])
+        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means=shared[0], placement=placement))
 
-    assert (storage.state / "means-1-0000000a.parquet").exists()
+    assert storage.state.names() == ["decision-4.json", "decision-5.json", *shared]
 
 
 def test_copies_of_a_rolled_back_store_go(storage: ClusterStorage) -> None:

@@ -41,7 +41,7 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     """
     started = new_brokers(snapshot)
     placement = Placement.read(snapshot, state_folder) if started else None
-    if placement is None or not placement.shares.keys() & started:
+    if placement is None:
         return None
     homes = placement.homes(map(str, snapshot.table("bundles")["bundle"].to_pylist()))
     lately = {bundle: broker for bundle, broker in homes.items() if broker in started}

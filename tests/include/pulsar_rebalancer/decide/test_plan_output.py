@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 
@@ -17,7 +18,7 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Forced, read_state, verify
 from pulsar_rebalancer.run.tables import MEANS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, HitCount
+from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, HitCount, Remembered
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out_of
@@ -149,7 +150,13 @@ def filled(
     tmp_path: Path, *strategy: CandidateMove, unloaded: tuple[str, timedelta] | None = None, **given: Any
 ) -> tuple[Summary, dict[str, str], DecisionState]:
     """The plan of a run in which broker c is new, and its state."""
-    snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), fill_new_brokers=given.pop("on", True))
+    restore = given.pop("restore", False)
+    settings = {"fill_new_brokers": given.pop("on", True), "restore_placement": restore, "hit_count_low": 1}
+    snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), **settings)
+    rows = [{"bundle": name(n), "broker": "c:1" if n < 2 else "a:1", "msg_throughput": 10.0} for n in range(6)]
+    file = snapshots.storage.state / "placement-6-0a1b2c3d.parquet"
+    file.write_table(pa.Table.from_pylist(rows))
+    snapshots.state = snapshots.state.model_copy(update={"placement": Remembered(file=file.name)})
     snapshots.started = {"c:1": given.pop("age", 5 * MINUTES)}
     snapshots.quarantined = given.pop("quarantined", [])
     if unloaded:
@@ -207,3 +214,54 @@ def test_the_strategys_own_moves_come_first(tmp_path: Path) -> None:
     summary, found, _ = filled(tmp_path, own._replace(wave=0))
 
     assert (found, Reason.FILL in summary.reasons) == ({name(0): "b:1"}, False)
+
+
+HOME = {name(0): "c:1", name(1): "c:1"}
+
+
+def test_bundles_of_a_broker_that_was_away_return_before_it_is_filled(tmp_path: Path) -> None:
+    summary, found, state = filled(tmp_path, restore=True)
+
+    assert found == HOME
+    assert summary.sentence == "one pair. Brought back: bundles of c:1"
+    assert (summary.reasons[Reason.GIVE_BACK], Reason.FILL in summary.reasons) == (1, False)
+    assert state.hits == {"b:1": HitCount(1, 0)}
+    at_home = {"a": {name(n): 10.0 for n in range(2, 6)}, "b": LOADED["b"], "c": dict.fromkeys(HOME, 5.0)}
+    assert Reason.FILL in filled(tmp_path / "home", restore=True, owned=at_home)[0].reasons
+
+
+def test_they_return_before_the_strategys_moves(tmp_path: Path) -> None:
+    sample = BundleSample("a:1", name(5), msg_throughput=10.0)
+    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+
+    summary, found, _ = filled(tmp_path, own._replace(wave=0), restore=True)
+
+    assert found == HOME | {name(5): "restored_first"}
+    assert (summary.bundles_taken, summary.predicted_max) == (2, 40.0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"restore": False},
+        {"params": {"force": "two brokers were added"}},
+        {"drains": Drains(brokers={"b:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")},
+    ],
+    ids=["off", "forced", "a drain"],
+)
+def test_nothing_is_restored(tmp_path: Path, given: dict[str, Any]) -> None:
+    assert Reason.GIVE_BACK not in filled(tmp_path, **{"restore": True} | given)[0].reasons
+
+
+def test_a_drained_broker_that_is_empty_keeps_nothing_from_returning(tmp_path: Path) -> None:
+    empty = Drains(brokers={"d:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")
+    assert Reason.GIVE_BACK in filled(tmp_path, restore=True, owned=LOADED | {"d": {}}, drains=empty)[0].reasons
+
+
+def test_a_run_remembers_a_good_placement(tmp_path: Path) -> None:
+    even = {broker: {name(number): 20.0} for number, broker in enumerate("abc")}
+
+    _, _, state = filled(tmp_path, on=False, owned=even)
+
+    assert state.placement == Remembered(balanced=1, file=state.placement.file, at=NOW)
+    assert (tmp_path / "east" / "state" / state.placement.file).is_file()

@@ -16,7 +16,7 @@ from pulsar_rebalancer.maintenance.upkeep_report import Report, Step
 from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
 from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState, Remembered
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -42,9 +42,11 @@ def day(run: StoragePath) -> date:
 
 
 def decided(storage: ClusterStorage, state: MemoryState, seq: int, run: StoragePath | None = None) -> None:
-    """A state as record leaves it: in the store, a copy beside it, and the means it points to."""
-    document = DecisionState(seq=seq, plan_id=run.name if run else "", means=f"means-{seq}-0a0a0a0a.parquet")
-    (storage.state / document.means).write_bytes(b"means")
+    """A state as record leaves it: in the store, a copy beside it, and the files that it points to."""
+    means, placement = f"means-{seq}-0a0a0a0a.parquet", Remembered(file=f"placement-{seq}-0a0a0a0a.parquet")
+    document = DecisionState(seq=seq, plan_id=run.name if run else "", means=means, placement=placement)
+    for name in document.files:
+        (storage.state / name).write_bytes(b"")
     StateStore(state).put(document)
     keep_copy(storage, document)
 
@@ -103,11 +105,12 @@ def test_what_the_state_and_its_copies_point_to_stays(storage: ClusterStorage, s
     runs = [make_run(storage, age=LONG_AGO) for _ in range(3)]
     for seq, run in enumerate(runs, start=1):
         decided(storage, state, seq, run)
-    kept = [
-        f"{kind}-{seq}{end}" for seq in (2, 3) for kind, end in (("decision", ".json"), ("means", "-0a0a0a0a.parquet"))
-    ]
+    ends = {"decision": ".json", "means": "-0a0a0a0a.parquet", "placement": "-0a0a0a0a.parquet"}
+    kept = [f"{kind}-{seq}{end}" for seq in (2, 3) for kind, end in ends.items()]
     # Left by a record that was stopped, and by a store that was rolled back.
-    old(storage, *kept, "decision-1.json", "means-1-0b0b0b0b.parquet", "decision-9.json")
+    old(
+        storage, *kept, "decision-1.json", "means-1-0b0b0b0b.parquet", "placement-1-0b0b0b0b.parquet", "decision-9.json"
+    )
     state.writes.clear()
 
     maintain(storage, state)
