@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -73,7 +74,7 @@ class HarmMeter:
         self._connected: dict[str, asyncio.Task[dict[str, list[str]]]] = {}
         self._slow: set[str] = set()
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
-        self._watched: set[asyncio.Task[None]] = set()
+        self._watched: set[asyncio.Task[Harm]] = set()
         self._started = time.monotonic()
 
     def of(self, move: Move, *, again: bool) -> MoveHarm:
@@ -132,11 +133,12 @@ class HarmMeter:
                 _log.info("%s returns an error: %s", topic, error)
                 return None
 
-    def watch(self, counting: Coroutine[Any, Any, None]) -> None:
+    def watch(self, counting: Coroutine[Any, Any, Harm]) -> asyncio.Task[Harm]:
         """Go on counting the clients of a bundle in the background."""
         task = asyncio.create_task(counting)
         self._watched.add(task)
         task.add_done_callback(self._watched.discard)
+        return task
 
     async def finish(self, held: Callable[[], object]) -> None:
         """Wait until all clients are back or count as not back, but no longer if anything holds the wave.
@@ -175,6 +177,8 @@ class MoveHarm:
     _owner_seconds: float | None = field(default=None, init=False)
     _now: dict[str, Clients | None] = field(default_factory=dict, init=False)  # the last answer about each topic
     _counted_after: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
+    _unloads: int = field(default=0, init=False)
+    _counting: asyncio.Task[Harm] | None = field(default=None, init=False)
 
     async def before(self, begun: Awaitable[None]) -> None:
         """Count the clients that are connected before the unload, and await `begun`."""
@@ -211,6 +215,7 @@ class MoveHarm:
 
     def ended(self, outcome: MoveOutcome) -> MoveOutcome:
         """Return the outcome with what is known so far, and go on counting in the background."""
+        self._unloads = outcome.attempts
         if not outcome.attempts:
             return outcome
         if outcome.reason.has(Trait.NEW_OWNER):
@@ -218,13 +223,32 @@ class MoveHarm:
         if not outcome.owner:
             self.unknown = self.unknown or "the bundle has no known owner"
         if self._before and not self.unknown:
-            self.meter.watch(self._watch(outcome.owner))
+            self._counting = self.meter.watch(self._watch(outcome.owner))
             so_far = self._harm("the task ended before its clients were counted")
         else:
             so_far = self._harm(self.unknown)
         return outcome.model_copy(update={"harm": so_far})
 
-    async def _watch(self, owner: str) -> None:
+    async def back_within(self, seconds: float) -> bool | None:
+        """Return whether all clients are connected again a number of seconds after the unload; None if unknown.
+
+        A bundle without an owner by then is late in any case, and so is one that was unloaded again. If it has no
+        clients, only its owner counts.
+        """
+        if not self._unloads:
+            return None
+        if self._unloads > 1 or self._owner_seconds is None or self._owner_seconds > seconds:
+            return False
+        if self._counting is None:
+            return None if self.unknown else True
+        left = self._unloaded_at + seconds - time.monotonic()
+        await asyncio.wait([self._counting], timeout=max(left, 0))
+        if not self._counting.done():
+            return False
+        harm = self._counting.result()
+        return None if harm.unknown else (harm.clients_seconds or math.inf) <= seconds
+
+    async def _watch(self, owner: str) -> Harm:
         """Count the clients at the new owner until all are back or the time is over, and report the figures."""
         try:
             async with asyncio.timeout(WATCHED_S):
@@ -235,7 +259,9 @@ class MoveHarm:
             self._failed(error)
             self._now.clear()
         answered = self._now.keys() == self._before.keys()
-        self.meter.on_harm(self.move.bundle, self._harm("" if answered else self.unknown or f"{owner} did not answer"))
+        harm = self._harm("" if answered else self.unknown or f"{owner} did not answer")
+        self.meter.on_harm(self.move.bundle, harm)
+        return harm
 
     async def _follow(self, topic: str, owner: str) -> None:
         """Count the clients of a topic until as many are connected as before."""

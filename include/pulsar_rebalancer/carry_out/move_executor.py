@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
+from pulsar_rebalancer.carry_out.pace import MoveQueue
 from pulsar_rebalancer.run.outcome import not_moved
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Sequence
 
     from pulsar_rebalancer.admin import BundleAdmin
-    from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
+    from pulsar_rebalancer.carry_out.harm_meter import HarmMeter, MoveHarm
+    from pulsar_rebalancer.carry_out.pace import AdaptivePace
     from pulsar_rebalancer.reasons import Reason
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move
@@ -36,6 +37,7 @@ async def carry_out_moves(
     leaves: Callable[[Move], Reason | None] = lambda _: None,
     begin: Callable[[Move], Awaitable[None]] = _not_recorded,
     meter: HarmMeter | None = None,
+    pace: AdaptivePace | None = None,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave. A failed move does not stop the others.
 
@@ -58,36 +60,38 @@ async def carry_out_moves(
             bundles that an earlier attempt unloaded.
         begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
         meter: measures what the moves cost their clients; None to measure nothing.
+        pace: lets brokers determine, within `concurrency`, how many bundles are moved at the same time. It needs a
+            meter.
         affinity: True if the leader stores destinations, as under the modular load manager.
 
     Returns:
         One outcome per move, in the order of the moves.
     """
-    waiting = deque(enumerate(moves))
+    waiting = MoveQueue(moves, pace)
     outcomes: dict[int, MoveOutcome] = {}
 
-    async def carry_out(move: Move) -> MoveOutcome:
+    async def carry_out(move: Move) -> tuple[MoveOutcome, MoveHarm | None]:
         before = move.bundle in unloaded
         if meter is None:
-            return await BundleMove(admin, move, retries, timeout_seconds, before, leaves, begin).outcome()
+            return await BundleMove(admin, move, retries, timeout_seconds, before, leaves, begin).outcome(), None
         harm = meter.of(move, again=before)
 
         async def count_and_begin(move: Move) -> None:
             await harm.before(begin(move))
 
         moved = BundleMove(admin, move, retries, timeout_seconds, before, leaves, count_and_begin)
-        return harm.ended(await moved.outcome())
+        return harm.ended(await moved.outcome()), harm
 
     async def work() -> None:
         try:
-            while waiting:
-                number, move = waiting.popleft()
-                left = held()
-                outcome = await carry_out(move) if left is None else not_moved(move, left)
+            while (number := await waiting.next()) is not None:
+                move, left = moves[number], held()
+                outcome, harm = await carry_out(move) if left is None else (not_moved(move, left), None)
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
+                await waiting.ended(move, harm)
         except BaseException:
-            waiting.clear()
+            await waiting.clear()
             raise
 
     workers = [work() for _ in range(min(concurrency, len(moves)))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from reprlib import Repr
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     AwareDatetime,
@@ -31,6 +31,9 @@ from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+MOST_MOVES = 64
+"""Maximum number of bundles that are moved at the same time."""
 
 
 class Pause(BaseModel):
@@ -173,7 +176,12 @@ class Settings(PulsarSettings):
     max_shown_plan_age_seconds: float = Field(
         900, gt=0, le=86400, description="maximum age of a manual plan when it is carried out, seconds"
     )
-    unload_concurrency: int = Field(4, ge=1, le=64, description="maximum concurrent moves")
+    unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
+        4, description="maximum concurrent moves; auto: per broker, as many as clients bear"
+    )
+    max_client_gap_seconds: float = Field(
+        2, gt=0, le=15, description="unload_concurrency auto: seconds after an unload in which clients must be back"
+    )
     unload_retries: int = Field(2, ge=0, le=10, description="retries for a bundle that landed on another broker")
     unload_timeout_seconds: float = Field(
         30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"

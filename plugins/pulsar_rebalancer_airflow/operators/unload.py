@@ -12,6 +12,8 @@ from pulsar_rebalancer.admin.builtin_shedding import shedding_is_on
 from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
+from pulsar_rebalancer.carry_out.pace import AdaptivePace
+from pulsar_rebalancer.config.settings import MOST_MOVES
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -143,6 +145,9 @@ class UnloadWaveOperator(PlanPartOperator):
         self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _Progress
     ) -> None:
         connection = self._connection()
+        given = {settings.unload_concurrency, self.present.unload_concurrency}
+        limits = [limit for limit in given if limit != "auto"]
+        pace = AdaptivePace(MOST_MOVES, self.present.max_client_gap_seconds) if "auto" in given else None
 
         def ended(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))
@@ -157,7 +162,7 @@ class UnloadWaveOperator(PlanPartOperator):
             await carry_out_moves(
                 admin.bundles,
                 moves,
-                concurrency=min(settings.unload_concurrency, self.present.unload_concurrency),
+                concurrency=min(limits, default=MOST_MOVES),
                 retries=settings.unload_retries,
                 timeout_seconds=settings.unload_timeout_seconds,
                 on_outcome=ended,
@@ -167,6 +172,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 unloaded=history.unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
                 meter=HarmMeter(admin, moves, history.measured),
+                pace=pace,
             )
 
         try:

@@ -13,17 +13,20 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.carry_out import harm_meter
+from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.harm import BundleHarm, Harm
 from pulsar_rebalancer.run.outcome import Outcome, conclude, describe, read_waves
 from pulsar_rebalancer.state.orders.control_document import Control, Order
-from pulsar_rebalancer_airflow.operators import ReportOperator
+from pulsar_rebalancer_airflow.operators import ReportOperator, unload
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_simulator.faults import FaultKind
 
 if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
+    from pulsar_rebalancer.carry_out.pace import AdaptivePace
+    from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.storage.path import StoragePath
 
 DELAY = 1.5  # seconds that clients of the simulated cluster are away
@@ -239,6 +242,66 @@ def test_a_stop_does_not_wait_for_clients(scene: UnloadScene) -> None:
     for harm in harms(run).values():
         assert harm.unknown == "the task ended before its clients were counted"
         assert harm.owner_seconds is not None
+
+
+@pytest.mark.parametrize(("away", "most"), [(0.0, 2), (DELAY, 1)], ids=["in time", "late"])
+def test_brokers_determine_how_many_bundles_are_under_way(
+    scene: UnloadScene, caplog: pytest.LogCaptureFixture, away: float, most: int
+) -> None:
+    caplog.set_level("INFO")
+    scene.cluster.ownership.reconnect_delay = away
+    moves = [move for move in scene.moves(40) if move["source"] == scene.moves(1)[0]["source"]][:8]
+    under_way: set[str] = set()
+    seen = 0
+
+    def unloading(bundle: str) -> None:
+        nonlocal seen
+        under_way.add(bundle)
+        seen = max(seen, len(under_way))
+
+    scene.before_unloads(unloading)
+    real = BundleMove.outcome
+
+    async def outcome(move: BundleMove) -> MoveOutcome:
+        ended = await real(move)
+        under_way.discard(ended.bundle)
+        return ended
+
+    scene.monkeypatch.setattr(BundleMove, "outcome", outcome)
+    run = scene.run(moves, unload_concurrency="auto")
+
+    assert scene.unload(run, unload_concurrency="auto", max_client_gap_seconds=DELAY / 2) == {"moved": 8}
+
+    assert len(moves) == 8
+    assert min(seen, 2) == most
+    assert ("were late" in caplog.text) is (most == 1)
+
+
+def test_a_bundle_that_is_unloaded_again_counts_as_late(scene: UnloadScene, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    (move,) = scene.moves(1)
+    scene.cluster.faults.add(FaultKind.STRAY, bundle=move["bundle"], times=1)
+    run = scene.run([move], unload_concurrency="auto")
+
+    assert scene.unload(run, unload_concurrency="auto") == {"moved": 1}
+
+    assert harms(run)[move["bundle"]].clients_seconds is not None
+    assert read_waves(run)[move["bundle"]].attempts == 2
+    assert caplog.text.count("were late") == 2
+
+
+@pytest.mark.parametrize(("planned", "present"), [("auto", 2), (2, "auto")])
+def test_a_fixed_number_limits_the_adaptive_pace(scene: UnloadScene, planned: int | str, present: int | str) -> None:
+    given: list[tuple[int, bool]] = []
+
+    async def carry_out(*_: Any, concurrency: int, pace: AdaptivePace | None, **__: Any) -> list[MoveOutcome]:
+        given.append((concurrency, pace is not None))
+        return []
+
+    scene.monkeypatch.setattr(unload, "carry_out_moves", carry_out)
+    with pytest.raises(KeyError):  # no move has an outcome
+        scene.unload(scene.run(scene.moves(1), unload_concurrency=planned), unload_concurrency=present)
+    assert given == [(2, True)]
 
 
 def _busy_topics(scene: UnloadScene, bundle: str) -> int:

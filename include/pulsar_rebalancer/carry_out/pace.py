@@ -1,0 +1,115 @@
+"""The order in which the moves of a wave begin, and how many are under way at the same time.
+
+The rule of `unload_concurrency: auto` is that of TCP's congestion control (additive increase, multiplicative decrease,
+RFC 5681), for each broker; clients that are late take the place of lost packets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_rebalancer.carry_out.harm_meter import MoveHarm
+    from pulsar_rebalancer.run.plan import Move
+
+_log = logging.getLogger(__name__)
+
+
+class AdaptivePace:
+    """Moves as many bundles from or to a broker at the same time as its clients bear.
+
+    A broker begins with one bundle. The number grows by one with each move whose clients are back in time, and from the
+    first late move on with each round of moves. It is halved, to no less than one, when clients are late or a bundle
+    had to be unloaded again. A move counts until its clients are back or late. If brokers do not say whether clients
+    are back, the number stays.
+
+    Args:
+        limit: maximum number of bundles that are moved from or to one broker at the same time.
+        gap_seconds: seconds from an unload in which its clients must be back.
+    """
+
+    def __init__(self, limit: int, gap_seconds: float) -> None:
+        self._limit = limit
+        self._gap_seconds = gap_seconds
+        self._allowed: defaultdict[str, float] = defaultdict(lambda: 1.0)
+        self._under_way = Counter[str]()
+        self._begun: dict[str, int] = {}
+        self._halved_at = Counter[str]()
+
+    def begins(self, move: Move) -> bool:
+        """Return whether a move may begin now; it counts from now on."""
+        if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers(move)):
+            return False
+        self._begun[move.bundle] = len(self._begun) + 1
+        self._under_way.update(_brokers(move))
+        return True
+
+    async def end(self, move: Move, harm: MoveHarm | None) -> None:
+        """Wait until the clients of a moved bundle are back or late, and adapt the numbers of its brokers.
+
+        Args:
+            harm: the measurement of the move; None if the move was not begun.
+        """
+        in_time = await harm.back_within(self._gap_seconds) if harm else None
+        for broker in _brokers(move):
+            self._under_way[broker] -= 1
+            allowed = self._allowed[broker]
+            if in_time:
+                step = 1 / int(allowed) if broker in self._halved_at else 1
+                self._allowed[broker] = min(allowed + step, self._limit)
+            # Moves that were under way together are late together: only the first of them halves the number.
+            elif in_time is False and self._begun[move.bundle] > self._halved_at[broker]:
+                self._allowed[broker] = max(allowed / 2, 1.0)
+                self._halved_at[broker] = len(self._begun)
+                _log.info("%s: clients of %s were late; %d at a time", broker, move.bundle, self._allowed[broker])
+
+
+class MoveQueue:
+    """The moves of a wave that have not begun, for several workers.
+
+    Args:
+        moves: the moves of a wave.
+        pace: decides which of them may begin; None if every one may.
+    """
+
+    def __init__(self, moves: Sequence[Move], pace: AdaptivePace | None) -> None:
+        self._waiting = dict(enumerate(moves))
+        self._pace = pace
+        self._turn = asyncio.Condition()
+
+    async def next(self) -> int | None:
+        """Wait until a move may begin, and return the number of the first one; None if none is left."""
+        async with self._turn:
+            while self._waiting:
+                for number, move in self._waiting.items():
+                    if self._pace is None or self._pace.begins(move):
+                        del self._waiting[number]
+                        return number
+                await self._turn.wait()
+        return None
+
+    async def ended(self, move: Move, harm: MoveHarm | None) -> None:
+        """Let the moves begin that waited for the end of a move."""
+        if self._pace is not None:
+            await self._pace.end(move, harm)
+            async with self._turn:
+                # Each of the two brokers may take two more bundles. The worker that calls this takes one itself.
+                if self._waiting:
+                    self._turn.notify(3)
+                else:
+                    self._turn.notify_all()
+
+    async def clear(self) -> None:
+        """Let no further move begin."""
+        async with self._turn:
+            self._waiting.clear()
+            self._turn.notify_all()
+
+
+def _brokers(move: Move) -> tuple[str, str]:
+    return move.source, move.destination

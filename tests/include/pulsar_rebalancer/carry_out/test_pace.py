@@ -1,0 +1,123 @@
+"""How many bundles are under way at each broker, as their clients come back in time or late."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from pulsar_rebalancer.carry_out.pace import AdaptivePace, MoveQueue
+from pulsar_rebalancer.run.plan import Move
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.carry_out.harm_meter import MoveHarm
+
+LIMIT = 5
+
+
+class Returned:
+    """A measurement whose answer is known."""
+
+    def __init__(self, in_time: bool | None) -> None:
+        self._in_time = in_time
+
+    async def back_within(self, _: float) -> bool | None:
+        return self._in_time
+
+
+def moves(count: int, source: str = "a:1", destination: str = "b:1") -> list[Move]:
+    """Moves from one broker to another."""
+    given: dict[str, Any] = {"source": source, "destination": destination, "wave": 0, "traffic": 1, "measure": "m"}
+    return [Move(bundle=f"acme/{source}/{destination}/{number}", **given) for number in range(count)]
+
+
+class Rounds:
+    """Moves that begin as soon as they may, and end together."""
+
+    def __init__(self) -> None:
+        self.pace = AdaptivePace(LIMIT, gap_seconds=1)
+        self.waiting = moves(1000)
+
+    def play(self, *in_time: bool | None) -> list[int]:
+        """Return how many moves begin in each round; its argument says whether clients are back in time."""
+        return [self._round(answer) for answer in in_time]
+
+    def begun(self) -> list[Move]:
+        begun = []
+        while self.pace.begins(self.waiting[0]):
+            begun.append(self.waiting.pop(0))
+        return begun
+
+    def end(self, move: Move, in_time: bool | None) -> None:
+        asyncio.run(self.pace.end(move, cast("MoveHarm", Returned(in_time))))
+
+    def _round(self, in_time: bool | None) -> int:
+        begun = self.begun()
+        for move in begun:
+            self.end(move, in_time)
+        return len(begun)
+
+
+def test_each_move_in_time_allows_one_bundle_more_up_to_the_limit() -> None:
+    assert Rounds().play(*[True] * 5) == [1, 2, 4, 5, 5]
+
+
+def test_late_clients_halve_the_number_once_for_bundles_that_were_under_way_together() -> None:
+    """From then on, it grows by one with each round."""
+    assert Rounds().play(True, True, False, True, True, True, False, False) == [1, 2, 4, 2, 3, 4, 5, 2]
+
+
+def test_the_number_is_never_below_one() -> None:
+    assert Rounds().play(False, False, True) == [1, 1, 1]
+
+
+def test_an_unknown_answer_changes_nothing() -> None:
+    assert Rounds().play(True, None, None, True) == [1, 2, 2, 2]
+
+
+def test_a_move_that_was_not_begun_changes_nothing() -> None:
+    rounds = Rounds()
+    (move,) = rounds.begun()
+    asyncio.run(rounds.pace.end(move, None))
+    assert rounds.play(None) == [1]
+
+
+def test_a_late_move_that_began_after_the_number_was_halved_halves_it_again() -> None:
+    rounds = Rounds()
+    rounds.play(True, True)
+    early = rounds.begun()
+    for move in early:
+        rounds.end(move, in_time=False)  # 4 -> 2
+    later = rounds.begun()
+    assert (len(early), len(later)) == (4, 2)
+    rounds.end(later[0], in_time=False)
+    assert not rounds.begun()  # one is allowed, and under way
+
+
+@pytest.mark.parametrize("other", [("a:1", "c:1"), ("c:1", "b:1")], ids=["source", "destination"])
+def test_a_broker_counts_as_source_and_as_destination(other: tuple[str, str]) -> None:
+    pace = AdaptivePace(LIMIT, gap_seconds=1)
+    assert pace.begins(moves(1)[0])
+    assert not pace.begins(moves(1, *other)[0])
+    assert pace.begins(moves(1, "d:1", "e:1")[0])
+
+
+def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_left_over() -> None:
+    wave = [*moves(20), *moves(3, "c:1", "d:1")]
+    begun: list[int] = []
+
+    async def work(queue: MoveQueue) -> None:
+        while (number := await queue.next()) is not None:
+            begun.append(number)
+            await asyncio.sleep(0)
+            await queue.ended(wave[number], cast("MoveHarm", Returned(in_time=True)))
+
+    async def carry_out() -> None:
+        queue = MoveQueue(wave, AdaptivePace(LIMIT, gap_seconds=1))
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(work(queue) for _ in range(23)))
+
+    asyncio.run(carry_out())
+    assert begun[:2] == [0, 20]
+    assert sorted(begun) == list(range(23))
