@@ -85,8 +85,9 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
     reason = Reason.get(code)
     if reason is not None:
         message = str(left_by(session, dag_id, run_id, key=MESSAGE, task=task) or "")
-        detail = f"{message}." if message else ""
-        text = " ".join(filter(None, [f"in {task} ({reason}): {reason.meaning}", detail, reason.action]))
+        detail = f"{message.removesuffix('.')}." if message else ""
+        to_do = reason.action if reason.action not in message else ""  # requests to brokers say it themselves
+        text = " ".join(filter(None, [f"in {task} ({reason}): {reason.meaning}", detail, to_do]))
         return RunAnswer(state="refused", text=text)
     text = f"in {task}: {came_to or 'its log says why.'}" if task else "because it took too long."
     return RunAnswer(state="failed", text=text)
