@@ -12,7 +12,7 @@ _INTEGRATION = "Apache Pulsar"
 
 OPERATORS = (
     *("approve", "ask", "by_hand", "collect", "control", "decide", "gate", "maintain", "order", "record"),
-    *("refuse", "replay", "report", "split", "unload", "validate", "watch"),
+    *("refuse", "replay", "report", "roll", "split", "unload", "validate", "watch"),
 )
 """Modules of `operators/` with an operator for a task."""
 

@@ -22,6 +22,7 @@ from pulsar_rebalancer.state.orders.breaker import Breaker, advance, readable_br
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce
+from pulsar_rebalancer.state.roll import Roll
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 DOCUMENTS = (
     *(DecisionState, MovesState, AlertsState, WatchState, ShownPlans, HandedOverPlans),
-    *(Drains, Question, Answers, Breaker, Control),
+    *(Drains, Question, Answers, Breaker, Control, Roll),
 )
 """The models of all documents in the store."""
 
@@ -138,11 +139,43 @@ class StoredState:
                 self.get(model)
             except StateError as error:
                 why[model.KEY] = error.message
+        try:
+            self.roll(storage)
+        except (StateError, SnapshotError) as error:
+            why[Roll.KEY] = error.message
         copies = {Drains.KEY: self.readable_drains(storage)[1], Control.KEY: self.control(storage).unreadable}
         return {key: text for key, text in copies.items() if text} | why
 
+    def roll(self, storage: ClusterStorage) -> Roll:
+        """Return the `roll` document, or its copy if the store has none.
+
+        Raises:
+            StateError: `state_version`.
+            SnapshotError: the copy cannot be read.
+        """
+        if self.raw(Roll.KEY) is None and storage.roll.exists():
+            return Roll.parse(storage.roll.read_json())
+        return self.get(Roll)
+
+    def readable_roll(self, storage: ClusterStorage) -> Roll:
+        """Return the `roll` document to show it; an initial one if it cannot be read."""
+        try:
+            return self.roll(storage)
+        except (StateError, SnapshotError):
+            return Roll()
+
+    def drained(self, storage: ClusterStorage) -> Drains:
+        """Return the brokers that people or a rolling restart drain; errors as in `roll` and `drains`."""
+        drains = self.drains(storage)
+        rolled = {
+            name: drain
+            for name, drain in self.roll(storage).drains().items()
+            if name not in drains.released or drains.released[name] < drain.at
+        }
+        return drains.model_copy(update={"brokers": rolled | drains.brokers})
+
     def drains(self, storage: ClusterStorage) -> Drains:
-        """Return the drained brokers, from the `drains` document and its copy. If one is lost, no drain ends.
+        """Return the brokers that people drain, from the `drains` document and its copy. If one is lost, no drain ends.
 
         Raises:
             StateError: `drains_unreadable`.
@@ -182,18 +215,20 @@ class StoredState:
             except (StateError, SnapshotError) as error:
                 unreadable = error.message
         breaker = readable_breaker(self.raw(Breaker.KEY), datetime.now(UTC))
-        return control.model_copy(update={"breaker": breaker, "unreadable": unreadable})
+        rolling = self.readable_roll(storage).under_way
+        return control.model_copy(update={"breaker": breaker, "unreadable": unreadable, "rolling": rolling})
 
     def told(self, storage: ClusterStorage, drains: Drains, started: datetime | None = None) -> OrdersInForce:
         """Return the input for the sentence about current orders. Unreadable approvals are left out.
 
         Args:
-            drains: the result of the method `drains`.
+            drains: the result of the method `drained`.
             started: start of the run in progress, which a stop may affect; None if no run is in progress.
         """
         return OrdersInForce(
             control=self.control(storage),
             drains=drains.brokers,
+            roll=self.readable_roll(storage),
             question=self.readable(Question),
             answers=self.readable(Answers),
             started=started,
@@ -268,6 +303,11 @@ class StateStore(StoredState):
         """Store the `drains` document and its copy."""
         self.put(state)
         storage.drains.write_json(state.model_dump(mode="json"))
+
+    def put_roll(self, storage: ClusterStorage, state: Roll) -> None:
+        """Store the `roll` document and its copy."""
+        self.put(state)
+        storage.roll.write_json(state.model_dump(mode="json"))
 
     def put_control(self, storage: ClusterStorage, state: Control) -> None:
         """Store the `control` document and its copy."""

@@ -193,6 +193,24 @@ class Settings(PulsarSettings):
         False,
         description="move bundles of a broker that was away, or of all after a cold start, back to where they were",
     )
+    roll_restart_dag: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9_.-]{0,250}$",
+        description="id of your own DAG that restarts a broker in a rolling restart; empty: a person is asked",
+    )
+    roll_max_score: float | None = Field(
+        None,
+        gt=0,
+        le=100,
+        description="highest predicted score of the other brokers while a broker restarts, percent; "
+        "empty: overloaded_threshold",
+    )
+    roll_wait_minutes: float = Field(
+        30,
+        gt=0,
+        le=60 * 24 * 7,
+        description="minutes without progress after which a rolling restart stops, unless orders hold it",
+    )
     split_mode: Mode = Field(
         Mode.OFF, description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto)"
     )

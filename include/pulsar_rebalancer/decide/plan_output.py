@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.shadow import ShadowDecision
     from pulsar_rebalancer.run.manual_request import DrainProgress
     from pulsar_rebalancer.run.request import RunRequest
+    from pulsar_rebalancer.state.roll import Roll
     from pulsar_rebalancer.run.tables import Cell, Row
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -52,6 +53,8 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
     Returns:
         The summary, whose file is written last.
     """
+    if run.before.roll:
+        decided = _held(decided, run.before.roll)
     taken = [move for move in decided.moves if move.taken]
     traffic = _source_traffic(run, decided.decisions, taken)
     drained: Mapping[str, DrainProgress] = {}
@@ -88,6 +91,12 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
     measures = {decision.source: decision.measure for decision in decisions if decision.measure}
     measures |= {move.source: move.measure for move in taken}
     return {b.broker: b.traffic(measures[b.broker]) for b in run.brokers if b.broker in measures}
+
+
+def _held(decided: RunDecision, roll: Roll) -> RunDecision:
+    """Return the decision with all its moves held, because a rolling restart is in force."""
+    held = [move._replace(reason=Reason.ROLLING, wave=None) if move.taken else move for move in decided.moves]
+    return decided._replace(moves=held, sentence=f"{decided.sentence}. {roll.told[:1].upper()}{roll.told[1:]}")
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:

@@ -146,6 +146,8 @@ class RunInput(Snapshot):
 
     def filling(self) -> Filling | None:
         """Return the moves that fill new brokers; None if there are none, or none are wanted in this run."""
+        if self.before.roll:
+            return None
         wanted = self.settings.fill_new_brokers and self.counting.counts
         return fill_new(self, self.state_folder) if wanted else None
 

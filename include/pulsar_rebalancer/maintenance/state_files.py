@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.state import backup
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.layout import BUNDLE_HARM, CONTROL, DRAINS, LOAD_DATA
+from pulsar_rebalancer.storage.layout import BUNDLE_HARM, CONTROL, DRAINS, LOAD_DATA, ROLL
 from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, walk
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def unneeded_files(
     """Return the entries in a state folder that can be deleted.
 
     Records of changes (the person, the change and the reason) are never deleted, nor are published load data, drains,
-    orders and what moves cost.
+    orders, the rolling restart and what moves cost.
 
     Args:
         needed: names of files that must not be deleted, from `Needed.files`.
@@ -112,7 +112,7 @@ def _kind(entry: Entry) -> str | None:
         return None
     if is_draft(entry):
         return "drafts"
-    if entry.path in (LOAD_DATA, DRAINS, CONTROL, BUNDLE_HARM):
+    if entry.path in (LOAD_DATA, DRAINS, CONTROL, ROLL, BUNDLE_HARM):
         return "kept"
     named = {"copies": backup.NAME, "exports": _EXPORT, "changes": _CHANGE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)

@@ -592,6 +592,35 @@ class Reason(StrEnum):
         "A person stopped the run before the bundle's turn.",
         "To continue, give the hash of the manual plan again, or plan the rest again; waves can be cleared until "
         "another run has recorded its plan.")
+    # rolling restarts
+    ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
+        "A rolling restart is in force: other moves and splits wait until it ends.",
+        "Wait for its end, or stop it: run pulsar_control__<cluster> with stop_roll.")
+    ROLL_UNDER_WAY = ("roll_under_way", VERDICT, Trait.TYPED,
+        "Another rolling restart is in force.",
+        "Wait for its end, or run pulsar_control__<cluster> with stop_roll. If its run of pulsar_roll__<cluster> no "
+        "longer runs, clear that run's task: the roll goes on where it was.")
+    BROKER_ROLLED = ("broker_rolled", VERDICT, Trait.NONE,
+        "The broker restarted, and those of its bundles that fit are back.")
+    BROKER_SKIPPED = ("broker_skipped", VERDICT, Trait.NONE,
+        "A person ordered the rolling restart to skip the broker.")
+    ROLLED = ("rolled", VERDICT, Trait.NONE,
+        "The rolling restart is over: each broker had its turn.")
+    ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.NONE,
+        "A person stopped the rolling restart.",
+        "Release the broker that the message names as drained once it is up; start another roll for the rest.")
+    ROLL_STUCK = ("roll_stuck", VERDICT, Trait.NONE,
+        "The rolling restart made no progress for roll_wait_minutes, so it stopped.",
+        "Remove what the message names, then start another roll for the remaining brokers.")
+    RESTART_FAILED = ("restart_failed", VERDICT, Trait.NONE,
+        "The DAG that restarts brokers is missing or failed, so the rolling restart stopped.",
+        "See the log of that DAG's run. Start the broker, release it, and start another roll for the rest.")
+    BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
+        "The broker did not restart, or did not report twice, within roll_wait_minutes: the rolling restart stopped.",
+        "Start the broker, release it, and start another roll for the rest; raise roll_wait_minutes if it is only slow.")
+    BROKER_RENAMED = ("broker_renamed", VERDICT, Trait.NONE,
+        "The restarted broker came back under another name or port, so the rolling restart stopped.",
+        "Give it its former advertised address and port, or release the former name; then roll the rest.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")

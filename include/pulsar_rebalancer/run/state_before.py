@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.manual_plans import Drains, HandedOver
+from pulsar_rebalancer.state.roll import Roll
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import load
 
@@ -23,7 +24,8 @@ class StateBefore(BaseModel):
     Attributes:
         decision: the last plan's number, the counters, and the file name of the moving averages.
         moves: bundles that were recently unloaded or split.
-        drains: drained brokers.
+        drains: drained brokers, including one that restarts in a rolling restart.
+        roll: the rolling restart in force; None if there is none.
         handed_over: the earlier plan that the run carries out; None if the run makes its own plan.
     """
 
@@ -35,10 +37,11 @@ class StateBefore(BaseModel):
     moves: MovesState = MovesState()
     drains: Drains = Drains()
     handed_over: HandedOver | None = None
+    roll: Roll | None = None
 
     def write(self, run: StoragePath) -> None:
         """Write the document into the run's folder."""
-        absent = {"handed_over"} if self.handed_over is None else None
+        absent = {name for name in ("handed_over", "roll") if getattr(self, name) is None}
         (run / self.FILE).write_json(self.model_dump(mode="json", exclude=absent))
 
     @classmethod
@@ -57,10 +60,11 @@ class StateBefore(BaseModel):
         """Return the parsed document; errors as in `read`."""
         if not isinstance(document, Mapping) or not {"decision", "moves", "drains"} <= document.keys():
             raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is no state")
-        handed = document.get("handed_over")
+        handed, roll = document.get("handed_over"), document.get("roll")
         return cls(
             decision=DecisionState.parse(document["decision"]),
             moves=MovesState.parse(document["moves"]),
             drains=Drains.parse(document["drains"]),
             handed_over=None if handed is None else load(HandedOver, handed, where),
+            roll=None if roll is None else Roll.parse(roll),
         )

@@ -142,5 +142,5 @@ class Drains(StateDocument):
         return self.model_copy(update={"brokers": self.brokers | other.brokers, "released": released})
 
 
-_RELEASE_KEPT = timedelta(days=2)
-"""Longer than the maximum of `max_shown_plan_age_seconds` plus the longest run."""
+_RELEASE_KEPT = timedelta(days=366)
+"""Much longer than any plan is valid: a rolling restart that stopped may have left the broker drained."""

@@ -15,7 +15,7 @@ LOAD_DATA = "load-data.json"
 BUNDLE_HARM = "bundle-harm.json"
 """File in a cluster's state folder with what the last measured move of each bundle cost its clients."""
 
-DRAINS, CONTROL = "drains.json", "control.json"
+DRAINS, CONTROL, ROLL = "drains.json", "control.json", "roll.json"
 """Names of files in the state folder: copies of documents that must survive a loss of the state store."""
 
 _DAY = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
@@ -71,6 +71,11 @@ class ClusterStorage:
     def control(self) -> StoragePath:
         """The copy of people's orders."""
         return self.state / CONTROL
+
+    @property
+    def roll(self) -> StoragePath:
+        """The copy of the rolling restart."""
+        return self.state / ROLL
 
     @property
     def replays(self) -> StoragePath:

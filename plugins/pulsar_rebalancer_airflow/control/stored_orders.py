@@ -35,7 +35,7 @@ def in_force(
     """
     now = datetime.now(UTC)
     try:
-        orders = replace(store.told(storage, store.drains(storage), started), origins=origins or {})
+        orders = replace(store.told(storage, store.drained(storage), started), origins=origins or {})
     except RebalancerError as error:
         return f"Nothing is moved: {error.message}"
     return sentence(settings, closings(settings, orders.control, now, JudgedRun(now, store.last_plan())), orders, now)

@@ -37,6 +37,12 @@ _PAGES = {
         ("compact_after_days", "retention_days", "history_days"),
         "docs/operations.md",
     ),
+    "roll": (
+        "Restarts brokers one after the other: each is drained, restarts and gets its bundles back. The first run only "
+        "shows the order and how long it takes. To carry it out, trigger it again with only the shown *Plan*.",
+        ("mode", "roll_restart_dag", "roll_max_score", "roll_wait_minutes"),
+        "docs/rolling-restarts.md",
+    ),
     "replay": (
         "Replays recorded runs with other settings. Nothing is moved. The run's tab *Balance* has the report.",
         ("strategy", "retention_days"),

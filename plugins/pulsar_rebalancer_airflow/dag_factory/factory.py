@@ -15,6 +15,7 @@ from pulsar_rebalancer_airflow.dag_factory.docs import broken_page
 from pulsar_rebalancer_airflow.dag_factory.maintenance_dag import maintenance_dag
 from pulsar_rebalancer_airflow.dag_factory.rebalance_dag import rebalance_dag
 from pulsar_rebalancer_airflow.dag_factory.replay_dag import replay_dag
+from pulsar_rebalancer_airflow.dag_factory.roll_dag import roll_dag
 from pulsar_rebalancer_airflow.dag_factory.watch_dag import watch_dags
 from pulsar_rebalancer_airflow.locations import clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.operators import RefuseOperator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
-_DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag)
+_DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag, roll_dag)
 """Factories of the DAGs that every cluster has."""
 
 

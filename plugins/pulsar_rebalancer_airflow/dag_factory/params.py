@@ -12,6 +12,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.replay_request import DEFAULT_GRID, ReplayRequest
 from pulsar_rebalancer.run.manual_request import HandRequest
 from pulsar_rebalancer.state.orders.control_form import FILE_NAME, ControlAction, ControlRequest
+from pulsar_rebalancer.state.orders.roll_form import RollRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +94,19 @@ def control_params() -> dict[str, Param]:
     return {
         name: Param(**typed[name], title=name.capitalize(), description=field.description)
         for name, field in ControlRequest.model_fields.items()
+    }
+
+
+def roll_params() -> dict[str, Param]:
+    """Return the parameters for a rolling restart, one per field of `RollRequest`."""
+    typed: dict[str, dict[str, Any]] = {
+        "brokers": {"default": [], "type": ["null", "array", "string"], "items": {"type": "string"}},
+        "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
+        "plan": {"default": "", "type": ["null", "string"], "maxLength": 64},
+    }
+    return {
+        name: Param(**typed[name], title=name.capitalize(), description=field.description)
+        for name, field in RollRequest.model_fields.items()
     }
 
 

@@ -120,7 +120,7 @@ def tell(
     state = advance(store.readable(model), observed, now, run)
     pending = pending_messages(state, now, quiet)
     if pending:
-        link = _run_link(context)
+        link = run_link(context)
         messages = [compose(cluster, message, figures, link) for message in pending]
         accepted = deliver(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
@@ -151,7 +151,7 @@ def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
     return []
 
 
-def _run_link(context: Context) -> str:
+def run_link(context: Context) -> str:
     """Return the URL of the current run in Airflow's UI."""
     base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
     run = context["dag_run"]

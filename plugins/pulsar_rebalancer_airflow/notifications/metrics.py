@@ -69,7 +69,7 @@ def _send(measurements: Iterator[Measurement]) -> None:
 
 def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
     store, storage = StateStore.of(context, cluster), storage_of(cluster)
-    yield from measure_orders(cluster, settings, store.told(storage, store.drains(storage)), datetime.now(UTC))
+    yield from measure_orders(cluster, settings, store.told(storage, store.drained(storage)), datetime.now(UTC))
 
 
 def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:

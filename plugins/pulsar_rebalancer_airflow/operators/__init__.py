@@ -20,6 +20,7 @@ from pulsar_rebalancer_airflow.operators.record import RecordOperator
 from pulsar_rebalancer_airflow.operators.refuse import RefuseOperator
 from pulsar_rebalancer_airflow.operators.replay import ReplayOperator
 from pulsar_rebalancer_airflow.operators.report import ReportOperator
+from pulsar_rebalancer_airflow.operators.roll import RollOperator
 from pulsar_rebalancer_airflow.operators.split import SplitOperator
 from pulsar_rebalancer_airflow.operators.unload import UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators.validate import ValidateOperator
@@ -43,6 +44,7 @@ __all__ = [
     "RefuseOperator",
     "ReplayOperator",
     "ReportOperator",
+    "RollOperator",
     "SplitOperator",
     "UnloadWaveOperator",
     "ValidateOperator",

@@ -39,7 +39,7 @@ from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
-from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id, refuse_while_plan_waits
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ class CarryOutOperator(HandOverOperator):
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
             by, now = context["dag_run"].triggering_user_name or "", datetime.now(UTC)
+            self._refuse_while_rolling(store)
             if not form.plan:
                 self._release(store, form, by)
                 emit_orders(context, self.entry.name, self.entry.settings)
@@ -171,7 +172,7 @@ class CarryOutOperator(HandOverOperator):
             if drains:
                 handed = self._drain(store, handed, before, request.broker)
             else:
-                handed = self._next_run(context, store, handed, before, others)
+                handed = self._next_run(context, store, handed, before)
             kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
             store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
@@ -183,11 +184,17 @@ class CarryOutOperator(HandOverOperator):
             self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         super().execute(context)
 
+    def _refuse_while_rolling(self, store: StateStore) -> None:
+        roll = store.readable_roll(self.storage)
+        if roll.active:
+            raise PlanError(Reason.ROLLING, roll.told)
+
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         """Release brokers."""
         drains, unreadable = store.readable_drains(self.storage)
         # Unreadable marks are lost; the readable marks are written again.
-        others = ", ".join(name for name in form.broker if name not in drains.brokers)
+        drained = {*drains.brokers, store.readable_roll(self.storage).stranded}
+        others = ", ".join(name for name in form.broker if name not in drained)
         if others and not unreadable:
             raise PlanError(Reason.NOT_DRAINED, f"{others}: not drained; drained are: {', '.join(drains.brokers)}")
         for broker in form.broker:
@@ -226,7 +233,7 @@ class CarryOutOperator(HandOverOperator):
 
         If one of the brokers was released after the existing record, or another run used the plan, an error is raised.
         """
-        drains = store.drains(self.storage)
+        drains = store.drained(self.storage)
         if before is None:
             run = self.storage.run(handed.plan.plan_id)
             if run is None or drains.brokers.keys() != StateBefore.read(run).drains.brokers.keys():
@@ -251,7 +258,6 @@ class CarryOutOperator(HandOverOperator):
         store: StateStore,
         handed: HandedOver,
         before: HandedOver | None,
-        others: HandedOverPlans,
     ) -> HandedOver:
         """Add to a plan's record the id of the run that carries it out, and return the record.
 
@@ -259,12 +265,7 @@ class CarryOutOperator(HandOverOperator):
         part of the plan.
         """
         answers = store.readable(Answers)
-        runs = {answer.carried_out_by for answer in answers.plans.values()} - {""}
-        runs.update(other.run_id for other in others.plans.values())
-        if runs and self._count(context, runs, states=["queued", "running"]):
-            raise PlanError(
-                Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {self.trigger_dag_id}"[:500]
-            )
+        refuse_while_plan_waits(context, self.trigger_dag_id, store)
         if before is not None and not self._count(context, {before.run_id}):
             return handed.model_copy(update={"run_id": before.run_id})  # recorded by an attempt that ended early
         if before is not None and not self._was_held_back(context, before, answers):
@@ -292,8 +293,8 @@ class CarryOutOperator(HandOverOperator):
                 return True
         return False
 
-    def _count(self, context: Context, run_ids: set[str], states: list[str] | None = None) -> int:
-        return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids), states=states))
+    def _count(self, context: Context, run_ids: set[str]) -> int:
+        return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids)))
 
 
 def _left_a_part(run: StoragePath) -> bool:

@@ -68,10 +68,12 @@ class CollectOperator(ClusterOperator):
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
             storage, store = self.storage, self._store(context)
+            roll = store.roll(storage)
             before = StateBefore(
                 decision=store.decision_or_lost(storage),
                 moves=store.get(MovesState),
-                drains=store.drains(storage),
+                drains=store.drained(storage),
+                roll=roll if roll.active else None,
                 handed_over=_handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             orders = store.told(storage, before.drains, context["dag_run"].start_date)

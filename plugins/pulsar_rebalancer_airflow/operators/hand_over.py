@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
 from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.manual_plans import HandedOverPlans
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer_airflow.state_store import StateStore
@@ -55,6 +60,22 @@ class HandOverOperator(TriggerDagRunOperator):
         closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
         if closed:
             raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
+
+
+def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) -> None:
+    """Refuse while a run waits or runs that carries out a plan of a person.
+
+    Args:
+        dag_id: id of the DAG of such runs.
+
+    Raises:
+        PlanError: `plan_under_way`.
+        StateError: `state_version`.
+    """
+    runs = {answer.carried_out_by for answer in store.readable(Answers).plans.values()} - {""}
+    runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
+    if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
+        raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {dag_id}"[:500])
 
 
 def new_run_id(prefix: str, plan_id: str) -> str:

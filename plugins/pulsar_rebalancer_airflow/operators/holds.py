@@ -104,7 +104,7 @@ class Holds:
     def _look(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
-        self._drained = frozenset(self._store.drains(self._storage).brokers)
+        self._drained = frozenset(self._store.drained(self._storage).brokers)
         hold = self._found()
         if hold is not None:
             self._reason = hold[0]

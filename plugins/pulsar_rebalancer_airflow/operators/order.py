@@ -128,6 +128,8 @@ def _ordered(control: Control, request: ControlRequest, order: Order) -> Control
         ControlAction.SKIP: {"skip": order},
         ControlAction.STOP: {"stop": order},
         ControlAction.CLOSE_BREAKER: {"breaker_closed": order},
+        ControlAction.SKIP_BROKER: {"skip_broker": order},
+        ControlAction.STOP_ROLL: {"stop_roll": order},
         ControlAction.RESUME: {"pause": None, "skip": None},
     }
     if request.until is not None:

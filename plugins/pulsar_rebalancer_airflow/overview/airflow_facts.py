@@ -98,7 +98,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
 def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:
     """Return the drained brokers and an empty string, or no brokers and an error message."""
     try:
-        return stored.drains(storage).brokers, ""
+        return stored.drained(storage).brokers, ""
     except RebalancerError as error:
         return {}, error.message
 

@@ -52,7 +52,8 @@ def plan(run: RunInput) -> SplitPlan:
         splits=run.before.moves.splits,
     )
     splits = planner.plan(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
-    return splits._replace(rows=[{"cluster": run.cluster, **row} for row in splits.rows])
+    held = {"taken": False, "reason": Reason.ROLLING} if run.before.roll else {}
+    return splits._replace(rows=[{"cluster": run.cluster, **row, **(held if row["taken"] else {})} for row in splits.rows])
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:

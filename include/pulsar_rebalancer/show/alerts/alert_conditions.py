@@ -86,6 +86,18 @@ class Condition(StrEnum):
         "Moves change the brokers' scores by other amounts than planned.",
         "Compare the files comparison.json of the runs that moved bundles.",
     )
+    ROLL_ASKS = (
+        "roll_asks",
+        "restart a broker now",
+        "A rolling restart has drained a broker and waits for a person to restart it.",
+        "Restart the broker; nothing else has to be said, the roll sees its new start time.",
+    )
+    ROLL_STOPPED = (
+        "roll_stopped",
+        "a rolling restart stopped",
+        "The rolling restart is over before each broker had its turn.",
+        "See what the reasons say; release the broker that is named as drained once it is up.",
+    )
     NO_RUN = (
         "no_run",
         "no run",

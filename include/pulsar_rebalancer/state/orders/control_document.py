@@ -52,8 +52,11 @@ class Control(StateDocument):
         skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
         stop: order to start no further moves in runs that were in progress at that time. Later runs are not affected.
         breaker_closed: order to close the circuit breaker, if it was open at that time.
+        stop_roll: order to stop the rolling restart in force at that time.
+        skip_broker: order that its current broker's turn ends.
         breaker: the circuit breaker; it is stored in a document of its own, not in this one.
         unreadable: why the document cannot be read, so that nothing is moved; empty if it can be read. Not stored.
+        rolling: True if a rolling restart is finishing its current broker. Not stored here either.
     """
 
     KEY: ClassVar[str] = "control"
@@ -62,8 +65,11 @@ class Control(StateDocument):
     skip: Order | None = None
     stop: Order | None = None
     breaker_closed: Order | None = None
+    stop_roll: Order | None = None
+    skip_broker: Order | None = None
     breaker: Breaker = Field(Breaker(), exclude=True)
     unreadable: str = Field("", exclude=True)
+    rolling: bool = Field(False, exclude=True)
 
     def stricter(self, other: Self) -> Self:
         """Merge two copies: return the pause that ends later, and the latest of each other order."""
@@ -74,6 +80,8 @@ class Control(StateDocument):
                 "skip": _latest(self.skip, other.skip),
                 "stop": _latest(self.stop, other.stop),
                 "breaker_closed": _latest(self.breaker_closed, other.breaker_closed),
+                "stop_roll": _latest(self.stop_roll, other.stop_roll),
+                "skip_broker": _latest(self.skip_broker, other.skip_broker),
             }
         )
 

@@ -25,6 +25,8 @@ class ControlAction(StrEnum):
     SKIP = "skip"
     STOP = "stop"
     CLOSE_BREAKER = "close_breaker"
+    SKIP_BROKER = "skip_broker"
+    STOP_ROLL = "stop_roll"
     TAKE_OVER = "take_over"
     HAND_BACK = "hand_back"
     EXPORT = "export"
@@ -39,7 +41,8 @@ class ControlAction(StrEnum):
     @property
     def is_order(self) -> bool:
         """Return whether the action changes only the `control` document."""
-        return self.stops or self in (ControlAction.RESUME, ControlAction.SKIP, ControlAction.CLOSE_BREAKER)
+        others = (ControlAction.RESUME, ControlAction.SKIP, ControlAction.CLOSE_BREAKER)
+        return self.stops or self in (*others, ControlAction.SKIP_BROKER, ControlAction.STOP_ROLL)
 
 
 class ControlRequest(BaseModel):

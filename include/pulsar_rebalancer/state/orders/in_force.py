@@ -62,7 +62,8 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
     if pause is not None and now < pause.until:
         closed.append(Closed(Reason.PAUSED, f"until {pause.until:%Y-%m-%d %H:%M %Z} {pause.because}"))
     calendar = shut(settings, now)
-    if calendar is not None:
+    # A rolling restart finishes its current broker outside the windows too; a blackout holds it.
+    if calendar is not None and not (control.rolling and calendar.reason is Reason.OUTSIDE_WINDOW):
         closed.append(Closed(calendar.reason, _until(calendar)))
     if control.skip is not None and sample is not None and _skips(control.skip.at, sample):
         closed.append(Closed(Reason.SKIPPED, control.skip.because))

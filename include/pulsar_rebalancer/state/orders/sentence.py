@@ -12,6 +12,7 @@ from pulsar_rebalancer.config.settings import CAPS
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.question import Answers, Question
+from pulsar_rebalancer.state.roll import Roll
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:
@@ -59,12 +60,14 @@ class OrdersInForce:
     Attributes:
         control: people's orders.
         drains: drained brokers.
+        roll: the last rolling restart, which may be in force.
         started: start of the run in progress, which a stop may affect; None if no run is in progress.
         origins: source of each setting, by name; settings without an entry come from the clusters file.
     """
 
     control: Control = field(default_factory=Control)
     drains: Mapping[str, Drain] = field(default_factory=dict)
+    roll: Roll = field(default_factory=Roll)
     question: Question = field(default_factory=Question)
     answers: Answers = field(default_factory=Answers)
     started: datetime | None = None
@@ -100,6 +103,7 @@ def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: Orders
         ),
         *_ordered(settings, orders, now),
         *(f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in orders.drains.items()),
+        *([orders.roll.told] if orders.roll.active or orders.roll.stranded in orders.drains else []),
         *_asked(settings, orders, now),
         *_times(settings),
         *_limits(settings, orders.origins),

@@ -1,0 +1,183 @@
+"""A rolling restart as runs see it: the plan that a dry run shows, and what the newest run says about its progress."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.decide.by_hand.drains import NEVER
+from pulsar_rebalancer.decide.by_hand.removal import removal
+from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, Seen
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.state.roll import Phase, ShownRoll
+from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.texts import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pulsar_rebalancer.decide.by_hand.removal import Removal
+    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.state.roll import Roll
+    from pulsar_rebalancer.storage.path import StoragePath
+
+_HOST_SAMPLES = 2
+"""Host samples for which validation leaves out a broker that has just started."""
+
+
+class Turn(NamedTuple):
+    """The turn of one broker, as predicted.
+
+    Attributes:
+        score: its score, percent.
+        traffic: bytes/s.
+        bundles: number of bundles that move away and back.
+        minutes: how long it takes, without the restart itself.
+        why_not: why it could not go now; empty if it could.
+    """
+
+    broker: str
+    score: float
+    traffic: float
+    bundles: int
+    minutes: float
+    why_not: str
+
+
+def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
+    """Return the roll that a person asks for, of all brokers if none is named: by name, the leader last.
+
+    Raises:
+        PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if it has only one.
+        SnapshotError: a file of the run cannot be read.
+    """
+    started = _started(snapshot)
+    unknown = [name for name in brokers if name not in started]
+    if unknown:
+        which = f"{', '.join(unknown)[:500]}: not among the {len(started)} active brokers"
+        raise PlanError(Reason.UNKNOWN_DESTINATION, which)
+    if len(started) < 2:
+        raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
+    (leader,) = snapshot.file("cluster").read_table(["leader"])["leader"].to_pylist()
+    order = tuple(brokers) or tuple(sorted(started, key=lambda name: (name == leader, name)))
+    known = {name: at.isoformat() if at else "" for name, at in started.items()}
+    identity = hashlib.sha256(json.dumps([order, known], sort_keys=True).encode()).hexdigest()
+    return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=by, reason=reason)
+
+
+def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -> list[Turn]:
+    """Return the turns of a roll, as they would be now.
+
+    Args:
+        state_folder: the folder with the moving averages of the run's cluster.
+    """
+    settings = snapshot.settings
+    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, settings.max_bundles_off_broker)
+    at_once = min((cap for cap in caps if cap is not None), default=math.inf)
+    known = {broker.broker: broker for broker in snapshot.brokers_without({})}
+    result = []
+    for name in order:
+        bundles, why_not = len(_bundles_of(snapshot, name)), ""
+        try:
+            fit = removal(snapshot, state_folder, name, settings.roll_max_score)
+        except PlanError as error:
+            why_not = error.message
+        else:
+            bundles, why_not = fit.bundles, _no_room(fit)
+        runs = 2 * (math.ceil(bundles / at_once) + 1) + REPORTS
+        minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
+        broker = known[name]
+        figures = (score(broker, settings), broker.traffic(Measure.THROUGHPUT)) if broker.left_out is None else (0.0, 0.0)
+        result.append(Turn(name, *figures, bundles, minutes, why_not))
+    return result
+
+
+def document(roll: ShownRoll, planned: Sequence[Turn]) -> dict[str, Any]:
+    """Return a shown roll as a document: `plan` (the id to carry it out with), its turns, and their sums."""
+    return {
+        "plan": roll.id,
+        "turns": [turn._asdict() for turn in planned],
+        "minutes": sum(turn.minutes for turn in planned),
+        "moves_twice": sum(turn.bundles for turn in planned),
+    }
+
+
+def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
+    """Return a shown roll as text for people."""
+    lines = [
+        f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
+        f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
+        + (f"; it could not go now: {turn.why_not}" if turn.why_not else "")
+        for number, turn in enumerate(planned, 1)
+    ]
+    told = document(roll, planned)
+    twice = f"{number_of(told['moves_twice'], 'bundle')} move twice, away and back"
+    total = f"About {told['minutes']:.0f} minutes and the restarts themselves; {twice}."
+    how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {roll.id}"
+    return "\n".join([f"Rolling restart of {number_of(len(planned), 'broker')}: {roll.reason}", *lines, total, how])
+
+
+def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Collection[str]) -> Seen:
+    """Return what a run saw of a roll in force.
+
+    Args:
+        state_folder: the folder with the moving averages of the run's cluster.
+        drained: brokers that people drain.
+
+    Raises:
+        SnapshotError, StateError: a file of the run cannot be read.
+    """
+    started, waits = _started(snapshot), roll.phase is Phase.WAITING
+    quarantined = snapshot.validation.quarantined
+    home = _bundles_of(snapshot, roll.broker) if waits else ()
+    return Seen(
+        run=snapshot.folder.name,
+        at=snapshot.request.collected_at,
+        started=started,
+        unwell={name: why for name, why in quarantined.items() if name in started},
+        drained=tuple(sorted(drained)),
+        home=home,
+        left=_left(snapshot, roll),
+        no_room=_why_no_room(snapshot, state_folder, roll.broker) if waits and roll.broker in started else "",
+    )
+
+
+def _why_no_room(snapshot: Snapshot, state_folder: StoragePath, broker: str) -> str:
+    try:
+        return _no_room(removal(snapshot, state_folder, broker, snapshot.settings.roll_max_score))
+    except PlanError as error:
+        return error.message
+
+
+def _no_room(fit: Removal) -> str:
+    why = ", ".join(f"{reason} x{count}" for reason, count in fit.stay.most_common())
+    left = f"room for {fit.stay.total()} of {number_of(fit.bundles, 'bundle')}"
+    return "" if fit.fits else f"{left} on the others, below a score of {fit.limit:g}: {why}"
+
+
+def _left(snapshot: Snapshot, roll: Roll) -> int | None:
+    known, summary = snapshot.before.roll, Summary.known(snapshot.folder)
+    if summary is None or summary.by_hand is not None or known is None:
+        return None
+    if (known.id, known.turn_at, known.phase) != (roll.id, roll.turn_at, roll.phase):
+        return None
+    if roll.phase is Phase.RETURNING:
+        return sum(move.destination == roll.broker for move in read_moves(snapshot.folder))
+    progress = summary.drains.get(roll.broker)
+    return progress.bundles - sum(progress.stay.get(reason, 0) for reason in NEVER) if progress else None
+
+
+def _started(snapshot: Snapshot) -> dict[str, Any]:
+    return {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
+
+
+def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+    table = snapshot.table("bundles")
+    return tuple(sorted(table.filter(pc.equal(table["broker"], broker))["bundle"].to_pylist()))

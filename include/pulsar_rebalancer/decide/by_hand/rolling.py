@@ -1,0 +1,197 @@
+"""The steps of a rolling restart: one broker at a time is drained, restarts, and gets its bundles back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.roll import Phase
+from pulsar_rebalancer.texts import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from pulsar_rebalancer.state.orders.control_document import Order
+    from pulsar_rebalancer.state.roll import Roll
+
+REPORTS = 2
+"""Number of runs in which a restarted broker must have reported before its bundles return."""
+
+
+class Seen(NamedTuple):
+    """What the newest run saw of a roll and its cluster.
+
+    Attributes:
+        run: name of the run's folder.
+        at: when its sample was taken.
+        started: start of each broker's process, by broker; None if unknown or if the broker gave no report.
+        unwell: why brokers are left out by validation, by broker.
+        drained: brokers that people drain.
+        home: bundles of the current broker.
+        left: bundles that the current broker still has to lose, or that the run moves back to it; None if the run did
+            not know of this phase or has no plan yet.
+        no_room: why the other brokers cannot take the current broker's load; empty if they can.
+    """
+
+    run: str
+    at: datetime
+    started: Mapping[str, datetime | None]
+    unwell: Mapping[str, Reason] = {}
+    drained: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
+    left: int | None = None
+    no_room: str = ""
+
+
+class RollFacts(NamedTuple):
+    """Input for the next step.
+
+    Attributes:
+        minutes: the setting `roll_wait_minutes`.
+        seen: what the newest run saw; None if there is no young one.
+        unknown: why there is none.
+        held: orders or settings that hold the roll; empty if none do.
+        stop, skip: orders about this roll and its current broker.
+        restart: state of the run of the user's own DAG; None if a person is asked.
+    """
+
+    now: datetime
+    minutes: float
+    seen: Seen | None
+    unknown: str = ""
+    held: str = ""
+    stop: Order | None = None
+    skip: Order | None = None
+    restart: str | None = None
+
+
+def advance(roll: Roll, facts: RollFacts) -> Roll:
+    """Return an active roll after one step; the same document if nothing has changed.
+
+    A broker that was not brought back, or a step that waits for longer than `facts.minutes`, stops the roll. The return
+    of bundles does not: the next broker's turn comes.
+    """
+    if facts.stop is not None:
+        return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
+    if facts.skip is not None:
+        return _skipped(roll, facts)
+    if facts.held and roll.phase is not Phase.RESTARTING:
+        return roll.model_copy(update={"waits": facts.held, "progress_at": facts.now})
+    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _waiting(roll, facts.unknown)
+    if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
+        return after
+    if after.phase is Phase.RETURNING:
+        return after.turned(after.outcome, facts.now)
+    reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
+    return _stopped(after, facts, reason, f"no progress for {facts.minutes:g} minutes; {after.waits}")
+
+
+def _wait_for_turn(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+    why = _why_not(roll, seen)
+    if why:
+        return _waiting(roll, why)
+    begun = roll.model_copy(update={"started": seen.started[roll.broker], "home": seen.home})
+    return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
+
+
+def _why_not(roll: Roll, seen: Seen) -> str:
+    """Return why the current broker may not go now; empty if it may."""
+    if roll.turn_at is not None and seen.at < roll.turn_at:
+        return "the next run's sample"
+    missing = [name for name in roll.listed if name not in seen.started]
+    if missing:
+        return f"{', '.join(missing[:3])} to come back: the cluster does not list it"
+    if seen.unwell:
+        return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(seen.unwell.items())[:3])
+    if seen.drained:
+        return f"the release of {', '.join(seen.drained[:3])}, which is drained"
+    if seen.started[roll.broker] is None:
+        return f"the start time of {roll.broker}, which it does not report"
+    return seen.no_room
+
+
+def _drain(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+    if seen.left == 0:
+        return roll.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
+    return _counted(roll, facts, seen.left, "to leave it")
+
+
+def _restart(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+    broker, at = roll.broker, seen.started.get(roll.broker)
+    if facts.restart == "failed":
+        return _stopped(roll, facts, Reason.RESTART_FAILED, f"the DAG that restarts {broker} failed")
+    renamed = [name for name in seen.started if name not in roll.listed and _host(name) == _host(broker)]
+    if broker not in seen.started and renamed:
+        return _stopped(roll, facts, Reason.BROKER_RENAMED, f"{broker} came back as {renamed[0]}")
+    if at is None or not _is_new(roll, seen):
+        return _waiting(roll, _restart_of(roll, facts))
+    if broker in seen.unwell:
+        return _waiting(roll, f"{broker} to be ready: {seen.unwell[broker]}")
+    if seen.run not in roll.seen:
+        roll = roll.model_copy(update={"seen": (*roll.seen, seen.run), "progress_at": facts.now})
+    if len(roll.seen) < REPORTS:
+        return _waiting(roll, f"{broker}, which has restarted, to report in another run")
+    if facts.restart not in (None, "success"):
+        return _waiting(roll, f"the end of the DAG that restarts {broker}")
+    return roll.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
+
+
+def _return(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+    if seen.left == 0:
+        return roll.turned(roll.outcome, facts.now)
+    return _counted(roll, facts, seen.left, "to return")
+
+
+_STEPS: dict[Phase, Callable[[Roll, RollFacts, Seen], Roll]] = {
+    Phase.WAITING: _wait_for_turn,
+    Phase.DRAINING: _drain,
+    Phase.RESTARTING: _restart,
+    Phase.RETURNING: _return,
+}
+
+
+def _waiting(roll: Roll, what: str) -> Roll:
+    return roll.model_copy(update={"waits": what})
+
+
+def _counted(roll: Roll, facts: RollFacts, left: int | None, what: str) -> Roll:
+    """Return the roll with the number of bundles that remain; fewer than before are progress."""
+    if left is None:
+        return roll
+    fewer = roll.left is None or left < roll.left
+    progress = {"progress_at": facts.now} if fewer else {}
+    return roll.model_copy(update={"left": left, "waits": f"{number_of(left, 'bundle')} {what}"} | progress)
+
+
+def _restart_of(roll: Roll, facts: RollFacts) -> str:
+    return f"a person: restart {roll.broker} now" if facts.restart is None else f"the DAG that restarts {roll.broker}"
+
+
+def _is_new(roll: Roll, seen: Seen | None) -> bool:
+    """Return whether the current broker runs in another process than before its restart."""
+    at = seen.started.get(roll.broker) if seen else None
+    return at is not None and roll.started is not None and at > roll.started
+
+
+def _skipped(roll: Roll, facts: RollFacts) -> Roll:
+    back = roll.phase is Phase.DRAINING or (roll.phase is Phase.RESTARTING and facts.seen and _up(roll, facts.seen))
+    if back:
+        skipped = roll.model_copy(update={"outcome": Reason.BROKER_SKIPPED})
+        return skipped.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
+    return roll.turned(roll.outcome if roll.phase is Phase.RETURNING else Reason.BROKER_SKIPPED, facts.now)
+
+
+def _up(roll: Roll, seen: Seen) -> bool:
+    return seen.started.get(roll.broker) is not None
+
+
+def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
+    """Return the stopped roll. A broker that should have restarted stays drained until it has."""
+    ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
+    return roll.stopped(reason, why, facts.now, stranded=roll.phase is Phase.RESTARTING and not ready)
+
+
+def _host(broker: str) -> str:
+    return broker.rpartition(":")[0]

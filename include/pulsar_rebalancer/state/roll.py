@@ -1,0 +1,171 @@
+"""The `roll` document: a rolling restart. Only the task *roll* of `pulsar_roll__<cluster>` writes it.
+
+A reset or restore of the state does not change it. There is a copy below the storage root, for a lost state store.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.manual_plans import Drain
+from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.texts import number_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class Phase(StrEnum):
+    """What happens to the current broker."""
+
+    WAITING = "waiting"
+    DRAINING = "draining"
+    RESTARTING = "restarting"
+    RETURNING = "returning"
+
+
+class ShownRoll(BaseModel):
+    """A roll as a dry run showed it.
+
+    Attributes:
+        id: hash of the order and of all brokers with their start times.
+        at: when its snapshot was taken.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    order: tuple[str, ...]
+    at: AwareDatetime
+    by: str
+    reason: str
+
+
+class Roll(StateDocument):
+    """The `roll` document.
+
+    Attributes:
+        shown: the last dry run.
+        id: of the roll; empty if there was none yet.
+        run_id: the run of `pulsar_roll__<cluster>` that conducts it.
+        order: the brokers, in the order in which they restart.
+        listed: all brokers that the cluster listed at the roll's start.
+        done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
+        turn_at: when the current broker's turn started.
+        since: when the current phase started.
+        progress_at: when the roll last made progress, or was last held by orders.
+        started: start of the broker's process before its restart.
+        home: bundles that the broker owned before it was drained.
+        left: bundles that it still has to lose, or that are still moved back to it; None if unknown.
+        seen: runs in which the restarted broker reported.
+        outcome: outcome of the broker's turn, once its bundles are back.
+        waits: what the roll waits for.
+        asked: broker about whose restart a message was delivered.
+        ended: why the roll is over; empty if it is not.
+        ended_at: when it ended.
+        stranded: broker that the roll left drained when it stopped; empty if it left none.
+    """
+
+    KEY: ClassVar[str] = "roll"
+
+    shown: ShownRoll | None = None
+    id: str = ""
+    run_id: str = ""
+    at: AwareDatetime | None = None
+    by: str = ""
+    reason: str = ""
+    order: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    done: dict[str, Reason] = {}
+    phase: Phase = Phase.WAITING
+    turn_at: AwareDatetime | None = None
+    since: AwareDatetime | None = None
+    progress_at: AwareDatetime | None = None
+    started: AwareDatetime | None = None
+    home: tuple[str, ...] = ()
+    left: int | None = None
+    seen: tuple[str, ...] = ()
+    outcome: Reason = Reason.BROKER_ROLLED
+    waits: str = ""
+    asked: str = ""
+    ended: Reason | None = None
+    ended_at: AwareDatetime | None = None
+    stranded: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Return whether the roll is in force."""
+        return bool(self.id) and self.ended is None
+
+    @property
+    def broker(self) -> str:
+        """Return the broker whose turn it is; empty if the roll is over."""
+        return next((name for name in self.order if name not in self.done), "") if self.active else ""
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether a broker's turn has begun, so that the roll finishes it outside the maintenance windows."""
+        return self.active and self.phase is not Phase.WAITING
+
+    def drains(self) -> dict[str, Drain]:
+        """Return the drain of the current broker, or of one that was left drained; empty if there is none."""
+        drained = self.broker if self.phase in (Phase.DRAINING, Phase.RESTARTING) else ""
+        drained = drained or self.stranded
+        if not drained or self.turn_at is None:
+            return {}
+        # Moves within the grace period are allowed: the bundles of the last broker have just moved back.
+        reason = f"rolling restart {self.id[:12]}: {self.reason}"
+        return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
+
+    def begun(self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str) -> Self:
+        """Return the document of a roll that starts now."""
+        return type(self)(
+            shown=shown,
+            id=shown.id,
+            run_id=run_id,
+            at=now,
+            by=by,
+            reason=shown.reason,
+            order=shown.order,
+            listed=listed,
+            turn_at=now,
+            since=now,
+            progress_at=now,
+        )
+
+    def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
+        """Return the document in the next phase of the same broker."""
+        return self.model_copy(
+            update={"phase": phase, "since": now, "progress_at": now, "left": None, "seen": (), "waits": waits}
+        )
+
+    def turned(self, outcome: Reason, now: datetime) -> Self:
+        """Return the document after a broker's turn: the next broker waits for its own, or the roll is over."""
+        done = self.done | {self.broker: outcome}
+        over = len(done) == len(self.order)
+        ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
+        update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.BROKER_ROLLED} | ended
+        return self.entered(Phase.WAITING, now, "").model_copy(update=update)
+
+    def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:
+        """Return the document of the roll that stops now.
+
+        Args:
+            stranded: True if the current broker stays drained.
+        """
+        left = self.broker if stranded else ""
+        return self.model_copy(update={"ended": reason, "ended_at": now, "waits": why, "stranded": left})
+
+    @property
+    def told(self) -> str:
+        """Return the roll's progress as text for people."""
+        count = f"{len(self.done)} of {number_of(len(self.order), 'broker')} done"
+        waits = f"; {self.waits}" if self.waits else ""
+        what = f"{self.broker} {self.phase}" if self.active else str(self.ended)
+        stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
+        return f"rolling restart {self.id[:12]} by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}"

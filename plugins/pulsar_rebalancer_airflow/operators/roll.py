@@ -1,0 +1,194 @@
+"""Roll: show a rolling restart, or conduct it, one small step at a time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from pulsar_rebalancer.carry_out.approval import lacks_second_person
+from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.decide.by_hand import roll_plan
+from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, advance
+from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.check_removal import newest_sample
+from pulsar_rebalancer.state.orders.in_force import closings
+from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
+from pulsar_rebalancer.state.roll import Phase
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
+from pulsar_rebalancer_airflow.notifications.roll_messages import tell_of_roll
+from pulsar_rebalancer_airflow.operators.hand_over import refuse_while_plan_waits
+from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+    from pulsar_rebalancer.decide.by_hand.rolling import Seen
+    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.state.orders.control_document import Order
+    from pulsar_rebalancer.state.orders.roll_form import RollRequest
+    from pulsar_rebalancer.state.roll import Roll
+
+_REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
+"""Reasons that refuse a roll. Others, such as a window that is not open yet, let it wait."""
+
+_LONGEST_RUN = timedelta(minutes=1)
+"""Time, in addition to two intervals, after which the newest run's sample is too old."""
+
+
+class RollOperator(BaseSensorOperator):
+    """Show a rolling restart, or conduct it; only this task writes the `roll` document.
+
+    A step reads the newest run's files and the stored documents, and stores the result with a single write. Between
+    steps the task holds no slot. A retry, also after a crash, goes on where the roll was.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, mode="reschedule", inlets=[state_asset(entry.name)])
+        self.entry = entry
+        self.storage = ClusterStorage(root, entry.name)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Take one step.
+
+        Returns:
+            Whether the task is done, and its XCom: the shown roll (`roll_plan.document`), or the outcome by broker.
+
+        Raises:
+            AirflowFailException: the form is invalid; the roll is refused (`unknown_destination`, `last_broker`,
+                `roll_under_way`, `plan_under_way`, `other_plan`, …) or has stopped (`roll_stopped`, `roll_stuck`,
+                `restart_failed`, `broker_not_back`, `broker_renamed`).
+        """
+        with final_unless_passing(context):
+            store = StateStore.of(context, self.entry.name)
+            roll, run_id = store.roll(self.storage), context["dag_run"].run_id
+            if not (roll.active and roll.run_id == run_id):
+                form = parse_roll_form(context["params"])
+                if not form.plan:
+                    return PokeReturnValue(True, self._show(context, store, roll, form))
+                roll = self._begun(context, store, roll, form.plan)
+                store.put_roll(self.storage, roll)
+            after = advance(roll, self._facts(context, store, roll))
+            if after != roll:
+                after = tell_of_roll(context, self.entry, after)
+                store.put_roll(self.storage, after)
+                emit_orders(context, self.entry.name, self.entry.settings)
+            self.log.info("%s", after.told)
+            if after.ended not in (None, Reason.ROLLED):
+                raise PlanError(after.ended, after.told)
+            return PokeReturnValue(not after.active, after.done)
+
+    def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
+        """Show the roll that a person asks for, and store it."""
+        sample = self._sample()
+        by = context["dag_run"].triggering_user_name or ""
+        shown = roll_plan.shown(sample, form.brokers, by, form.reason)
+        planned = roll_plan.turns(sample, self.storage.state, shown.order)
+        store.put_roll(self.storage, roll.model_copy(update={"shown": shown}))
+        self.log.info("%s", roll_plan.text(shown, planned, context["dag_run"].dag_id))
+        return roll_plan.document(shown, planned)
+
+    def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
+        """Return the document of the roll that starts now; raise an error if it may not."""
+        now, shown, settings = datetime.now(UTC), roll.shown, self.entry.settings
+        by = context["dag_run"].triggering_user_name or ""
+        if roll.active:
+            raise PlanError(Reason.ROLL_UNDER_WAY, f"{roll.told} (run {roll.run_id})")
+        if roll.id == plan:
+            raise PlanError(Reason.PLAN_USED, f"{roll.told} (run {roll.run_id})")
+        if roll.stranded in store.drained(self.storage).brokers:
+            raise PlanError(Reason.DRAINING, f"{roll.stranded} was left drained by an earlier roll: release it first")
+        if shown is None or shown.id != plan:
+            raise PlanError(Reason.OTHER_PLAN, f"no roll {plan[:16]} was shown last")
+        age = (now - shown.at).total_seconds()
+        if age > settings.max_shown_plan_age_seconds:
+            raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"roll {plan[:16]} is {age:.0f} s old")
+        refusal = lacks_second_person([shown.by], [by]) if settings.two_people and settings.mode is Mode.AUTO else None
+        if refusal is not None:
+            raise refusal
+        for closed in closings(settings, store.control(self.storage), now):
+            if closed.reason in _REFUSED:
+                raise PlanError(closed.reason, f"no roll is begun: {closed.detail}")
+        refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
+        sample = self._sample()
+        if roll_plan.shown(sample, shown.order, shown.by, shown.reason).id != plan:
+            raise PlanError(Reason.OTHER_PLAN, f"brokers came, left or restarted since roll {plan[:16]} was shown")
+        self._check_restart_dag(context)
+        listed = tuple(broker.broker for broker in sample.brokers_without({}))
+        self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
+        return roll.begun(shown, context["dag_run"].run_id, listed, now, by)
+
+    def _sample(self) -> Snapshot:
+        age = timedelta(seconds=2 * self.entry.settings.interval_seconds) + _LONGEST_RUN
+        return newest_sample(self.storage, datetime.now(UTC), age.total_seconds())
+
+    def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
+        now, settings = datetime.now(UTC), self.entry.settings
+        control = store.control(self.storage)
+        closed = closings(settings, control, now)
+        seen, unknown = self._seen(store, roll)
+        return RollFacts(
+            now=now,
+            minutes=settings.roll_wait_minutes,
+            seen=seen,
+            unknown=unknown,
+            held=f"{closed[0].reason} {closed[0].detail}" if closed else "",
+            stop=_since(control.stop_roll, roll.at),
+            skip=_since(control.skip_broker, roll.since),
+            restart=self._restart(context, roll) if settings.roll_restart_dag else None,
+        )
+
+    def _seen(self, store: StateStore, roll: Roll) -> tuple[Seen | None, str]:
+        try:
+            drained = store.drains(self.storage).brokers
+            return roll_plan.seen(self._sample(), self.storage.state, roll, drained), ""
+        except (SnapshotError, StateError) as error:
+            return None, f"a usable sample: {error.message}"
+
+    def _check_restart_dag(self, context: Context) -> None:
+        dag_id = self.entry.settings.roll_restart_dag
+        try:
+            paused = bool(dag_id) and context["ti"].get_dag(dag_id).is_paused
+        except AirflowRuntimeError:
+            raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: there is no DAG {dag_id}") from None
+        if paused:
+            raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: DAG {dag_id} is paused")
+
+    def _restart(self, context: Context, roll: Roll) -> str:
+        """Return the state of the run that restarts the current broker; start the run if it is the broker's turn."""
+        if roll.phase is not Phase.RESTARTING:
+            return ""
+        ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag
+        run_id = f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
+        if not ti.get_dr_count(dag_id, run_ids=[run_id]):
+            try:
+                _trigger(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})
+            except AirflowRuntimeError as error:
+                self.log.warning("DAG %s could not be triggered: %s", dag_id, error)
+                return "failed"
+            self.log.info("Triggered %s, run %s, to restart %s", dag_id, run_id, roll.broker)
+        states = ("failed", "success")
+        return next((state for state in states if ti.get_dr_count(dag_id, run_ids=[run_id], states=[state])), "running")
+
+
+def _since(order: Order | None, at: datetime | None) -> Order | None:
+    return order if order is not None and at is not None and order.at >= at else None
+
+
+def _trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
+    # TriggerDagRunOperator ends its task when it triggers a run; this task goes on.
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import TriggerDagRun
+
+    task_runner.SUPERVISOR_COMMS.send(TriggerDagRun(dag_id=dag_id, run_id=run_id, conf=conf))
