@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.filling import fill_new
-from pulsar_rebalancer.decide.by_hand.returning import restore
+from pulsar_rebalancer.decide.by_hand.returning import bring_back, restore
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -21,6 +21,7 @@ from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.counting import decide_counting
 from pulsar_rebalancer.state.learned import SETTLED
+from pulsar_rebalancer.state.roll import Phase
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
 from pulsar_rebalancer.strategies.fitting import force_threshold
@@ -141,13 +142,15 @@ class RunInput(Snapshot):
 
     def restoring(self) -> Filling | None:
         """Return the moves that restore the remembered placement; None if there are none, or none are wanted."""
-        wanted = self.settings.restore_placement and self.counting.counts
+        wanted = self.settings.restore_placement and self.counting.counts and not self.before.roll
         return restore(self, self.state_folder) if wanted else None
 
     def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers; None if there are none, or none are wanted in this run."""
-        if self.before.roll:
-            return None
+        """Return the moves that fill new brokers, or bring bundles back in a rolling restart; None if none do."""
+        roll = self.before.roll
+        if roll is not None:
+            home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
+            return bring_back(self, self.state_folder, home) if home else None
         wanted = self.settings.fill_new_brokers and self.counting.counts
         return fill_new(self, self.state_folder) if wanted else None
 

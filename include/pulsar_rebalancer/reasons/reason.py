@@ -616,8 +616,8 @@ class Reason(StrEnum):
         "The DAG that restarts brokers is missing or failed, so the rolling restart stopped.",
         "See the log of that DAG's run. Start the broker, release it, and start another roll for the rest.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
-        "The broker did not restart, or did not report twice, within roll_wait_minutes: the rolling restart stopped.",
-        "Start the broker, release it, and start another roll for the rest; raise roll_wait_minutes if it is only slow.")
+        "The broker did not restart, or did not report twice, within roll_wait_minutes: the roll stopped.",
+        "Start the broker, release it, and start another roll for the rest. Raise roll_wait_minutes if it is slow.")
     BROKER_RENAMED = ("broker_renamed", VERDICT, Trait.NONE,
         "The restarted broker came back under another name or port, so the rolling restart stopped.",
         "Give it its former advertised address and port, or release the former name; then roll the rest.")

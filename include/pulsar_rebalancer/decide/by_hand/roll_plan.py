@@ -7,6 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.decide.by_hand.drains import NEVER
@@ -93,9 +94,9 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
             bundles, why_not = fit.bundles, _no_room(fit)
         runs = 2 * (math.ceil(bundles / at_once) + 1) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
-        broker = known[name]
-        figures = (score(broker, settings), broker.traffic(Measure.THROUGHPUT)) if broker.left_out is None else (0.0, 0.0)
-        result.append(Turn(name, *figures, bundles, minutes, why_not))
+        broker, silent = known[name], name in snapshot.silent
+        load = 0.0 if silent else score(broker, settings)
+        result.append(Turn(name, load, broker.traffic(Measure.THROUGHPUT), bundles, minutes, why_not))
     return result
 
 
@@ -180,4 +181,4 @@ def _started(snapshot: Snapshot) -> dict[str, Any]:
 
 def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     table = snapshot.table("bundles")
-    return tuple(sorted(table.filter(pc.equal(table["broker"], broker))["bundle"].to_pylist()))
+    return tuple(sorted(map(str, table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist())))

@@ -53,7 +53,8 @@ def plan(run: RunInput) -> SplitPlan:
     )
     splits = planner.plan(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
     held = {"taken": False, "reason": Reason.ROLLING} if run.before.roll else {}
-    return splits._replace(rows=[{"cluster": run.cluster, **row, **(held if row["taken"] else {})} for row in splits.rows])
+    rows = [row | held if row["taken"] else row for row in splits.rows]
+    return splits._replace(rows=[{"cluster": run.cluster, **row} for row in rows])
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:

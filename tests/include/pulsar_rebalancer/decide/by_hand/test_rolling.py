@@ -1,0 +1,189 @@
+"""The steps of a rolling restart, one after the other, and everything that holds or stops it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, Seen, advance
+from pulsar_rebalancer.state.orders.control_document import Order
+from pulsar_rebalancer.state.roll import Phase, Roll, ShownRoll
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=9)
+A, B, C = "a:1", "b:1", "c:1"
+LISTED = (A, B, C)
+
+
+def at(minutes: float) -> datetime:
+    return NOW + timedelta(minutes=minutes)
+
+
+def new_roll(*order: str) -> Roll:
+    shown = ShownRoll(id="f" * 64, order=order or (A, B), at=NOW, by="ada", reason="patch")
+    return Roll().begun(shown, "manual__1", LISTED, NOW, "bob")
+
+
+def seen(minute: float, run: str = "", **given: Any) -> Seen:
+    return Seen(run or f"run-{minute}", at(minute), **{"started": dict.fromkeys(LISTED, LONG_AGO)} | given)
+
+
+def step(roll: Roll, minute: float, what: Seen | None = None, **given: Any) -> Roll:
+    return advance(roll, RollFacts(now=at(minute), minutes=30, seen=what or seen(minute), **given))
+
+
+def restarted(minute: float, broker: str = A, **given: Any) -> Seen:
+    return seen(minute, started=dict.fromkeys(LISTED, LONG_AGO) | {broker: at(3)}, **given)
+
+
+def drained(*order: str) -> Roll:
+    """A roll whose first broker is empty and waits for its restart."""
+    roll = step(new_roll(*order), 1, seen(1, home=("t/n/1", "t/n/2")))
+    return step(roll, 2, seen(2, left=0))
+
+
+def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_one() -> None:
+    roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
+    assert (roll.broker, roll.phase, list(roll.drains())) == (A, Phase.DRAINING, [A])
+    assert roll.home == ("t/n/1", "t/n/2")
+
+    roll = step(roll, 2, seen(2, left=1))
+    assert (roll.phase, roll.left, roll.waits) == (Phase.DRAINING, 1, "1 bundle to leave it")
+    roll = step(roll, 3, seen(3, left=0))
+    assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
+    assert list(roll.drains()) == [A]
+
+    assert step(roll, 4).phase is Phase.RESTARTING, "it still runs in its old process"
+    roll = step(roll, 5, restarted(5))
+    assert step(roll, 5.5, restarted(5)).phase is Phase.RESTARTING, "the same report, read twice"
+    roll = step(roll, 6, restarted(6))
+    assert (roll.phase, roll.drains()) == (Phase.RETURNING, {})
+
+    roll = step(roll, 7, restarted(7, left=2))
+    assert (roll.phase, roll.waits) == (Phase.RETURNING, "2 bundles to return")
+    roll = step(roll, 8, restarted(8, left=0))
+    assert (roll.broker, roll.phase, roll.done) == (B, Phase.WAITING, {A: "broker_rolled"})
+    assert roll.home == ()
+    assert roll.active
+
+
+def test_after_its_last_broker_the_roll_is_over() -> None:
+    roll = drained(A)
+    for minute in (4, 5):
+        roll = step(roll, minute, restarted(minute))
+    roll = step(roll, 6, restarted(6, left=0))
+
+    assert (roll.ended, roll.active, roll.broker, roll.drains()) == ("rolled", False, "", {})
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "c:1 to come back: the cluster does not list it"),
+        (seen(1, unwell={C: "report_stale"}), "c:1 to recover: report_stale"),
+        (seen(1, drained=(C,)), "the release of c:1, which is drained"),
+        (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
+        (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "the start time of a:1, which it does not report"),
+        (seen(-1), "the next run's sample"),
+    ],
+    ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
+)
+def test_no_broker_goes_while_it_may_not(what: Seen, why: str) -> None:
+    roll = step(new_roll(), 1, what)
+
+    assert (roll.phase, roll.waits, roll.drains()) == (Phase.WAITING, why, {})
+    stuck = step(roll, 31, what)
+    assert (stuck.ended, stuck.stranded) == ("roll_stuck", "")
+    assert why in stuck.waits
+
+
+def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
+    for roll in (new_roll(), step(new_roll(), 1)):
+        held = step(roll, 500, seen(500, left=0), held="paused until noon")
+        assert (held.phase, held.waits, held.active) == (roll.phase, "paused until noon", True)
+        assert step(held, 501, seen(501, left=0)).active
+
+
+def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
+    roll = step(drained(), 4, restarted(4), held="paused")
+    assert step(roll, 5, restarted(5), held="paused").phase is Phase.RETURNING
+
+
+@pytest.mark.parametrize(
+    ("what", "stranded"),
+    [
+        (seen(33), A),
+        (seen(33, started={B: LONG_AGO, C: LONG_AGO}), A),
+        (restarted(33, unwell={A: "report_stale"}), A),
+    ],
+    ids=["nobody answers", "does not come back", "never ready"],
+)
+def test_a_broker_that_does_not_come_back_stops_the_roll(what: Seen, stranded: str) -> None:
+    roll = step(drained(), 33, what)
+
+    assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
+    assert list(roll.drains()) == [stranded]
+    assert "a:1 stays drained until a person releases it" in roll.told
+
+
+def test_another_name_or_port_stops_the_roll() -> None:
+    moved = seen(4, started={"a:2": at(3), B: LONG_AGO, C: LONG_AGO})
+    roll = step(drained(), 4, moved)
+    assert (roll.ended, roll.waits, roll.stranded) == ("broker_renamed", "a:1 came back as a:2", A)
+
+    grown = seen(4, started={"d:1": at(3), B: LONG_AGO, C: LONG_AGO})
+    assert step(drained(), 4, grown).active, "a new broker elsewhere is none that was renamed"
+
+
+def test_the_users_own_dag_is_awaited() -> None:
+    roll = step(drained(), 4, restarted(4), restart="running")
+    roll = step(roll, 5, restarted(5), restart="running")
+    assert (roll.phase, roll.waits) == (Phase.RESTARTING, "the end of the DAG that restarts a:1")
+    assert step(roll, 6, restarted(6), restart="success").phase is Phase.RETURNING
+
+    failed = step(drained(), 4, restart="failed")
+    assert (failed.ended, failed.stranded) == ("restart_failed", A)
+
+
+def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> None:
+    roll = step(step(new_roll(), 1), 2, seen(2, left=5))
+    assert step(roll, 31.5, seen(31.5, left=4)).active, "fewer bundles are progress"
+
+    stuck = step(roll, 33, seen(33, left=5))
+    assert (stuck.ended, stuck.drains()) == ("roll_stuck", {})
+
+
+def test_bundles_that_never_return_do_not_hold_the_others_up() -> None:
+    roll = drained()
+    for minute in (4, 5, 6):
+        roll = step(roll, minute, restarted(minute, left=3 if minute == 6 else None))
+    assert step(roll, 37, restarted(37, left=3)).broker == B
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_a_person_stops_it_in_any_phase(phase: Phase) -> None:
+    roll = drained().model_copy(update={"phase": phase})
+    stop = Order(at=at(4), by="eve", reason="enough")
+
+    down = step(roll, 4, seen(4), stop=stop)
+    assert (down.ended, down.stranded) == ("roll_stopped", A if phase is Phase.RESTARTING else "")
+    assert step(roll, 4, restarted(4), stop=stop).stranded == "", "it is up again"
+
+
+def test_a_broker_is_skipped() -> None:
+    skip = Order(at=at(4), by="eve", reason="later")
+
+    assert step(new_roll(), 4, skip=skip).done == {A: "broker_skipped"}
+    gone = seen(4, started={B: LONG_AGO, C: LONG_AGO})
+    assert step(drained(), 4, gone, skip=skip).done == {A: "broker_skipped"}
+    back = step(drained(), 4, skip=skip)
+    assert (back.broker, back.phase, back.drains()) == (A, Phase.RETURNING, {})
+    assert step(back, 5, seen(5, left=0)).done == {A: "broker_skipped"}
+
+
+def test_without_a_sample_it_waits() -> None:
+    facts = RollFacts(now=at(1), minutes=30, seen=None, unknown="a usable sample: none is young enough")
+    assert advance(new_roll(), facts).waits == facts.unknown
+    assert advance(new_roll(), facts._replace(now=at(31))).ended == "roll_stuck"
