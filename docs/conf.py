@@ -10,7 +10,17 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NAV = {
-    "Use": ["runs", "page", "control", "by-hand", "splitting", "strategies", "gain-shedder", "replay"],
+    "Use": [
+        "runs",
+        "page",
+        "control",
+        "by-hand",
+        "rolling-restarts",
+        "splitting",
+        "strategies",
+        "gain-shedder",
+        "replay",
+    ],
     "Operate": ["operations", "deployment", "kubernetes", "alerts", "metrics", "simulation"],
     "Reference": ["reference/settings", "reference/reason-codes", "reference/bad-input", "api"],
     "Measurements": ["performance", "experiments", "reference/experiments", "families", "reference/families"],

@@ -65,12 +65,14 @@ def test_the_dag_folder_has_the_dags_of_every_cluster(clusters: Path) -> None:
         "pulsar_control__east",
         "pulsar_maintenance__east",
         "pulsar_replay__east",
+        "pulsar_roll__east",
         "pulsar_rebalance__west",
         "pulsar_by_hand__west",
         "pulsar_apply__west",
         "pulsar_control__west",
         "pulsar_maintenance__west",
         "pulsar_replay__west",
+        "pulsar_roll__west",
         "pulsar_rebalance__north",
         "pulsar_rebalance__we_st",
         "pulsar_rebalance__we_st__broken_1",
@@ -159,7 +161,7 @@ def test_the_schedule_is_the_interval(dags: dict[str, DAG]) -> None:
 
 
 def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:
-    several = {"pulsar_by_hand": 16, "pulsar_apply": 8, "pulsar_control": 16}
+    several = {"pulsar_by_hand": 16, "pulsar_apply": 8, "pulsar_control": 16, "pulsar_roll": 16}
     types = {"rebalance": {"scheduled", "manual", "operator_triggered"}, "apply": {"manual", "operator_triggered"}}
     by_tasks = {f"pulsar_{kind}__{name}": allowed for kind, allowed in types.items() for name in ("east", "west")}
     for dag in dags.values():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 import yaml
+from airflow.api.common.trigger_dag import trigger_dag
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 from airflow.models.asset import AssetEvent, AssetModel
@@ -23,6 +24,7 @@ from airflow.sdk.definitions.dag import _run_task
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
+from airflow.utils.types import DagRunTriggeredByType
 from sqlalchemy import select
 from tests.airflow_home import HOME, SOURCE
 
@@ -109,6 +111,11 @@ class World:
             )
             return list(session.scalars(found.order_by(DagRun.run_after, DagRun.id)))
 
+    def start(self, dag: str, /, **conf: Any) -> str:
+        """Trigger a DAG, as a person does, and return the id of the run, which waits for its turn."""
+        run = trigger_dag(f"pulsar_{dag}__{self.name}", triggered_by=DagRunTriggeredByType.REST_API, conf=conf)
+        return str(run.run_id)
+
     def begin(self, run_id: str, dag: str = "rebalance", last: str = "") -> Outcome:
         """Let a run that waits go on to its end, or to that of the task `last`, as the scheduler does."""
         dag_id = f"pulsar_{dag}__{self.name}"
@@ -118,9 +125,9 @@ class World:
             run.set_state(DagRunState.RUNNING)
         return self._go_on(run, last)
 
-    def go_on(self, outcome: Outcome) -> Outcome:
-        """Let a run in which the machine stood still go on to its end."""
-        return self._go_on(outcome.run)
+    def go_on(self, outcome: Outcome, last: str = "") -> Outcome:
+        """Let a run in which the machine stood still go on to its end, or to that of the task `last`."""
+        return self._go_on(outcome.run, last)
 
     def _go_on(self, run: DagRun, last: str = "") -> Outcome:
         dag = self.dag(run.dag_id)

@@ -54,6 +54,7 @@ from pulsar_rebalancer.replay.command_line import options as replay_options
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.show import check_age, check_removal
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
+from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
@@ -264,6 +265,8 @@ def triggered(words: list[str]) -> None:
         assert parse_params(values) != RunParams()
     elif dag_id.startswith("pulsar_by_hand__"):
         parse_form({name: "0" * 64 if value == "<hash>" else value for name, value in values.items()})
+    elif dag_id.startswith("pulsar_roll__"):
+        parse_roll_form({name: "0" * 64 if value == "<id>" else value for name, value in values.items()})
     else:
         assert parse_control_form(values).changes
 

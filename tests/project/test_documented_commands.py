@@ -67,7 +67,7 @@ CONNECTED = (
     "::test_the_same_plans_after_a_killed_task_whose_run_has_ended_too"
 )
 LISTED = "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_lists_the_options"
-ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply")
+ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply", "roll")
 
 
 TABLE: dict[str, Callable[[list[str]], None]] = {
@@ -128,6 +128,9 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "airflow dags trigger pulsar_by_hand__east --conf '{ "
     '"action": "release", "broker": "broker-3:8080", "reason": "the disks are in" }\'': triggered,
     'airflow dags trigger pulsar_by_hand__east --conf \'{"plan": "<hash>"}\'': triggered,
+    "airflow dags trigger pulsar_roll__east --conf '{ "
+    '"brokers": ["broker-3:8080", "broker-4:8080"], "reason": "kernel 6.12" }\'': triggered,
+    'airflow dags trigger pulsar_roll__east --conf \'{"plan": "<id>"}\'': triggered,
     'curl "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns" --oauth2-bearer "$TOKEN" --json '
     '\'{ "logical_date": null, "conf": {"plan": "<hash>"} }\'': posted,
     'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" \\ '

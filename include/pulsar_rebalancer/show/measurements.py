@@ -19,6 +19,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.scores import scores_of
 from pulsar_rebalancer.state.counting import COUNTING
 from pulsar_rebalancer.state.orders.in_force import pause_of
+from pulsar_rebalancer.state.roll import Phase
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
@@ -97,6 +98,10 @@ def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now:
     for name, at in times.items():
         yield Measurement.of(f"{name}_timestamp_seconds", at.timestamp() if at else 0, cluster=cluster)
     yield Measurement.of("brokers_drained", len(orders.drains), cluster=cluster)
+    roll = orders.roll
+    phase = [*Phase].index(roll.phase) + 1 if roll.active else 0
+    yield Measurement.of("roll_phase", phase, cluster=cluster)
+    yield Measurement.of("roll_brokers_left", len(roll.order) - len(roll.done) if phase else 0, cluster=cluster)
 
 
 def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:

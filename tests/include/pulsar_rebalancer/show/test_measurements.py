@@ -15,6 +15,7 @@ from tests.project.documentation import ROOT
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import BreakerRules, Pause
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.harm import Harm
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, harm_of
 from pulsar_rebalancer.run.plan import ShadowPlan, Summary
@@ -26,6 +27,7 @@ from pulsar_rebalancer.state.orders.control_document import Control, Order, Paus
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce
 from pulsar_rebalancer.state.predictions import Predictions
+from pulsar_rebalancer.state.roll import Phase, Roll
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,6 +161,7 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
         control=Control(pause=PauseOrder(until=minutes(10), **order), breaker=breaker),
         drains={"a:1": Drain(**order)},
         question=question,
+        roll=Roll(id="f", order=("a:1", "b:1", "c:1"), done={"c:1": Reason.BROKER_ROLLED}, phase=Phase.RESTARTING),
     )
 
     def measured(orders: OrdersInForce, after: float = 1, **changed: Any) -> dict[str, float]:
@@ -172,7 +175,13 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
             for each in found
         }
 
-    states = {"paused_until": 10, "breaker_open_until": 30, "brokers_drained": 1}
+    states = {
+        "paused_until": 10,
+        "breaker_open_until": 30,
+        "brokers_drained": 1,
+        "roll_phase": 3,
+        "roll_brokers_left": 2,
+    }
     waits, nothing_waits = (
         {"plan_waiting_since": since, "plan_waiting_until": until} for since, until in ((-1, 59), (0, 0))
     )
@@ -184,6 +193,8 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     closed = replace(orders, control=Control(breaker=breaker, breaker_closed=Order(**order)))
     assert measured(closed)["breaker_open_until"] == 0
     assert measured(closed)["paused_until"] == 5, "of the clusters file"
+    over = measured(replace(orders, roll=orders.roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
+    assert (over["roll_phase"], over["roll_brokers_left"]) == (0, 0)
 
 
 @pytest.mark.parametrize(("collected", "verdict"), [(False, "unfinished"), (True, "blocked")])

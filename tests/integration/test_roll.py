@@ -1,0 +1,136 @@
+"""Rolling restarts, through the real DAGs: shown first, then one broker after the other.
+
+One scene of several acts on one cluster, in this order.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.airflow_home import HOME
+from tests.integration.airflow_world import Outcome, World, world
+
+from pulsar_rebalancer.state.roll import Phase, Roll
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
+
+RESTARTS = '''
+"""A user's own DAG, which restarts the broker that it is triggered with, and fails where a file says so."""
+
+import pathlib
+import urllib.request
+
+from airflow.sdk import DAG, task
+
+with DAG("pulsar_restart__roll", schedule=None):
+
+    @task
+    def restart(dag_run=None):
+        if pathlib.Path(__file__).with_suffix(".broken").exists():
+            raise RuntimeError("no such machine")
+        broker = dag_run.conf["broker"]
+        other = next(url for url in URLS if not url.endswith(broker))
+        address = f"{other}/simulation/brokers/{broker}/restart"
+        headers = {"Authorization": "Bearer TOKEN"}
+        urllib.request.urlopen(urllib.request.Request(address, method="POST", headers=headers))
+
+    restart()
+'''
+
+
+@pytest.fixture(scope="module")
+def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600}
+    # The strategy waits: whatever moves belongs to the roll.
+    waiting = {"hit_count_low": 1000, "hit_count_high": 1000, "overloaded_threshold": 100}
+    given = {"mode": "auto", "roll_restart_dag": "pulsar_restart__roll"} | patient | waiting
+    with world("roll", tmp_path_factory.mktemp("roll"), **given) as made:
+        file = HOME / "dags" / "restart.py"
+        file.write_text(RESTARTS.replace("TOKEN", made.served.token).replace("URLS", str(list(made.served.urls))))
+        try:
+            yield World("roll", Path(made.storage.root), made.served)
+        finally:
+            for made_here in HOME.glob("dags/restart.*"):
+                made_here.unlink()
+
+
+def state(east: World) -> Roll:
+    return east.document(Roll)
+
+
+def loaded(east: World, broker: str) -> set[str]:
+    """Bundles of a broker that have topics, and so can be moved."""
+    stats = east.served.cluster.load_report(broker)["lastStats"]
+    return {bundle for bundle in stats if stats[bundle]["topics"]}
+
+
+def conduct(east: World, roll: Outcome, until: Phase | None = None) -> Outcome:
+    """Let runs and the roll alternate until it is over, or its next broker is in a phase."""
+    first = state(east).broker
+    while True:
+        roll = east.go_on(roll, last="roll")
+        now = state(east)
+        if roll.state != "running" or (until in (None, now.phase) and now.broker != first):
+            return roll
+        if until is now.phase:
+            return roll
+        for run_id in east.queued("restart"):
+            east.begin(run_id, "restart")
+        east.run()
+
+
+def refused(run: Outcome, task: str) -> tuple[str, str]:
+    return run.states[task], run.xcom(task, "failure")
+
+
+def test_three_brokers_one_after_the_other(east: World) -> None:
+    cluster = east.served.cluster
+    bundles = {broker: loaded(east, broker) for broker in cluster.active_brokers()}
+    order = first, second, third = sorted(bundles, key=lambda name: (-len(bundles[name]), name))[:3]
+
+    assert refused(east.run("roll", reason="patch", brokers=order), "roll") == ("failed", "file_missing")
+    east.run()
+    assert refused(east.run("roll", reason="patch", brokers=["x:1"]), "roll") == ("failed", "unknown_destination")
+    assert refused(east.run("roll", plan="0" * 64), "roll") == ("failed", "other_plan")
+    told = east.run("roll", reason="patch", brokers=order).xcom("roll")
+    assert [turn["broker"] for turn in told["turns"]] == [*order]
+    assert not any(turn["why_not"] for turn in told["turns"])
+    assert not state(east).active
+
+    # The first broker, by the user's own DAG.
+    roll = conduct(east, east.begin(east.start("roll", plan=told["plan"]), "roll", last="roll"), Phase.RESTARTING)
+    assert state(east).broker == first
+    assert loaded(east, first) == set()
+    assert refused(east.run("roll", plan=told["plan"]), "roll") == ("failed", "roll_under_way")
+    drains = east.run("by_hand", action="drain", broker=second, reason="too").xcom("plan")["plan"]
+    assert refused(east.run("by_hand", plan=drains), "carry_out") == ("failed", "rolling")
+    assert refused(east.run("by_hand", action="release", broker=first, reason="no"), "carry_out")[1] == "rolling"
+    east.lose_state()  # its copy is below the storage root
+    east.run("control", action="restore", reason="it was lost")
+    roll = conduct(east, roll)
+    assert loaded(east, first) == bundles[first]
+
+    # A person skips the second one.
+    assert state(east).broker == second
+    skip = east.run("control", action="skip_broker", reason="it has a test")
+    assert "rolling restart" in skip.xcom("control")["in_force"]
+    roll = conduct(east, roll)
+    assert (state(east).broker, state(east).done) == (third, {first: "broker_rolled", second: "broker_skipped"})
+
+    # The DAG fails for the third one, which stays drained until a person releases it.
+    (HOME / "dags" / "restart.broken").touch()
+    roll = conduct(east, roll)
+    assert (roll.state, refused(roll, "roll")) == ("failed", ("failed", "restart_failed"))
+    assert (state(east).stranded, loaded(east, third)) == (third, set())
+    again = east.run("roll", reason="the rest", brokers=[third]).xcom("roll")["plan"]
+    assert refused(east.run("roll", plan=again), "roll") == ("failed", "draining")
+    assert east.run("by_hand", action="release", broker=third, reason="it is up").state == "success"
+    east.run()
+    cluster.restart(first)
+    east.run()
+    assert refused(east.run("roll", plan=again), "roll") == ("failed", "other_plan")
