@@ -87,6 +87,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         control=stored.control(storage),
         last_plan=stored.last_plan(),
         drains=drains,
+        roll=stored.readable_roll(storage),
         unreadable=unreadable,
         question=stored.readable(Question),
         answers=stored.readable(Answers),
@@ -188,6 +189,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         paused=control.pause is not None and now < control.pause.until,
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
+        rolls=facts.roll.active,
         paused_dags=tuple(sorted(session.scalars(select(DagModel.dag_id).where(startable, DagModel.is_paused)))),
         barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),
     )

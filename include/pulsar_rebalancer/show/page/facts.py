@@ -13,6 +13,7 @@ from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce, beside_the_mode, sentence
+from pulsar_rebalancer.state.roll import Roll
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,6 +49,7 @@ class AirflowFacts(View):
         control: people's orders and the circuit breaker.
         last_plan: id of the last recorded plan.
         drains: drained brokers.
+        roll: the last rolling restart.
         unreadable: why the drained brokers are unknown; empty if they are known.
         question: the open question, whose plan waits for a person's approval.
         answers: people's answers to questions about plans.
@@ -64,6 +66,7 @@ class AirflowFacts(View):
     control: Control = Control()
     last_plan: str = ""
     drains: dict[str, Drain] = {}
+    roll: Roll = Roll()
     unreadable: str = ""
     question: Question = Question()
     answers: Answers = Answers()
@@ -91,7 +94,7 @@ class AirflowFacts(View):
         if self.unreadable:
             return f"Which brokers are drained cannot be read: {self.unreadable}."
         closed, until = self._closed(settings, now), self.waits_until(settings, now)
-        orders = OrdersInForce(control=self.control, drains=self.drains, answers=self.answers)
+        orders = OrdersInForce(control=self.control, drains=self.drains, roll=self.roll, answers=self.answers)
         sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
         if self.approvals_unreadable:
             sentences.append(f"Approvals cannot be read: {self.approvals_unreadable}")

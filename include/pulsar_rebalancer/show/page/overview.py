@@ -10,7 +10,7 @@ from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.show.page.brokers import broker_views
 from pulsar_rebalancer.show.page.drained import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowFacts
-from pulsar_rebalancer.show.page.page_model import FindingView, Overview, Status
+from pulsar_rebalancer.show.page.page_model import FindingView, Overview, RollView, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, worth_listing
 from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, newest, read_run, rounded
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.errors import RebalancerError
     from pulsar_rebalancer.show.page.plan_view import PlanView
     from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.state.roll import Roll
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -155,10 +156,15 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
         hits=cluster_hits(run, kept),
         plan=_plan(storage, run, now),
         drains=tuple(drain_views(run, facts.drains)),
+        roll=_roll(facts.roll),
         findings=_findings(run),
         validated=run.validation is not None,
         learns=any(profile_shown(of).learns for of in (settings, settings.of_shadow()) if of),
     )
+
+
+def _roll(roll: Roll) -> RollView | None:
+    return RollView(text=roll.told, done=len(roll.done), total=len(roll.order)) if roll.active else None
 
 
 def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:

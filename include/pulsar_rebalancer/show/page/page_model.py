@@ -147,6 +147,19 @@ class ShownQuestion(View):
     until: AwareDatetime
 
 
+class RollView(View):
+    """A rolling restart.
+
+    Attributes:
+        text: its phase, and what it waits for.
+        done, total: brokers whose turn is over, and all of them.
+    """
+
+    text: str
+    done: int
+    total: int
+
+
 class Acts(View):
     """What the user may do. A DAG's id is empty if the user may not start that DAG.
 
@@ -160,6 +173,7 @@ class Acts(View):
         paused: True if a person has paused the cluster.
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
+        rolls: True if a rolling restart is in force.
         paused_dags: DAGs that the user may start but that are paused in Airflow.
         barred: the user's id and login name if the cluster needs two people: of the user's own plans, none may be
             approved, nor carried out in mode `auto`.
@@ -172,6 +186,7 @@ class Acts(View):
     paused: bool = False
     skips: bool = False
     breaker: bool = False
+    rolls: bool = False
     paused_dags: tuple[str, ...] = ()
     barred: tuple[str, ...] = ()
 
@@ -193,6 +208,7 @@ class Overview(View):
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan that waits for approval, if it is from another run; else None.
         last: the last plan that moved bundles, unless `plan` has begun to.
+        roll: the rolling restart in force; None if there is none.
         validated: True if the run has been validated.
         learns: True if the strategy or its shadow learns what the messages of bundles cost.
     """
@@ -214,6 +230,7 @@ class Overview(View):
     awaiting: PlanView | None = None
     last: PlanView | None = None
     drains: tuple[DrainView, ...] = ()
+    roll: RollView | None = None
     findings: tuple[FindingView, ...] = ()
     validated: bool = False
     learns: bool = False

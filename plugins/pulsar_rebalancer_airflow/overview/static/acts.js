@@ -70,7 +70,7 @@ function paused(dag) {
  * @returns {Act[]}
  */
 export function offered(view, now) {
-  const { control, rebalance, by_hand, question, paused, skips, breaker } = view.acts;
+  const { control, rebalance, by_hand, question, paused, skips, breaker, rolls } = view.acts;
   /** @type {(action: string, words: Words, conf?: (form: FormData) => object) => Act} */
   const order = (action, words, conf = () => ({})) => ({
     ...words,
@@ -94,6 +94,16 @@ export function offered(view, now) {
     control && (paused || skips) && order("resume", { name: "Resume", title: "End the pause and skip no run" }),
     control && !skips && order("skip", { name: "Skip next run", title: "The next run moves nothing" }),
     control && breaker && order("close_breaker", { name: "Close breaker", title: "Close the circuit breaker early" }),
+    control && rolls && order("skip_broker", {
+      name: "Skip broker",
+      title: "Skip the broker whose turn it is",
+      hint: "The rolling restart goes on with the next one.",
+    }),
+    control && rolls && order("stop_roll", {
+      name: "Stop roll",
+      title: "Stop the rolling restart",
+      hint: "A broker that is up is released; one that is not stays drained.",
+    }),
     rebalance && balance(rebalance, view.status.pairing),
     by_hand && view.drains.length > 0 && release(by_hand, view.drains.map(({ broker }) => broker)),
   ];

@@ -8,6 +8,7 @@ export interface Acts {
   paused: boolean;
   skips: boolean;
   breaker: boolean;
+  rolls: boolean;
   paused_dags: string[];
   barred: string[];
 }
@@ -153,6 +154,7 @@ export interface Overview {
   awaiting: PlanView | null;
   last: PlanView | null;
   drains: DrainView[];
+  roll: RollView | null;
   findings: FindingView[];
   validated: boolean;
   learns: boolean;
@@ -221,6 +223,12 @@ export interface RequestView {
   total: number;
   seconds_left: number | null;
   cancel: string;
+}
+
+export interface RollView {
+  text: string;
+  done: number;
+  total: number;
 }
 
 export interface RunAnswer {

@@ -13,6 +13,7 @@ import { pairs } from "./pairs.js";
 import { plan, shortNames } from "./plan.js";
 import { ALL, FEW, isOpen, news, requestList } from "./requests.js";
 import { ask, Refusal } from "./server.js";
+import { roll } from "./roll.js";
 import { strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
 
@@ -139,6 +140,7 @@ function showLoad(view) {
   renew(section("costs"), names, () => names && costs(names, costReader(base, dag)));
   const examined = [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at];
   renew(section("pairs"), [examined, labels], () => pairs(view, short));
+  renew(section("roll"), view.roll, () => roll(view.roll));
   renew(section("drains"), [view.drains, labels], () => drains(view.drains, short));
   const plans = { awaiting: "Plan awaiting approval", plan: "Plan", last: "Last run that moved bundles" };
   for (const name of /** @type {(keyof typeof plans)[]} */ (Object.keys(plans))) {

@@ -15,6 +15,7 @@ const NONE = {
   paused: false,
   skips: false,
   breaker: false,
+  rolls: false,
   paused_dags: [],
   barred: [],
 };
@@ -45,7 +46,8 @@ for (
     [{ control: "c", paused: true }, ["Stop", "Pause", "Resume", "Skip next run"]],
     [{ control: "c", skips: true }, ["Stop", "Pause", "Resume"]],
     [{ control: "c", breaker: true }, ["Stop", "Pause", "Skip next run", "Close breaker"]],
-    [{ rebalance: "r", paused: true, skips: true, breaker: true }, ["Balance now"]],
+    [{ control: "c", rolls: true }, ["Stop", "Pause", "Skip next run", "Skip broker", "Stop roll"]],
+    [{ rebalance: "r", paused: true, skips: true, breaker: true, rolls: true }, ["Balance now"]],
     [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Reject"]],
     [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Reject"], { plan: { ...PLAN, bundles: 0 } }],
     [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Approve", "Reject"], { plan: PLAN }],
@@ -62,10 +64,12 @@ for (
     ["Stop", "stop"],
     ["Resume", "resume"],
     ["Close breaker", "close_breaker"],
+    ["Skip broker", "skip_broker"],
+    ["Stop roll", "stop_roll"],
   ]
 ) {
   test(`${name} starts a run of the control DAG`, () => {
-    const { dag, run, method, path, body } = act(name, { control: "c", paused: true, breaker: true }).request();
+    const { dag, run, method, path, body } = act(name, { control: "c", paused: true, breaker: true, rolls: true }).request();
     assert.deepEqual([dag, method, path], ["c", "POST", "dagRuns"]);
     assert.match(run, /^page__\d+-\d+$/);
     assert.deepEqual(body(form()), { dag_run_id: run, logical_date: null, conf: { action, reason: "a party" } });
