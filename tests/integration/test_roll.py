@@ -66,7 +66,7 @@ def state(east: World) -> Roll:
 def loaded(east: World, broker: str) -> set[str]:
     """Bundles of a broker that have topics, and so can be moved."""
     stats = east.served.cluster.load_report(broker)["lastStats"]
-    return {bundle for bundle in stats if stats[bundle]["topics"]}
+    return {bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")}
 
 
 def conduct(east: World, roll: Outcome, until: Phase | None = None) -> Outcome:

@@ -9,5 +9,5 @@ export function roll(shown) {
   if (!shown) return [];
   const { text, done, total } = shown;
   const bar = make("progress", { value: done, max: total, "aria-label": "brokers done" });
-  return [make("h2", {}, "Rolling restart"), make("p", {}, bar, ` ${text[0].toUpperCase()}${text.slice(1)}.`)];
+  return [make("h2", {}, "Rolling restart"), make("p", {}, bar, ` ${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`)];
 }

@@ -69,7 +69,8 @@ for (
   ]
 ) {
   test(`${name} starts a run of the control DAG`, () => {
-    const { dag, run, method, path, body } = act(name, { control: "c", paused: true, breaker: true, rolls: true }).request();
+    const { dag, run, method, path, body } = act(name, { control: "c", paused: true, breaker: true, rolls: true })
+      .request();
     assert.deepEqual([dag, method, path], ["c", "POST", "dagRuns"]);
     assert.match(run, /^page__\d+-\d+$/);
     assert.deepEqual(body(form()), { dag_run_id: run, logical_date: null, conf: { action, reason: "a party" } });
