@@ -22,7 +22,7 @@ from pulsar_rebalancer.state.orders.breaker import Breaker, advance, readable_br
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce
-from pulsar_rebalancer.state.roll import Roll
+from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
 
 if TYPE_CHECKING:

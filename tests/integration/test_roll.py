@@ -12,7 +12,7 @@ import pytest
 from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 
-from pulsar_rebalancer.state.roll import Phase, Roll
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.manual_request import DrainProgress
     from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.run.tables import Cell, Row
-    from pulsar_rebalancer.state.roll import Roll
+    from pulsar_rebalancer.state.roll_document import Roll
     from pulsar_rebalancer.storage.path import StoragePath
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.manual_plans import Drains, HandedOver
-from pulsar_rebalancer.state.roll import Roll
+from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import load
 

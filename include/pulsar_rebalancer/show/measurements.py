@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.scores import scores_of
 from pulsar_rebalancer.state.counting import COUNTING
 from pulsar_rebalancer.state.orders.in_force import pause_of
-from pulsar_rebalancer.state.roll import Phase
+from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:

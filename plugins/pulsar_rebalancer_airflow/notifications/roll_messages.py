@@ -9,14 +9,14 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition
 from pulsar_rebalancer.show.alerts.incidents import Incident, PendingMessage
 from pulsar_rebalancer.show.alerts.messages import compose
-from pulsar_rebalancer.state.roll import Phase
+from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer_airflow.notifications.alerting import deliver, run_link
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.state.roll import Roll
+    from pulsar_rebalancer.state.roll_document import Roll
 
 
 def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:

@@ -17,7 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.check_removal import newest_sample
 from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
-from pulsar_rebalancer.state.roll import Phase
+from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.decide.by_hand.rolling import Seen
+    from pulsar_rebalancer.decide.by_hand.rolling import RollSample
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.state.orders.roll_form import RollRequest
-    from pulsar_rebalancer.state.roll import Roll
+    from pulsar_rebalancer.state.roll_document import Roll
 
 _REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
 """Reasons that refuse a roll. Others, such as a window that is not open yet, let it wait."""
@@ -149,7 +149,7 @@ class RollOperator(BaseSensorOperator):
             restart=self._restart(context, roll) if settings.roll_restart_dag else None,
         )
 
-    def _seen(self, store: StateStore, roll: Roll) -> tuple[Seen | None, str]:
+    def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
             drained = store.drains(self.storage).brokers
             return roll_plan.seen(self._sample(), self.storage.state, roll, drained), ""

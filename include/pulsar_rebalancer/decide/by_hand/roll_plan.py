@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.decide.by_hand.drains import NEVER
 from pulsar_rebalancer.decide.by_hand.removal import removal
-from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, Seen
+from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.roll import Phase, ShownRoll
+from pulsar_rebalancer.state.roll_document import Phase, ShownRoll
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.texts import number_of
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.by_hand.removal import Removal
     from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.state.roll import Roll
+    from pulsar_rebalancer.state.roll_document import Roll
     from pulsar_rebalancer.storage.path import StoragePath
 
 _HOST_SAMPLES = 2
@@ -125,7 +125,7 @@ def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
     return "\n".join([f"Rolling restart of {number_of(len(planned), 'broker')}: {roll.reason}", *lines, total, how])
 
 
-def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Collection[str]) -> Seen:
+def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Collection[str]) -> RollSample:
     """Return what a run saw of a roll in force.
 
     Args:
@@ -138,7 +138,7 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
     started, waits = _started(snapshot), roll.phase is Phase.WAITING
     quarantined = snapshot.validation.quarantined
     home = _bundles_of(snapshot, roll.broker) if waits else ()
-    return Seen(
+    return RollSample(
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.roll import Phase
+from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pulsar_rebalancer.state.orders.control_document import Order
-    from pulsar_rebalancer.state.roll import Roll
+    from pulsar_rebalancer.state.roll_document import Roll
 
 REPORTS = 2
 """Number of runs in which a restarted broker must have reported before its bundles return."""
 
 
-class Seen(NamedTuple):
+class RollSample(NamedTuple):
     """What the newest run saw of a roll and its cluster.
 
     Attributes:
@@ -59,7 +59,7 @@ class RollFacts(NamedTuple):
 
     now: datetime
     minutes: float
-    seen: Seen | None
+    seen: RollSample | None
     unknown: str = ""
     held: str = ""
     stop: Order | None = None
@@ -88,7 +88,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     return _stopped(after, facts, reason, f"no progress for {facts.minutes:g} minutes; {after.waits}")
 
 
-def _wait_for_turn(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     why = _why_not(roll, seen)
     if why:
         return _waiting(roll, why)
@@ -96,7 +96,7 @@ def _wait_for_turn(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
     return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
 
 
-def _why_not(roll: Roll, seen: Seen) -> str:
+def _why_not(roll: Roll, seen: RollSample) -> str:
     """Return why the current broker may not go now; empty if it may."""
     if roll.turn_at is not None and seen.at < roll.turn_at:
         return "the next run's sample"
@@ -112,13 +112,13 @@ def _why_not(roll: Roll, seen: Seen) -> str:
     return seen.no_room
 
 
-def _drain(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if seen.left == 0:
         return roll.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
     return _counted(roll, facts, seen.left, "to leave it")
 
 
-def _restart(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     broker, at = roll.broker, seen.started.get(roll.broker)
     if facts.restart == "failed":
         return _stopped(roll, facts, Reason.RESTART_FAILED, f"the DAG that restarts {broker} failed")
@@ -138,13 +138,13 @@ def _restart(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
     return roll.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
 
 
-def _return(roll: Roll, facts: RollFacts, seen: Seen) -> Roll:
+def _return(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if seen.left == 0:
         return roll.turned(roll.outcome, facts.now)
     return _counted(roll, facts, seen.left, "to return")
 
 
-_STEPS: dict[Phase, Callable[[Roll, RollFacts, Seen], Roll]] = {
+_STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
     Phase.WAITING: _wait_for_turn,
     Phase.DRAINING: _drain,
     Phase.RESTARTING: _restart,
@@ -169,7 +169,7 @@ def _restart_of(roll: Roll, facts: RollFacts) -> str:
     return f"a person: restart {roll.broker} now" if facts.restart is None else f"the DAG that restarts {roll.broker}"
 
 
-def _is_new(roll: Roll, seen: Seen | None) -> bool:
+def _is_new(roll: Roll, seen: RollSample | None) -> bool:
     """Return whether the current broker runs in another process than before its restart."""
     at = seen.started.get(roll.broker) if seen else None
     return at is not None and roll.started is not None and at > roll.started
@@ -183,7 +183,7 @@ def _skipped(roll: Roll, facts: RollFacts) -> Roll:
     return roll.turned(roll.outcome if roll.phase is Phase.RETURNING else Reason.BROKER_SKIPPED, facts.now)
 
 
-def _up(roll: Roll, seen: Seen) -> bool:
+def _up(roll: Roll, seen: RollSample) -> bool:
     return seen.started.get(roll.broker) is not None
 
 

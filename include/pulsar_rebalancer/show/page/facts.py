@@ -13,7 +13,7 @@ from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce, beside_the_mode, sentence
-from pulsar_rebalancer.state.roll import Roll
+from pulsar_rebalancer.state.roll_document import Roll
 
 if TYPE_CHECKING:
     from datetime import datetime

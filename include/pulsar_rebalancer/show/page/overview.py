@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.errors import RebalancerError
     from pulsar_rebalancer.show.page.plan_view import PlanView
     from pulsar_rebalancer.show.page.recent_runs import Run
-    from pulsar_rebalancer.state.roll import Roll
+    from pulsar_rebalancer.state.roll_document import Roll
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 

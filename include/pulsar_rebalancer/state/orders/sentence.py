@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.settings import CAPS
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.orders.question import Answers, Question
-from pulsar_rebalancer.state.roll import Roll
+from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.texts import one_line
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pulsar_rebalancer.state.orders.control_document import Control, Order, Paus
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce
 from pulsar_rebalancer.state.predictions import Predictions
-from pulsar_rebalancer.state.roll import Phase, Roll
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
     from pathlib import Path

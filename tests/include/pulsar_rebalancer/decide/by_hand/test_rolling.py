@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, Seen, advance
+from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, RollSample, advance
 from pulsar_rebalancer.state.orders.control_document import Order
-from pulsar_rebalancer.state.roll import Phase, Roll, ShownRoll
+from pulsar_rebalancer.state.roll_document import Phase, Roll, ShownRoll
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=9)
@@ -26,15 +26,15 @@ def new_roll(*order: str) -> Roll:
     return Roll().begun(shown, "manual__1", LISTED, NOW, "bob")
 
 
-def seen(minute: float, run: str = "", **given: Any) -> Seen:
-    return Seen(run or f"run-{minute}", at(minute), **{"started": dict.fromkeys(LISTED, LONG_AGO)} | given)
+def seen(minute: float, run: str = "", **given: Any) -> RollSample:
+    return RollSample(run or f"run-{minute}", at(minute), **{"started": dict.fromkeys(LISTED, LONG_AGO)} | given)
 
 
-def step(roll: Roll, minute: float, what: Seen | None = None, **given: Any) -> Roll:
+def step(roll: Roll, minute: float, what: RollSample | None = None, **given: Any) -> Roll:
     return advance(roll, RollFacts(now=at(minute), minutes=30, seen=what or seen(minute), **given))
 
 
-def restarted(minute: float, broker: str = A, **given: Any) -> Seen:
+def restarted(minute: float, broker: str = A, **given: Any) -> RollSample:
     return seen(minute, started=dict.fromkeys(LISTED, LONG_AGO) | {broker: at(3)}, **given)
 
 
@@ -90,7 +90,7 @@ def test_after_its_last_broker_the_roll_is_over() -> None:
     ],
     ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
 )
-def test_no_broker_goes_while_it_may_not(what: Seen, why: str) -> None:
+def test_no_broker_goes_while_it_may_not(what: RollSample, why: str) -> None:
     roll = step(new_roll(), 1, what)
 
     assert (roll.phase, roll.waits, roll.drains()) == (Phase.WAITING, why, {})
@@ -120,7 +120,7 @@ def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     ],
     ids=["nobody answers", "does not come back", "never ready"],
 )
-def test_a_broker_that_does_not_come_back_stops_the_roll(what: Seen, stranded: str) -> None:
+def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stranded: str) -> None:
     roll = step(drained(), 33, what)
 
     assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
