@@ -114,7 +114,9 @@ class World:
     def start(self, dag: str, /, **conf: Any) -> str:
         """Trigger a DAG, as a person does, and return the id of the run, which waits for its turn."""
         run = trigger_dag(f"pulsar_{dag}__{self.name}", triggered_by=DagRunTriggeredByType.REST_API, conf=conf)
-        return str(run.run_id)
+        if run is None:
+            raise RuntimeError(f"{dag} was not triggered")
+        return run.run_id
 
     def begin(self, run_id: str, dag: str = "rebalance", last: str = "") -> Outcome:
         """Let a run that waits go on to its end, or to that of the task `last`, as the scheduler does."""

@@ -162,7 +162,7 @@ class Roll(StateDocument):
         return self.model_copy(update={"ended": reason, "ended_at": now, "waits": why, "stranded": left})
 
     @property
-    def told(self) -> str:
+    def progress(self) -> str:
         """Return the roll's progress as text for people."""
         count = f"{len(self.done)} of {number_of(len(self.order), 'broker')} done"
         waits = f"; {self.waits}" if self.waits else ""

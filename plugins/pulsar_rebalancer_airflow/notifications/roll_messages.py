@@ -34,8 +34,8 @@ def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
         return roll
     if settings.alert_connection:
         now = datetime.now(UTC)
-        incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=roll.told)
-        message = compose(entry.name, PendingMessage(condition, False, incident), [roll.told], run_link(context))
+        incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=roll.progress)
+        message = compose(entry.name, PendingMessage(condition, False, incident), [roll.progress], run_link(context))
         if not any(deliver(settings.alert_connection, [message])):
             return roll
     return roll.model_copy(update={"asked": roll.broker}) if asks else roll

@@ -187,7 +187,7 @@ class CarryOutOperator(HandOverOperator):
     def _refuse_while_rolling(self, store: StateStore) -> None:
         roll = store.readable_roll(self.storage)
         if roll.active:
-            raise PlanError(Reason.ROLLING, roll.told)
+            raise PlanError(Reason.ROLLING, roll.progress)
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         """Release brokers."""

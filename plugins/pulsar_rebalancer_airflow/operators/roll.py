@@ -84,9 +84,9 @@ class RollOperator(BaseSensorOperator):
                 after = tell_of_roll(context, self.entry, after)
                 store.put_roll(self.storage, after)
                 emit_orders(context, self.entry.name, self.entry.settings)
-            self.log.info("%s", after.told)
+            self.log.info("%s", after.progress)
             if after.ended not in (None, Reason.ROLLED):
-                raise PlanError(after.ended, after.told)
+                raise PlanError(after.ended, after.progress)
             return PokeReturnValue(not after.active, after.done)
 
     def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
@@ -104,9 +104,9 @@ class RollOperator(BaseSensorOperator):
         now, shown, settings = datetime.now(UTC), roll.shown, self.entry.settings
         by = context["dag_run"].triggering_user_name or ""
         if roll.active:
-            raise PlanError(Reason.ROLL_UNDER_WAY, f"{roll.told} (run {roll.run_id})")
+            raise PlanError(Reason.ROLL_UNDER_WAY, f"{roll.progress} (run {roll.run_id})")
         if roll.id == plan:
-            raise PlanError(Reason.PLAN_USED, f"{roll.told} (run {roll.run_id})")
+            raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
         if roll.stranded in store.drained(self.storage).brokers:
             raise PlanError(Reason.DRAINING, f"{roll.stranded} was left drained by an earlier roll: release it first")
         if shown is None or shown.id != plan:

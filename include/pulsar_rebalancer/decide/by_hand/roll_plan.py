@@ -118,9 +118,9 @@ def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
         + (f"; it could not go now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(planned, 1)
     ]
-    told = document(roll, planned)
-    twice = f"{number_of(told['moves_twice'], 'bundle')} move twice, away and back"
-    total = f"About {told['minutes']:.0f} minutes and the restarts themselves; {twice}."
+    sums = document(roll, planned)
+    twice = f"{number_of(sums['moves_twice'], 'bundle')} move twice, away and back"
+    total = f"About {sums['minutes']:.0f} minutes and the restarts themselves; {twice}."
     how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {roll.id}"
     return "\n".join([f"Rolling restart of {number_of(len(planned), 'broker')}: {roll.reason}", *lines, total, how])
 

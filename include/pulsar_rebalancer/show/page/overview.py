@@ -164,7 +164,7 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
 
 
 def _roll(roll: Roll) -> RollView | None:
-    return RollView(text=roll.told, done=len(roll.done), total=len(roll.order)) if roll.active else None
+    return RollView(text=roll.progress, done=len(roll.done), total=len(roll.order)) if roll.active else None
 
 
 def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:

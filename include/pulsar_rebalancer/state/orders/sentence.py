@@ -103,7 +103,7 @@ def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: Orders
         ),
         *_ordered(settings, orders, now),
         *(f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in orders.drains.items()),
-        *([orders.roll.told] if orders.roll.active or orders.roll.stranded in orders.drains else []),
+        *([orders.roll.progress] if orders.roll.active or orders.roll.stranded in orders.drains else []),
         *_asked(settings, orders, now),
         *_times(settings),
         *_limits(settings, orders.origins),

@@ -125,7 +125,7 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stran
 
     assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
     assert list(roll.drains()) == [stranded]
-    assert "a:1 stays drained until a person releases it" in roll.told
+    assert "a:1 stays drained until a person releases it" in roll.progress
 
 
 def test_another_name_or_port_stops_the_roll() -> None:
