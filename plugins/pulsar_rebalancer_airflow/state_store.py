@@ -147,15 +147,20 @@ class StoredState:
         return {key: text for key, text in copies.items() if text} | why
 
     def roll(self, storage: ClusterStorage) -> Roll:
-        """Return the `roll` document, or its copy if the store has none.
+        """Return the `roll` document or its copy: the one that changed last. A copy is needed only if the store has none.
 
         Raises:
             StateError: `state_version`.
             SnapshotError: the copy cannot be read.
         """
-        if self.raw(Roll.KEY) is None and storage.roll.exists():
-            return Roll.parse(storage.roll.read_json())
-        return self.get(Roll)
+        stored = self.get(Roll)
+        try:
+            copy = Roll.parse(storage.roll.read_json()) if storage.roll.exists() else stored
+        except (StateError, SnapshotError):
+            if self.raw(Roll.KEY) is None:
+                raise
+            return stored
+        return max(stored, copy, key=lambda roll: roll.changed_at)
 
     def readable_roll(self, storage: ClusterStorage) -> Roll:
         """Return the `roll` document to show it; an initial one if it cannot be read."""

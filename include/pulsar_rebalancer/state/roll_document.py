@@ -98,6 +98,12 @@ class Roll(StateDocument):
     stranded: str = ""
 
     @property
+    def changed_at(self) -> float:
+        """Return when the document last changed, seconds since 1970; 0 if never."""
+        times = (self.since, self.progress_at, self.ended_at, self.shown and self.shown.at)
+        return max((at.timestamp() for at in times if at), default=0.0)
+
+    @property
     def active(self) -> bool:
         """Return whether the roll is in force."""
         return bool(self.id) and self.ended is None

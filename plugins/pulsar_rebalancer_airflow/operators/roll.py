@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 _REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
 """Reasons that refuse a roll. Others, such as a window that is not open yet, let it wait."""
 
+_FEWEST_INTERVALS = 5
+"""A roll waits for at least this number of intervals before it stops."""
+
 _LONGEST_RUN = timedelta(minutes=1)
 """Time, in addition to two intervals, after which the newest run's sample is too old."""
 
@@ -137,16 +140,17 @@ class RollOperator(BaseSensorOperator):
         now, settings = datetime.now(UTC), self.entry.settings
         control = store.control(self.storage)
         closed = closings(settings, control, now)
+        held = f"{closed[0].reason} {closed[0].detail}" if closed else ""
         seen, unknown = self._seen(store, roll)
         return RollFacts(
             now=now,
-            minutes=settings.roll_wait_minutes,
+            minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
             seen=seen,
             unknown=unknown,
-            held=f"{closed[0].reason} {closed[0].detail}" if closed else "",
+            held=held,
             stop=_since(control.stop_roll, roll.at),
             skip=_since(control.skip_broker, roll.since),
-            restart=self._restart(context, roll) if settings.roll_restart_dag else None,
+            restart=self._restart(context, roll, held) if settings.roll_restart_dag else None,
         )
 
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
@@ -165,13 +169,15 @@ class RollOperator(BaseSensorOperator):
         if paused:
             raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: DAG {dag_id} is paused")
 
-    def _restart(self, context: Context, roll: Roll) -> str:
-        """Return the state of the run that restarts the current broker; start the run if it is the broker's turn."""
+    def _restart(self, context: Context, roll: Roll, held: str) -> str:
+        """Return the state of the run that restarts the current broker; start the run unless orders hold the roll."""
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag
         run_id = f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
         if not ti.get_dr_count(dag_id, run_ids=[run_id]):
+            if held:
+                return ""
             try:
                 _trigger(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})
             except AirflowRuntimeError as error:

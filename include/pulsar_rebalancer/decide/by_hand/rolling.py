@@ -49,12 +49,12 @@ class RollFacts(NamedTuple):
     """Input for the next step.
 
     Attributes:
-        minutes: the setting `roll_wait_minutes`.
+        minutes: time without progress after which the roll stops.
         seen: what the newest run saw; None if there is no young one.
         unknown: why there is none.
         held: orders or settings that hold the roll; empty if none do.
         stop, skip: orders about this roll and its current broker.
-        restart: state of the run of the user's own DAG; None if a person is asked.
+        restart: state of the run of the user's own DAG, empty before it is started; None if a person is asked.
     """
 
     now: datetime
@@ -77,7 +77,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
     if facts.skip is not None:
         return _skipped(roll, facts)
-    if facts.held and roll.phase is not Phase.RESTARTING:
+    if facts.held and (roll.phase is not Phase.RESTARTING or facts.restart == ""):
         return roll.model_copy(update={"waits": facts.held, "progress_at": facts.now})
     after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _waiting(roll, facts.unknown)
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):

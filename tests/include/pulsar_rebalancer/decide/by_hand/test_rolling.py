@@ -143,6 +143,9 @@ def test_the_users_own_dag_is_awaited() -> None:
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "the end of the DAG that restarts a:1")
     assert step(roll, 6, restarted(6), restart="success").phase is Phase.RETURNING
 
+    held = step(drained(), 500, held="paused", restart="")
+    assert (held.active, held.waits) == (True, "paused"), "it is not started during a pause"
+
     failed = step(drained(), 4, restart="failed")
     assert (failed.ended, failed.stranded) == ("restart_failed", A)
 
