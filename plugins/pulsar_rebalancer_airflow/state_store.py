@@ -147,7 +147,7 @@ class StoredState:
         return {key: text for key, text in copies.items() if text} | why
 
     def roll(self, storage: ClusterStorage) -> Roll:
-        """Return the `roll` document or its copy: the one that changed last. A copy is needed only if the store has none.
+        """Return the `roll` document or its copy: the one that changed last. Only an empty store needs the copy.
 
         Raises:
             StateError: `state_version`.
