@@ -1,0 +1,191 @@
+"""What a rolling restart needs to begin, what is refused with its reason, and what people and other DAGs are told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
+from tests.airflow_context import MemoryState, context
+from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.state.manual_plans import HandedOver, HandedOverPlans, ShownPlan
+from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer_airflow.notifications import roll_messages
+from pulsar_rebalancer_airflow.operators import RollOperator, roll
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+OWNED = {broker: {f"t/n/0x{n:08x}_0x{n + 1:08x}": 5.0} for n, broker in enumerate("abc")}
+PAUSE = {"pause": {"until": datetime(2100, 1, 1, tzinfo=UTC), "reason": "holiday"}}
+
+
+class Desk:
+    """A cluster with a young sample, and the task of its roll DAG."""
+
+    def __init__(self, folder: Path, owned: Any = None, **settings: Any) -> None:
+        self.snapshots = Snapshots(folder, owned or OWNED)
+        self.snapshots.take(after=datetime.now(UTC) - NOW)
+        self.settings = Settings.model_validate({"mode": "auto"} | settings)
+        self.state = MemoryState()
+        self.runs: dict[str, str] = {}
+        self.dag: Any = None
+
+    def act(self, run: str = "", user: str = "bob", **form: Any) -> Any:
+        """What the task returns after one step, or the reason code."""
+        entry = ClusterEntry(name="east", given={}, settings=self.settings)
+        given: Any = context("east", self.state, params=form, user=user, run_id=run, dag_id="pulsar_roll__east")
+        given["ti"].runs = self.runs
+        if self.dag is not None:
+            given["ti"].get_dag = self.dag
+        task = RollOperator(task_id="roll", entry=entry, root=self.snapshots.storage.root)
+        try:
+            return task.poke(given).xcom_value
+        except AirflowFailException:
+            return str(given["ti"].pushed["failure"])
+
+    def plan(self, **form: Any) -> str:
+        """The id of a roll that was shown."""
+        return str(self.act(user="ada", reason="patch", **form)["plan"])
+
+    @property
+    def roll(self) -> Roll:
+        return StateStore(self.state).get(Roll)
+
+    def empties(self, run: str) -> None:
+        """Have the first broker empty, as if runs had drained it."""
+        roll = self.roll.entered(Phase.RESTARTING, datetime.now(UTC), "")
+        StateStore(self.state).put_roll(self.snapshots.storage, roll.model_copy(update={"started": NOW}))
+        self.act(run)
+
+
+def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    plan = desk.plan(brokers=["b:1", "a:1"])
+    assert not desk.roll.active
+
+    assert desk.act("first", plan=plan) == {}
+    assert (desk.roll.broker, desk.roll.by, desk.roll.reason) == ("b:1", "bob", "patch")
+    assert desk.act("first", plan=plan) == {}, "its own run goes on"
+    assert desk.act("second", plan=plan) == "roll_under_way"
+
+
+@pytest.mark.parametrize(
+    ("settings", "form", "reason"),
+    [
+        ({}, {"brokers": ["z:1"], "reason": "patch"}, "unknown_destination"),
+        ({}, {"brokers": ["a:1"]}, "contradiction"),
+        ({}, {"brokers": ["a:1", "a:1"], "reason": "patch"}, "contradiction"),
+        ({}, {"brokers": ["no broker"], "reason": "patch"}, "wrong_setting"),
+        ({}, {"plan": "0" * 64}, "other_plan"),
+        ({"interval_seconds": 5}, {"plan": "0" * 63}, "wrong_setting"),
+    ],
+)
+def test_bad_forms(tmp_path: Path, settings: Any, form: Any, reason: str) -> None:
+    assert Desk(tmp_path, **settings).act(**form) == reason
+
+
+def test_a_cluster_of_one_broker_is_refused(tmp_path: Path) -> None:
+    assert Desk(tmp_path, {"a": OWNED["a"]}).act(reason="patch") == "last_broker"
+
+
+def test_an_old_sample_shows_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.snapshots.storage.runs.delete()
+    assert desk.act(reason="patch") == "file_missing"
+    desk.snapshots.take()
+    assert desk.act(reason="patch") == "report_stale"
+
+
+@pytest.mark.parametrize(
+    ("settings", "user", "reason"),
+    [
+        ({"mode": "observe"}, "bob", "observe"),
+        ({"two_people": True}, "ada", "same_person"),
+        ({"max_shown_plan_age_seconds": 1e-9}, "bob", "shown_too_long_ago"),
+    ],
+)
+def test_what_keeps_a_roll_from_beginning(tmp_path: Path, settings: Any, user: str, reason: str) -> None:
+    desk = Desk(tmp_path, **settings)
+    assert desk.act(user=user, plan=desk.plan()) == reason
+
+
+def test_a_pause_lets_it_wait(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, **PAUSE)
+    assert desk.act(plan=desk.plan()) == {}
+    assert (desk.roll.phase, desk.roll.waits.partition(" ")[0]) == (Phase.WAITING, "paused")
+
+
+def test_a_manual_plan_that_waits_comes_first(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    handed = HandedOver(plan=ShownPlan(plan_id="p", action=None, at=NOW, by="ada"), run_id="r", at=NOW, by="ada")
+    StateStore(desk.state).put(HandedOverPlans(plans={"h": handed}))
+    plan, desk.runs = desk.plan(), {"r": "queued"}
+    assert desk.act(plan=plan) == "plan_under_way"
+    desk.runs = {"r": "success"}
+    assert desk.act(plan=plan) == {}
+
+
+def test_brokers_that_restarted_since_make_another_roll(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    plan = desk.plan()
+    desk.snapshots.started["c:1"] = timedelta(hours=1)
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    assert desk.act(plan=plan) == "other_plan"
+
+
+def no_such_dag(dag_id: str) -> Any:
+    raise AirflowRuntimeError(ErrorResponse(error=ErrorType.DAG_NOT_FOUND, detail={"dag_id": dag_id}))
+
+
+def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
+
+    def trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
+        triggered.append((dag_id, conf))
+        desk.runs[run_id] = "running"
+
+    monkeypatch.setattr(roll, "_trigger", trigger)
+    plan, desk.dag = desk.plan(brokers=["a:1"]), no_such_dag
+    assert desk.act("run", plan=plan) == "restart_failed"
+    desk.dag = None
+    assert desk.act("run", plan=plan) == {}
+    assert triggered == []
+
+    desk.empties("run")
+    assert desk.act("run") == {}
+    assert triggered == [("restart_broker", {"broker": "a:1", "roll": plan})]
+    desk.runs = dict.fromkeys(desk.runs, "failed")
+    assert desk.act("run") == "restart_failed"
+    assert desk.roll.stranded == "a:1"
+    assert desk.act("run", plan=plan) == "plan_used", "the task was cleared after the roll's end"
+
+
+def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(tmp_path, alert_connection="pulsar_alerts", roll_wait_minutes=60)
+    sent: list[str] = []
+
+    def deliver(connection: str, messages: Any) -> list[bool]:
+        sent.extend(f"{message.title}\n{message.body}" for message in messages)
+        return [True]
+
+    monkeypatch.setattr(roll_messages, "deliver", deliver)
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.empties("run")
+    desk.act("run")
+    (asked,) = sent
+    assert asked.startswith("Pulsar east: restart a broker now\n")
+    assert "restart a:1 now" in asked
+
+    past = dict.fromkeys(("since", "progress_at"), NOW)
+    StateStore(desk.state).put(desk.roll.model_copy(update=past))
+    desk.snapshots.storage.roll.delete()
+    assert desk.act("run") == "broker_not_back"
+    assert "a:1 stays drained until a person releases it" in sent[1]
+    assert "broker_not_back x1" in sent[1]
