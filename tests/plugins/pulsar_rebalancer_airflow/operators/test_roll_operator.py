@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
@@ -19,6 +18,9 @@ from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow.notifications import roll_messages
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
 from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OWNED = {broker: {f"t/n/0x{n:08x}_0x{n + 1:08x}": 5.0} for n, broker in enumerate("abc")}
 PAUSE = {"pause": {"until": datetime(2100, 1, 1, tzinfo=UTC), "reason": "holiday"}}
@@ -139,7 +141,7 @@ def test_brokers_that_restarted_since_make_another_roll(tmp_path: Path) -> None:
 
 
 def no_such_dag(dag_id: str) -> Any:
-    raise AirflowRuntimeError(ErrorResponse(error=ErrorType.DAG_NOT_FOUND, detail={"dag_id": dag_id}))
+    raise AirflowRuntimeError(ErrorResponse(error=ErrorType.GENERIC_ERROR, detail={"dag_id": dag_id}))
 
 
 def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
