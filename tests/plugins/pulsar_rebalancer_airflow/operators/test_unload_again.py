@@ -192,7 +192,8 @@ def test_a_bundle_whose_unload_was_written_down_and_never_sent_is_checked_again(
     scene: UnloadScene, tmp_path: Path
 ) -> None:
     moves, killed = scene.moves(4), Killed(scene)
-    run = scene.run(moves)  # four at once
+    run = scene.run(moves)  # four at once: no broker takes those either that were sent before the kill
+    scene.cluster.faults.add(FaultKind.RESET, path="/unload")
     killed.carry_out(run, tmp_path / "store.json", lambda path: "/unload" in path)
     begun = [bundle for bundle, outcome in read_waves(run).items() if outcome.attempts]
     assert begun
