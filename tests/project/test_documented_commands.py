@@ -66,6 +66,7 @@ CONNECTED = (
     "tests/spark_apps/pulsar_rebalancer_spark/test_spark_connect.py"
     "::test_the_same_plans_after_a_killed_task_whose_run_has_ended_too"
 )
+SCENES = "tests/integration/test_page_scenes.py::test_waiting_and_paused"
 LISTED = "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_lists_the_options"
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply", "roll")
 
@@ -79,6 +80,8 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make test TESTS=tests/include": make(by("tests/project/test_documented_commands.py")),
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
     "make mutants": make(mutated),
+    "make scenes": make(by(SCENES)),
+    "make scenes PICTURES=1": make(by(SCENES)),
     "make lint": make(),
     **dict.fromkeys(commands_in_blocks("replay.md"), replayed),
     "make benchmark": make(benchmark),
