@@ -1,0 +1,212 @@
+"""The stage of the scenes of the page: simulated clusters, one Airflow with a real scheduler, and a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.accessibility import assert_accessible
+from tests.browser import browser
+from tests.integration.page_scene import asked_for, press, show
+
+from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.spark_archive import cached_archive
+from pulsar_simulator.clock import RealClock
+from pulsar_simulator.load import QUIET
+from pulsar_simulator.sampling import Timing
+from pulsar_simulator.scenario import build
+from pulsar_simulator.serve import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+    from tests.browser import Browser
+
+    from pulsar_simulator.cluster import Cluster
+
+PICTURES = SOURCE / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
+"""Where the pictures of the documents go when they are to be drawn again."""
+
+PATIENCE = 600
+"""Seconds until what does not happen counts as something that never will."""
+
+DAGS = """
+from pathlib import Path
+
+from pulsar_rebalancer_airflow.dag_factory import build_dags
+from pulsar_rebalancer_airflow.operators import DecideOperator
+
+def held(operator, context):
+    pipe = Path(__file__).with_name(f"{operator.dag_id}.pipe")
+    if pipe.exists():
+        pipe.read_bytes()  # until somebody writes into it
+
+DecideOperator.pre_execute = held
+globals().update(build_dags())
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A cluster that takes part: its name, its settings in the clusters file, and its size."""
+
+    name: str
+    settings: dict[str, Any] = field(hash=False)
+    brokers: int = 4
+    bundles: int = 60
+
+
+class Home(AirflowHome):
+    """An Airflow whose task *decide* can be held, and whose DAGs wait to be unpaused."""
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
+            # A task that is held occupies a place.
+            "AIRFLOW__CORE__PARALLELISM": "8",
+        }
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One cluster, its DAGs, and its page."""
+
+    name: str
+    cluster: Cluster
+    airflow: LocalAirflow
+    chromium: Browser
+
+    def dag(self, kind: str = "rebalance") -> str:
+        """Id of a DAG of the cluster."""
+        return f"pulsar_{kind}__{self.name}"
+
+    @property
+    def pipe(self) -> Path:
+        """While this named pipe exists, *decide* waits for somebody who writes into it."""
+        return self.airflow.home.dags / f"{self.dag()}.pipe"
+
+    def asks(self, method: str, path: str, body: object) -> None:
+        """Ask Airflow's API for a change, with the session of the browser's user."""
+        sent = {"method": method, "headers": {"Content-Type": "application/json"}, "body": json.dumps(body)}
+        self.open()
+        assert self.chromium.run(f"fetch('/api/v2{path}', {json.dumps(sent)}).then((answer) => answer.ok)"), path
+
+    def begin(self, *kinds: str) -> None:
+        """Let the scheduler run DAGs of the cluster; all that the page starts, unless some are named."""
+        for kind in kinds or ("by_hand", "control", "apply", "rebalance"):
+            self.airflow.wait_for_dag(self.dag(kind))
+            self.asks("PATCH", f"/dags/{self.dag(kind)}", {"is_paused": False})
+
+    def ended(self, kind: str = "rebalance", number: int = 1) -> str:
+        """Wait for the end of so many runs of a DAG; returns the state of the last."""
+        runs = self.until(lambda: self.airflow.runs(self.dag(kind))[number - 1 :])
+        return self.airflow.wait(self.dag(kind), runs[0]["dag_run_id"])["state"]
+
+    def until(self, happened: Callable[[], Any]) -> Any:
+        """What is returned, once it is something."""
+        limit = time.monotonic() + PATIENCE
+        while not (found := happened()):
+            assert time.monotonic() < limit, f"it did not happen; the page says: {self.chromium.text()[:1500]}"
+            time.sleep(0.2)
+        return found
+
+    def open(self) -> str:
+        """Open the cluster's page; returns what is to be read."""
+        return show(self.chromium, f"{self.airflow.home.url}/pulsar_rebalancer/page/{self.dag()}")
+
+    def says(self, word: str, *sentences: str) -> None:
+        """Open the page until it says the word and the sentences; everyone can use it, and nothing went wrong."""
+        found = f"document.querySelector('h1 .word')?.textContent === '{word}'"
+        self.until(lambda: set(sentences) <= _parts(self.open(), sentences) and self.chromium.run(found))
+        assert_accessible(self.chromium)
+        assert self.chromium.problems == []
+
+    def opens(self, *buttons: str) -> None:
+        """Open the dialog of each button: everyone can use it, and Escape closes it."""
+        for button in buttons:
+            asked_for(self.chromium, button)
+            assert_accessible(self.chromium)
+            self.chromium.press("Escape", 27)
+            self.chromium.until("!document.querySelector('dialog')")
+
+    def presses(self, button: str, reason: str, kind: str = "control") -> str:
+        """Press a button; returns the state of the run that it starts, once that has ended."""
+        before = len(self.airflow.runs(self.dag(kind)))
+        press(self.chromium, button, reason)
+        return self.ended(kind, before + 1)
+
+    def plans(self, button: str, fields: str) -> None:
+        """Fill in a manual action, have its plan made, and carry it out from its dialog."""
+        before = len(self.airflow.runs(self.dag("by_hand")))
+        asked_for(self.chromium, button, fields)
+        self.chromium.run("document.querySelector('dialog button[type=submit]').click()")
+        assert self.ended("by_hand", before + 1) == "success"
+        self.chromium.until("document.querySelector('dialog .carry:enabled')")
+        assert_accessible(self.chromium)
+        self.chromium.run("document.querySelector('dialog .carry').click()")
+        assert self.ended("by_hand", before + 2) == "success"
+        self.chromium.until("!document.querySelector('dialog')")
+
+    def draw(self, name: str) -> None:
+        """Take the picture of the page in both themes, if pictures are to be drawn."""
+        if PICTURES is None:
+            return
+        for theme in ("dark", "light"):
+            self.chromium.theme(theme)
+            self.open()
+            picture = PICTURES / f"page-{name}-{theme}.png"
+            self.chromium.picture(picture, whole=False)
+            assert picture.stat().st_size < 150_000
+
+
+def _parts(text: str, sentences: Collection[str]) -> set[str]:
+    return {sentence for sentence in sentences if sentence in text}
+
+
+@contextmanager
+def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
+    """Start the clusters, one Airflow, and a browser whose user has logged in."""
+    timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
+    clusters: dict[str, Cluster] = {}
+    connections: dict[str, Any] = {"spark_default": {"conn_type": "spark", "host": "local[2]"}}
+    with ExitStack() as stack:
+        for part in parts:
+            size = {"brokers": part.brokers, "bundles": part.bundles}
+            clusters[part.name] = build(**size, noise=QUIET, timing=timing, clock=RealClock())
+            served = stack.enter_context(running(clusters[part.name]))
+            host = ",".join(url.removeprefix("http://") for url in served.urls)
+            connections[part.name] = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
+        home = Home(
+            folder=folder / "airflow",
+            clusters={part.name: part.settings | {"connection": part.name} for part in parts},
+            connections=connections,
+            spark_archive=cached_archive(SOURCE / ".cache"),
+            dags=folder / "dags",
+        )
+        home.dags.mkdir()
+        (home.dags / "dags.py").write_text(DAGS)
+        home.prepare(keep=False)
+        airflow = LocalAirflow(home, stack.enter_context(Processes()))
+        airflow.start()
+        chromium = stack.enter_context(browser())
+        chromium.size(1200, 900)
+        log_in(chromium, airflow)
+        yield {name: Stage(name, cluster, airflow, chromium) for name, cluster in clusters.items()}
+
+
+def log_in(chromium: Browser, airflow: LocalAirflow) -> None:
+    """Log in by the form."""
+    chromium.open(f"{airflow.home.url}/auth/login")
+    for name, value in (("username", "admin"), ("password", airflow.password)):
+        chromium.until(f"document.querySelector('input[name={name}]')")
+        chromium.run(f"document.querySelector('input[name={name}]').focus()")
+        chromium.write(value)
+    chromium.press("Enter", 13)
+    chromium.until("!location.pathname.startsWith('/auth')")
