@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.accessibility import assert_accessible
 from tests.integration.page_scene import press, told
 from tests.integration.page_stage import Part, Stage, stages
 
@@ -75,8 +76,90 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
     told(stage.chromium, "waiting for its turn")
     stage.chromium.run("document.querySelector('.orders li button').click()")
     stage.chromium.until("document.querySelector('dialog[open]')?.innerText.includes('Cancel: Balance now')")
+    assert_accessible(stage.chromium)
+    stage.chromium.press("Enter", 13)
+    told(stage.chromium, "cancelled before it began.")
 
     stage.pipe.write_bytes(b"")
+    stage.pipe.unlink()
     stage.says("moving", "0 done so far")
     assert stage.ended() == "success"
     stage.says("moved", "each verified on its new broker")
+
+
+@scene(Part("asks", FIRES | {"mode": "approve"}))
+def test_a_plan_is_rejected_and_the_next_approved(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.says("would move", "waits for a person's approval", "waits for approval until")
+    stage.draw("acts")
+    stage.opens("Approve…", "Reject…")
+    press(stage.chromium, "Reject…", "wrong hour")
+    assert stage.ended("apply") == "success"
+    stage.says("would move", "rejected by admin: wrong hour")
+
+    assert stage.presses("Balance now…", "a broker was added", "rebalance") == "success"
+    stage.until(lambda: len(stage.airflow.runs(stage.dag("apply"))) == 2)
+    press(stage.chromium, "Approve…", "it is quiet now")
+    assert stage.ended("apply", 2) == "success"
+    assert stage.ended(number=3) == "success"
+    stage.says("moved", "by admin")
+
+
+@scene(Part("trips", FIRES | {"breaker": {"failed_moves": 2}}))
+def test_moves_that_fail_trip_the_breaker(stage: Stage) -> None:
+    stage.cluster.faults.add("forbidden", path="/unload")
+    stage.begin()
+    assert stage.ended() == "failed"
+    stage.says("held back", "circuit breaker open until")
+    stage.opens("Close breaker…")
+    stage.cluster.faults.clear()
+    assert stage.presses("Close breaker…", "the token may unload again") == "success"
+    stage.chromium.until("!document.querySelector('.force')?.textContent.includes('circuit breaker open')")
+
+
+@scene(Part("blocked", WAITS))
+def test_blocked_by_validation(stage: Stage) -> None:
+    stage.cluster.faults.add("not_listed")
+    stage.begin()
+    assert stage.ended() == "failed"
+    stage.says("blocked", "Fewer than two brokers can be compared.")
+
+
+STALE = Part("stale", WAITS | {"interval_seconds": 60})
+
+
+@scene(STALE)
+def test_a_run_that_cannot_ask_the_brokers(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.says("waiting")
+    stage.cluster.faults.add("unauthorized")
+    stage.says("failed", "The newest run failed in collect (unauthorized)")
+
+
+@scene(Part("locked", WAITS))
+def test_unreadable_while_the_storage_is(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.says("waiting")
+    runs = stage.airflow.home.storage / stage.name / "runs"
+    runs.rename(runs.with_name("away"))
+    runs.symlink_to("runs")
+    stage.says("unreadable", "storage_failed")
+    runs.unlink()
+    runs.with_name("away").rename(runs)
+    stage.says("waiting")
+
+
+@scene(Part("large", WAITS, brokers=200, bundles=2000))
+def test_two_hundred_brokers(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.says("waiting")
+    stage.draw("large")
+
+
+@scene(STALE)
+def test_stale_once_no_run_has_looked_for_three_intervals(stage: Stage) -> None:
+    stage.says("stale", "The newest run failed in collect (unauthorized)")
