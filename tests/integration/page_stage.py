@@ -114,7 +114,7 @@ class Stage:
         limit = time.monotonic() + PATIENCE
         while not (found := happened()):
             assert time.monotonic() < limit, f"it did not happen; the page says: {self.chromium.text()[:1500]}"
-            time.sleep(0.2)
+            time.sleep(1)
         return found
 
     def open(self) -> str:
@@ -126,7 +126,8 @@ class Stage:
         found = f"document.querySelector('h1 .word')?.textContent === '{word}'"
         self.until(lambda: set(sentences) <= _parts(self.open(), sentences) and self.chromium.run(found))
         assert_accessible(self.chromium)
-        assert self.chromium.problems == []
+        # What cannot be read is answered with 503.
+        assert [each for each in self.chromium.problems if word != "unreadable" or "503" not in each] == []
 
     def opens(self, *buttons: str) -> None:
         """Open the dialog of each button: everyone can use it, and Escape closes it."""

@@ -184,6 +184,8 @@ def test_a_cluster_that_cannot_be_read_hides_no_other(
     }
     (said,) = [each["sentence"] for each in listed if each["cluster"] == "north"]
     assert "storage_failed" in said
+    own = server.get("/pulsar_rebalancer/dags/pulsar_rebalance__north/overview", headers=header("USER")).json()
+    assert (own["status"]["sentence"], own["acts"]["rebalance"]) == (said, "pulsar_rebalance__north")
 
 
 @pytest.mark.parametrize(

@@ -88,22 +88,24 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
 
 
 @scene(Part("asks", FIRES | {"mode": "approve"}))
-def test_a_plan_is_rejected_and_the_next_approved(stage: Stage) -> None:
+def test_a_plan_is_approved_and_the_next_rejected(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("would move", "waits for a person's approval", "waits for approval until")
     stage.draw("acts")
     stage.opens("Approve…", "Reject…")
-    press(stage.chromium, "Reject…", "wrong hour")
+    press(stage.chromium, "Approve…", "it is quiet now")
     assert stage.ended("apply") == "success"
-    stage.says("would move", "rejected by admin: wrong hour")
+    assert stage.ended(number=2) == "success"
+    stage.says("moved", "each verified on its new broker", "by admin")
 
     assert stage.presses("Balance now…", "a broker was added", "rebalance") == "success"
-    stage.until(lambda: len(stage.airflow.runs(stage.dag("apply"))) == 2)
-    press(stage.chromium, "Approve…", "it is quiet now")
+    stage.says("would move", "waits for approval until")
+    press(stage.chromium, "Reject…", "wrong hour")
     assert stage.ended("apply", 2) == "success"
-    assert stage.ended(number=3) == "success"
-    stage.says("moved", "by admin")
+    stage.says("held back", "was rejected by admin: wrong hour.")
+    assert stage.presses("Balance now…", "try again", "rebalance") == "success"
+    stage.says("held back", "A person rejected exactly these moves")
 
 
 @scene(Part("trips", FIRES | {"breaker": {"failed_moves": 2}}))
@@ -147,6 +149,7 @@ def test_unreadable_while_the_storage_is(stage: Stage) -> None:
     runs.rename(runs.with_name("away"))
     runs.symlink_to("runs")
     stage.says("unreadable", "storage_failed")
+    assert stage.chromium.run("document.querySelector('[data-key=\"act Pause…\"]:enabled') !== null")
     runs.unlink()
     runs.with_name("away").rename(runs)
     stage.says("waiting")

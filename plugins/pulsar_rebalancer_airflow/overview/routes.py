@@ -115,8 +115,12 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
         if view is None:
             raise HTTPException(404, "This run has no files yet, or they are already part of its day's history.")
         return airflow_facts.with_links(view.model_copy(update={"acts": acts}), dag_id, storage)
-    view = overview.present(storage, entry, facts, _now()).model_copy(update={"acts": acts})
-    return airflow_facts.with_links(view, balances, storage, facts.failed)
+    try:
+        view = overview.present(storage, entry, facts, _now())
+    except RebalancerError as error:
+        # People can still give orders.
+        view = Overview(status=overview.unreadable(entry, error, _now()))
+    return airflow_facts.with_links(view.model_copy(update={"acts": acts}), balances, storage, facts.failed)
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])

@@ -74,7 +74,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
         return Said(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.held_by(entry.settings, now)
     firing = WOULD_FIRE if held else FIRES
-    said = of_run(known, firing, age)
+    said = _rejected(known, facts) or of_run(known, firing, age)
     if held and said.state in _LOOKS_WELL:
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
@@ -83,6 +83,15 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
         waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
         return Said(State.WOULD_MOVE, f"{waits} {said.sentence}", firing)
     return said._replace(firing=firing)
+
+
+def _rejected(run: Run, facts: AirflowFacts) -> Said | None:
+    """Return that a person has rejected the run's plan since it was asked for; None if nobody has."""
+    answer = facts.answers.plans.get(run.folder.name)
+    asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
+    if answer is None or answer.carried_out_by or not asked or run.summary is None:
+        return None
+    return Said(State.CLOSED, f"A plan to {_actions(run.summary)} was rejected {answer.because}.")
 
 
 def _why_held(closed: Closed) -> str:
@@ -190,9 +199,13 @@ def _moving(run: Run) -> Said:
     return Said(State.MOVING, " ".join(said))
 
 
-def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
+def _actions(summary: Summary) -> str:
     amounts = ((summary.bundles_taken, "move", ""), (summary.bundles_split, "split", " for ever"))
-    planned = " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
+    return " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
+
+
+def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
+    planned = _actions(summary)
     if run.request.dry_run:
         return Said(State.WOULD_MOVE, f"A plan to {planned} is shown, nothing is carried out.")
     if verdict is None:

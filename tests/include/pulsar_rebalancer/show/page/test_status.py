@@ -20,6 +20,7 @@ from pulsar_rebalancer.show.page.facts import FailedRun
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.strategies.kept import ShedderState
 
 if TYPE_CHECKING:
@@ -89,6 +90,21 @@ def test_a_plan_says_what_became_of_it(
     assert (found.state, found.sentence[: len(said)]) == (state, said)
     if verdict not in (None, Reason.AWAITING_APPROVAL):
         assert verdict.meaning in found.sentence
+
+
+def test_a_plan_that_was_rejected_waits_no_longer(tmp_path: Path) -> None:
+    made = scene(tmp_path, mode="approve")
+    made.run(JUST_NOW - timedelta(minutes=1))
+    run = made.run(JUST_NOW, verdict=Reason.AWAITING_APPROVAL)
+    answer = Answer(question=Question(plan_id=run.name), at=NOW, by="ada", reason="wrong hour")
+
+    for carried_out_by, state, said in (
+        ("", "held back", "A plan to move 4 bundles was rejected by ada: wrong hour."),
+        ("approved__1", "would move", "A plan to move 4 bundles waits for a person's approval."),
+    ):
+        answers = Answers(plans={run.name: answer.model_copy(update={"carried_out_by": carried_out_by})})
+        found = strip(made, answers=answers)
+        assert (found.state, found.sentence) == (state, said)
 
 
 def test_a_hold_is_named(tmp_path: Path) -> None:
