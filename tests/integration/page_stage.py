@@ -121,21 +121,34 @@ class Stage:
         """Open the cluster's page; returns what is to be read."""
         return show(self.chromium, f"{self.airflow.home.url}/pulsar_rebalancer/page/{self.dag()}")
 
+    def word(self) -> str:
+        """Open the cluster's page; returns its condition in one word."""
+        self.open()
+        return str(self.chromium.run("document.querySelector('h1 .word')?.textContent"))
+
     def says(self, word: str, *sentences: str) -> None:
         """Open the page until it says the word and the sentences; everyone can use it, and nothing went wrong."""
-        found = f"document.querySelector('h1 .word')?.textContent === '{word}'"
-        self.until(lambda: set(sentences) <= _parts(self.open(), sentences) and self.chromium.run(found))
+        self.until(lambda: self.word() == word and all(sentence in self.chromium.text() for sentence in sentences))
         assert_accessible(self.chromium)
         # What cannot be read is answered with 503.
         assert [each for each in self.chromium.problems if word != "unreadable" or "503" not in each] == []
 
-    def opens(self, *buttons: str) -> None:
-        """Open the dialog of each button: everyone can use it, and Escape closes it."""
+    def opens(self, *buttons: str) -> str:
+        """Open the dialog of each button: everyone can use it, and Escape closes it; returns what the last one says."""
+        said = ""
         for button in buttons:
             asked_for(self.chromium, button)
+            said = str(self.chromium.run("document.querySelector('dialog').innerText"))
             assert_accessible(self.chromium)
             self.chromium.press("Escape", 27)
             self.chromium.until("!document.querySelector('dialog')")
+        return said
+
+    def damages(self, *documents: str) -> None:
+        """Replace documents of the cluster's state, as anyone with the right to edit assets can."""
+        (asset,) = self.airflow.get("/assets", name_pattern=f"%/{self.name}/state")["assets"]
+        for document in documents:
+            self.asks("PUT", f"/assets/{asset['id']}/state-store/{document}", {"value": "damaged"})
 
     def presses(self, button: str, reason: str, kind: str = "control") -> str:
         """Press a button; returns the state of the run that it starts, once that has ended."""
@@ -165,10 +178,6 @@ class Stage:
             picture = PICTURES / f"page-{name}-{theme}.png"
             self.chromium.picture(picture, whole=False)
             assert picture.stat().st_size < 150_000
-
-
-def _parts(text: str, sentences: Collection[str]) -> set[str]:
-    return {sentence for sentence in sentences if sentence in text}
 
 
 @contextmanager

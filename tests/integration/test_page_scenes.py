@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.accessibility import assert_accessible
-from tests.integration.page_scene import press, told
+from tests.integration.page_scene import asked_for, press, show, told
 from tests.integration.page_stage import Part, Stage, stages
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ WAITS: dict[str, Any] = {
     "low_threshold": 5,
     "max_bundles_per_run": 4,
 }
+BOXES = "[...document.querySelectorAll('dialog [name=broker]')]"
 FIRES = WAITS | {"hit_count_low": 1, "hit_count_high": 1}
 
 
@@ -155,6 +156,71 @@ def test_unreadable_while_the_storage_is(stage: Stage) -> None:
     stage.says("waiting")
 
 
+@scene(Part("damaged", WAITS | {"mode": "approve"}))
+def test_orders_and_approvals_that_cannot_be_read(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.damages("answers")
+    stage.says("waiting", "Approvals cannot be read: ")
+    stage.damages("control")
+    stage.says("held back", "what people ordered cannot be read: ")
+    stage.damages("drains")
+    stage.says("held back", "Which brokers are drained cannot be read: ")
+
+
+SPLITS = WAITS | {"mode": "approve", "split_mode": "auto", "loadBalancerNamespaceBundleMaxMsgRate": 1}
+
+
+@scene(Part("splits", SPLITS))
+def test_a_split_waits_for_approval(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.says("would move", "A split is for ever", "waits for approval until")
+    dialog = stage.opens("Reject…", "Approve…")
+    assert "A split is for ever: Pulsar cannot merge bundles." in dialog
+    assert "clients reconnect." in dialog
+
+
+DRAINED = "document.querySelector('section.drains')"
+
+
+@scene(Part("drained", WAITS | {"interval_seconds": 20, "max_bundles_per_run": 100}))
+def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.open()
+    stage.opens("Unload…", "Drain…", "Fill…", "Relieve…", "Split…")
+    stage.plans("Drain…", f"{BOXES}[0].click()")
+    told(stage.chromium, "done Drained; the next runs move the bundles.")
+    stage.until(lambda: stage.open() and stage.chromium.run(f"{DRAINED}?.innerText.includes('no bundle is left')"))
+    stage.says("moved", "drained by admin: a test")
+
+    stage.opens("Release…")
+    before = len(stage.airflow.runs(stage.dag("by_hand")))
+    asked_for(stage.chromium, "Release…", f"{BOXES}.forEach((box) => box.click())")
+    stage.chromium.run("document.querySelector('dialog button[type=submit]').click()")
+    assert stage.ended("by_hand", before + 1) == "success"
+    told(stage.chromium, "done Released.")
+    stage.chromium.until(f"{DRAINED}.innerText === ''")
+
+
+@scene(Part("unloads", WAITS))
+def test_bundles_are_unloaded_and_brought_back(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.open()
+    before = stage.cluster.true_scores()
+    stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'acme/orders'")
+    assert stage.ended(number=2) == "success"
+    stage.says("moved", "each verified on its new broker")
+    assert stage.cluster.true_scores() != before
+
+    stage.plans("Undo run…", "")
+    assert stage.ended(number=3) == "success"
+    stage.says("moved", "each verified on its new broker")
+    assert stage.cluster.true_scores() == pytest.approx(before)
+
+
 @scene(Part("large", WAITS, brokers=200, bundles=2000))
 def test_two_hundred_brokers(stage: Stage) -> None:
     stage.begin()
@@ -166,3 +232,16 @@ def test_two_hundred_brokers(stage: Stage) -> None:
 @scene(STALE)
 def test_stale_once_no_run_has_looked_for_three_intervals(stage: Stage) -> None:
     stage.says("stale", "The newest run failed in collect (unauthorized)")
+
+
+@scene(STALE)
+def test_the_list_says_of_each_cluster_what_its_page_says(stage: Stage, all_stages: dict[str, Stage]) -> None:
+    def listed() -> Any:
+        show(stage.chromium, f"{stage.airflow.home.url}/pulsar_rebalancer/page")
+        cards = "[...document.querySelectorAll('.clusters a')]"
+        parts = "['b', '.word'].map((part) => card.querySelector(part).textContent)"
+        return dict(stage.chromium.run(f"{cards}.map((card) => {parts})"))
+
+    # Runs go on meanwhile.
+    stage.until(lambda: listed() == {name: each.word() for name, each in all_stages.items()} == listed())
+    assert_accessible(stage.chromium)
