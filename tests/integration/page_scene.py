@@ -92,15 +92,6 @@ def told(chromium: Browser, said: str) -> str:
     return str(chromium.until(f"{text}.includes({json.dumps(said)}) && {text}"))
 
 
-def ordered(chromium: Browser, paged: World, button: str, reason: str) -> None:
-    """Have something ordered, and carried out."""
-    press(chromium, button, reason)
-    told(chromium, "waiting for its turn")
-    (run_id,) = paged.queued("control")
-    assert paged.begin(run_id, "control").state == "success"
-    told(chromium, "done")
-
-
 def changed_in_file(cluster: str, **given: object) -> None:
     """Change settings of a cluster in the clusters file, as an operator does; None removes one."""
     clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])

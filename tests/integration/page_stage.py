@@ -109,6 +109,10 @@ class Stage:
         runs = self.until(lambda: self.airflow.runs(self.dag(kind))[number - 1 :])
         return self.airflow.wait(self.dag(kind), runs[0]["dag_run_id"])["state"]
 
+    def states(self, run_id: str) -> dict[str, str | None]:
+        """States of the tasks of a run of `pulsar_rebalance__<cluster>`."""
+        return {task["task_id"]: task["state"] for task in self.airflow.tasks(self.dag(), run_id)}
+
     def until(self, happened: Callable[[], Any]) -> Any:
         """What is returned, once it is something."""
         limit = time.monotonic() + PATIENCE
@@ -156,17 +160,29 @@ class Stage:
         press(self.chromium, button, reason)
         return self.ended(kind, before + 1)
 
-    def plans(self, button: str, fields: str) -> None:
-        """Fill in a manual action, have its plan made, and carry it out from its dialog."""
-        before = len(self.airflow.runs(self.dag("by_hand")))
+    def plans(self, button: str, fields: str = "") -> str:
+        """Fill in a manual action, and have its plan made; returns what its dialog says then."""
         asked_for(self.chromium, button, fields)
+        return self.plans_again()
+
+    def plans_again(self) -> str:
+        """Have the plan of the open dialog made; returns what the dialog says then."""
+        before = len(self.airflow.runs(self.dag("by_hand")))
+        self.chromium.run("document.querySelector('dialog .carry')?.remove()")
         self.chromium.run("document.querySelector('dialog button[type=submit]').click()")
         assert self.ended("by_hand", before + 1) == "success"
-        self.chromium.until("document.querySelector('dialog .carry:enabled')")
+        self.chromium.until("document.querySelector('dialog .carry')")
         assert_accessible(self.chromium)
+        return str(self.chromium.run("document.querySelector('dialog').innerText"))
+
+    def carries_out(self) -> str:
+        """Press *Carry out*; returns the state of the run that accepts or refuses the plan."""
+        before = len(self.airflow.runs(self.dag("by_hand")))
+        self.chromium.until("document.querySelector('dialog .carry:enabled')")
         self.chromium.run("document.querySelector('dialog .carry').click()")
-        assert self.ended("by_hand", before + 2) == "success"
+        state = self.ended("by_hand", before + 1)
         self.chromium.until("!document.querySelector('dialog')")
+        return state
 
     def draw(self, name: str) -> None:
         """Take the picture of the page in both themes, if pictures are to be drawn."""

@@ -1,11 +1,9 @@
-"""The page in a real browser, in front of Airflow's own server: its states, its place in the UI, and what it does."""
+"""What the page shows in a real browser, in front of Airflow's own server; test_page_scenes.py: what its buttons do."""
 
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,9 +11,6 @@ import httpx
 import pytest
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.models.dag import DagModel
-from airflow.utils.session import create_session
-from sqlalchemy import update
 from tests.accessibility import assert_accessible, assert_reached_with_tab
 from tests.airflow_server import airflow_server
 from tests.browser import browser
@@ -24,32 +19,23 @@ from tests.integration.page_scene import (
     HOSTILE,
     asked_for,
     carried_out,
-    changed_in_file,
-    ordered,
     planned,
     prepare,
-    press,
     show,
     told,
 )
 from tests.overview_scene import Scene, broker, uneven
 
-from pulsar_rebalancer.run.splits import read_splits
-from pulsar_rebalancer.state.manual_plans import Drains, ShownPlans
-from pulsar_rebalancer.state.orders.breaker import Breaker
+from pulsar_rebalancer.state.manual_plans import ShownPlans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.browser import Browser
     from tests.integration.airflow_world import Outcome, World
 
 pytestmark = pytest.mark.integration
-
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
-"""Where the pictures of the documents go when they are to be drawn anew."""
-
-CONTROL, BY_HAND = "pulsar_control__paged", "pulsar_by_hand__paged"
 
 BUNDLES = "document.querySelector('dialog [name=bundles]')"
 
@@ -57,9 +43,6 @@ CUT_OFF = """[...document.querySelectorAll('a[href$="plugin/pulsar-balance"] *')
     .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.textContent)"""
 
 FRAME = "document.querySelector('iframe').contentDocument"
-
-HEAR = """window.heard = []; const live = document.getElementById("live");
-    new MutationObserver(() => window.heard.push(live.textContent)).observe(live, { childList: true })"""
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +52,8 @@ def paged(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterat
         "state_max_gap": 1000,
         "max_plan_age_seconds": 3600,
         "overloaded_threshold": 100,
+        "max_bundles_per_run": 2,
     }
-    given |= {"max_bundles_per_run": 2, "breaker": {"failed_moves": 5}}
-    # Every bundle is too large, but one split at a time; runs that are forced split nothing.
-    given |= {"split_mode": "auto", "loadBalancerNamespaceBundleMaxMsgRate": 1}
     with world("paged", tmp_path_factory.mktemp("paged"), **given) as made:
         prepare(made)
         yield made
@@ -110,12 +91,6 @@ def _accessible(chromium: Browser) -> Iterator[None]:
     """Whatever a scene shows at its end is accessible to everyone."""
     yield
     assert_accessible(chromium)
-
-
-def draw(chromium: Browser, name: str) -> None:
-    if PICTURES is not None:
-        chromium.picture(PICTURES / f"{name}.png", whole=False)
-        assert (PICTURES / f"{name}.png").stat().st_size < 150_000
 
 
 @pytest.mark.parametrize(
@@ -176,12 +151,11 @@ def test_names_are_texts_and_the_place_is_kept(chromium: Browser, url: str) -> N
 
 @pytest.mark.parametrize("cluster", ["east", "large"])
 def test_it_fits_on_a_phone_and_into_the_dark(chromium: Browser, url: str, cluster: str) -> None:
-    address, name = f"{url}/pulsar_rebalancer/page/pulsar_rebalance__{cluster}", f"page-{cluster}"
+    address = f"{url}/pulsar_rebalancer/page/pulsar_rebalance__{cluster}"
     grounds = {}
     for theme in ("light", "dark"):
         chromium.theme(theme)
         show(chromium, address)
-        draw(chromium, f"{name}-{theme}")
         grounds[theme] = chromium.run("getComputedStyle(document.body).backgroundColor")
     assert grounds["light"] != grounds["dark"]
     chromium.theme("light")
@@ -361,179 +335,6 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
 
 
 @pytest.mark.usefixtures("blocked")
-def test_what_is_ordered_with_a_button_is_followed_to_its_end(chromium: Browser, url: str, paged: World) -> None:
-    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
-    chromium.run("window.kept = document.querySelector('section.acts')")
-
-    chromium.run(HEAR)
-    ordered(chromium, paged, "Pause…", f"a party {HOSTILE}")
-    chromium.until("document.querySelector('.force')")
-    for said in ("Pause: waiting", "Pause: done", "paused until"):
-        chromium.until(f"window.heard.join().includes({json.dumps(said)})")
-    assert f"paused until {datetime.now(UTC):%Y-}" in chromium.text()
-    assert f"by ada: a party {HOSTILE}" in chromium.text()
-    assert chromium.run("document.querySelectorAll('main script').length") == 0
-    assert chromium.run("document.querySelector('section.acts') === window.kept")
-
-    ordered(chromium, paged, "Resume…", "it is over")
-    chromium.until("!document.querySelector('.force')?.textContent.includes('paused until')")
-
-    ordered(chromium, paged, "Skip next run…", "a look first")
-    chromium.until("document.querySelector('.force').textContent.includes('one run is skipped by ada: a look first')")
-    ordered(chromium, paged, "Resume…", "looked")
-
-    ordered(chromium, paged, "Stop…", "wrong hour")
-    told(chromium, "Not begun: 0 bundles.")
-
-    # A run of a paused DAG would wait, and then act unexpectedly.
-    for is_paused in (True, False):
-        with create_session() as session:
-            waiting = DagModel.dag_id.in_((CONTROL, BY_HAND))
-            session.execute(update(DagModel).where(waiting).values(is_paused=is_paused))
-        for dag_id, name in ((CONTROL, "Stop"), (BY_HAND, "Unload")):
-            button = f"document.querySelector('[data-key=\"act {name}…\"]')"
-            chromium.until(f"{button}.disabled === {json.dumps(is_paused)}")
-            why = chromium.run(f"document.getElementById({button}.getAttribute('aria-describedby'))?.textContent ?? ''")
-            said = f"{dag_id} is paused in Airflow: its buttons work again when it is unpaused."
-            assert why == (said if is_paused else "")
-        assert not chromium.run("document.querySelector('[data-key=\"act Balance now…\"]').disabled")
-    assert chromium.problems == []
-
-
-@pytest.mark.usefixtures("blocked")
-def test_a_run_that_fails_in_collect_says_so_in_words(chromium: Browser, url: str, paged: World) -> None:
-    paged.served.cluster.faults.clear()
-    paged.served.cluster.faults.add("unauthorized")
-    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
-    press(chromium, "Balance now…", "a broker was added")
-    (run_id,) = paged.queued()
-    assert paged.begin(run_id).states["collect"] == "failed"
-
-    told(chromium, "refused in collect (unauthorized)")
-    chromium.until("document.querySelector('h1 .word').textContent === 'failed'")
-    assert "The newest run failed in collect (unauthorized):" in chromium.text()
-    assert chromium.run("document.querySelector('nav.links a[href$=\"/tasks/collect\"]').href.includes('page__')")
-    paged.served.cluster.faults.clear()
-
-
-@pytest.mark.usefixtures("blocked")
-def test_a_plan_is_rejected_approved_and_carried_out_with_buttons(chromium: Browser, url: str, paged: World) -> None:
-    paged.served.cluster.faults.clear()
-    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
-
-    def asks() -> str:
-        press(chromium, "Balance now…", "a broker was added")
-        told(chromium, "waiting for its turn")
-        (run_id,) = paged.queued()
-        assert paged.begin(run_id).xcom("gate", "reason") == "awaiting_approval"
-        told(chromium, "waits for a person's approval")
-        (question,) = paged.queued("apply")
-        paged.begin(question, "apply", last="approve")
-        chromium.until("document.querySelector('.force').textContent.includes('waits for approval until')")
-        return question
-
-    question = asks()
-    press(chromium, "Approve…", "it is quiet now")
-    assert paged.begin(question, "apply").states["carry_out"] == "success"
-    told(chromium, "waiting for its turn")
-    (approved,) = paged.queued()
-
-    # Behind the open gate, before the first bundle: the run is shown, and can be stopped.
-    done = paged.begin(approved, last="gate")
-    chromium.until("document.querySelector('h1 .word').textContent === 'moving'")
-    assert "0 done so far" in chromium.text()
-    chromium.until("document.querySelector('.plan progress').value === 0")
-    assert chromium.run("document.querySelector('[data-key=\"act Stop…\"]') !== null")
-    assert paged.go_on(done).state == "success"
-
-    told(chromium, "each verified on its new broker")
-    chromium.until("document.querySelector('h1 .word').textContent === 'moved'")
-    assert "by ada" in chromium.run("document.querySelector('.plan h2').textContent")
-    rows = "[...document.querySelector('.plan table').querySelectorAll('tbody td:last-child')]"
-    outcomes = chromium.run(f"{rows}.map((each) => each.textContent)")
-    assert outcomes
-    assert all("moved" in outcome and outcome.endswith(" s") for outcome in outcomes)
-
-    question = asks()
-    # What report writes after too many moves that failed: it holds until a person says otherwise.
-    paged.put(Breaker(opened_at=datetime.now(UTC), why="5 moves failed"))
-    chromium.until("document.querySelector('.force').textContent.includes('circuit breaker open until')")
-    chromium.until("document.querySelector('[data-key=\"act Close breaker…\"]')")
-    for theme in ("dark", "light"):
-        chromium.theme(theme)
-        draw(chromium, f"page-acts-{theme}")
-    ordered(chromium, paged, "Close breaker…", "the disk is back")
-    chromium.until("!document.querySelector('[data-key=\"act Close breaker…\"]')")
-    chromium.until("!document.querySelector('.force').textContent.includes('circuit breaker open')")
-
-    press(chromium, "Reject…", "wrong hour")
-    assert paged.begin(question, "apply").states["carry_out"] == "skipped"
-    told(chromium, "Nothing is carried out: the plan was rejected.")
-    chromium.until("document.querySelector('.force').textContent.includes('rejected by ada: wrong hour')")
-
-    waits = paged.run()
-    assert waits.xcom("gate", "reason") == "awaiting_approval"
-    (split,) = read_splits(waits.folder)
-    paged.begin(paged.queued("apply")[-1], "apply", last="approve")
-    chromium.until("document.querySelector('[data-key=\"act Approve…\"]')")
-    chromium.until("document.querySelector('section.plan')?.textContent.includes('A split is for ever')")
-    chromium.run("document.querySelector('[data-key=\"act Approve…\"]').click()")
-    dialog = chromium.until("document.querySelector('dialog[open]')?.innerText")
-    assert "Total: 1 bundle split for ever; " in dialog
-    assert "A split is for ever: Pulsar cannot merge bundles." in dialog
-    assert f"Split {split.bundle} on {split.broker} ({split.excess}) at 0x{split.positions[0]:08x} into " in dialog
-    assert split.unload
-    assert dialog.count(" clients reconnect.") == 2
-    assert_accessible(chromium)
-    chromium.press("Escape", 27)
-    assert chromium.problems == []
-
-
-@pytest.mark.usefixtures("blocked")
-def test_bundles_are_unloaded_with_a_plan_that_appears_in_its_dialog(chromium: Browser, url: str, paged: World) -> None:
-    paged.served.cluster.faults.clear()
-    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
-
-    # Picked in a table, and given as a pattern; the plan is too old as soon as it is there.
-    changed_in_file("paged", max_shown_plan_age_seconds=0.1)
-    asked_for(chromium, "Unload…", f"{BUNDLES}.value = 'nobody/nothing\\nacme/*'")
-    chromium.until("document.querySelectorAll('dialog table input').length > 10")
-    chromium.run("document.querySelector('dialog table input').click()")
-    assert len(chromium.run(f"{BUNDLES}.value.split('\\n')")) == 3
-    dialog = planned(chromium, paged, times=2)
-    assert "Matched nothing: nobody/nothing." in dialog
-    assert chromium.until("document.querySelector('dialog .warn[role=status]').textContent.includes('too old')")
-    assert chromium.run("document.querySelector('dialog .carry').disabled")
-    assert chromium.run("document.querySelectorAll('dialog .ends li').length") > 1
-    # What stays is named when somebody asks.
-    for fold in ("stay", "names"):
-        chromium.run(f"document.querySelector('dialog details[data-key^={fold}]').open = true")
-    staying = chromium.until("document.querySelector('dialog details[data-key^=names] tbody')?.innerText")
-    assert staying.count("cap_run") > 10
-
-    changed_in_file("paged", max_shown_plan_age_seconds=None)
-    planned(chromium, paged)
-    chromium.until("document.querySelector('dialog .carry:enabled')")
-
-    # A session that has ended loses nothing: signed in again, the same button goes on.
-    cookies = chromium.send("Network.getCookies")["cookies"]
-    chromium.send("Network.clearBrowserCookies")
-    chromium.run("document.querySelector('dialog .carry').click()")
-    chromium.until("document.querySelector('dialog .said').textContent.includes('Your session has expired')")
-    chromium.send("Network.setCookies", cookies=cookies)
-    chromium.until("document.querySelector('dialog .carry:enabled')")
-    assert paged.queued("by_hand") == []
-
-    assert carried_out(chromium, paged, times=2).states["carry_out"] == "success"
-    chromium.until("!document.querySelector('dialog')")
-    told(chromium, "waiting for its turn")
-    chromium.until("document.querySelector('.force').textContent.includes('of ada waits in the queue for its run')")
-    (run_id,) = paged.queued()
-    assert paged.begin(run_id).xcom("gate", "reason") == "awaiting_approval"
-    told(chromium, "waits for a person's approval")
-
-
-@pytest.mark.usefixtures("blocked")
 def test_a_user_who_may_only_read_sees_requests_and_no_buttons(chromium: Browser, url: str, paged: World) -> None:
     address = f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged"
     paged.run("control", action="show")
@@ -594,55 +395,3 @@ def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url
     chromium.until("!document.querySelector('dialog')")
     assert chromium.run("document.activeElement.dataset.key") == "act Unload…"
     assert told(chromium, "refused in carry_out (plan_under_way)").count("refused") == 1
-
-    # The plan in the queue is cancelled: nothing of it is carried out.
-    press(chromium, "Balance now…", "a test")
-    waits, cancelled = paged.queued()
-    chromium.until("document.querySelector('.orders li button')")
-    chromium.run("document.querySelector('.orders li button').focus()")
-    chromium.press("Enter", 13)
-    chromium.until("document.querySelector('dialog[open]')")
-    chromium.press("Escape", 27)
-    chromium.until("document.activeElement.dataset.key?.startsWith('act Cancel… ')")
-    chromium.press("Enter", 13)
-    chromium.until("document.querySelector('dialog[open]')")
-    chromium.press("Enter", 13)
-    told(chromium, "cancelled before it began.")
-    ended = paged.begin(cancelled)
-    assert set(ended.states.values()) <= {"skipped", "success", "upstream_failed"}, ended.states
-    told(chromium, "cancelled before it began.")
-    assert paged.begin(waits).xcom("gate", "reason") == "awaiting_approval"
-
-
-@pytest.mark.usefixtures("blocked")
-def test_brokers_are_drained_and_released_with_buttons(chromium: Browser, url: str, paged: World) -> None:
-    paged.served.cluster.faults.clear()
-    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
-    boxes = "[...document.querySelectorAll('dialog [name=broker]')]"
-    asked_for(chromium, "Drain…", f"{boxes}.slice(0, 2).forEach((box) => box.click())")
-    planned(chromium, paged)
-    assert carried_out(chromium, paged).states["carry_out"] == "success"
-    told(chromium, "done Drained; the next runs move the bundles.")
-    assert len(paged.document(Drains).brokers) == 2
-    chromium.until("document.querySelector('section.drains').innerText.includes('by ada: a test')")
-
-    assert paged.run().xcom("gate", "reason") == "awaiting_approval"
-    chromium.until("document.querySelector('section.drains').innerText.includes('awaiting_approval')")
-
-    asked_for(chromium, "Release…", f"{boxes}.forEach((box) => box.click())")
-    chromium.run("document.querySelector('dialog button[type=submit]').click()")
-    told(chromium, "waiting for its turn")
-    (run_id,) = paged.queued("by_hand")
-    assert paged.begin(run_id, "by_hand").state == "success"
-    told(chromium, "done Released.")
-    chromium.until("document.querySelector('section.drains').innerText === ''")
-
-    # The other actions show their plan in the same way.
-    asked_for(chromium, "Fill…", f"{boxes}[1].click()")
-    planned(chromium, paged)
-    chromium.press("Escape", 27)
-    asked_for(chromium, "Split…", f"{BUNDLES}.value = 'acme/orders/HOT'")
-    assert "A split is for ever" in planned(chromium, paged)
-    chromium.press("Escape", 27)
-    asked_for(chromium, "Undo run…")
-    assert "Total: 2 bundles" in planned(chromium, paged)

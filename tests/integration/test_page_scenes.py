@@ -6,13 +6,16 @@ other tests, only those that are `always` played are.
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.accessibility import assert_accessible
-from tests.integration.page_scene import asked_for, press, show, told
+from tests.integration.page_scene import HOSTILE, asked_for, changed_in_file, press, show, told
 from tests.integration.page_stage import Part, Stage, stages
+
+from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +31,8 @@ WAITS: dict[str, Any] = {
     "low_threshold": 5,
     "max_bundles_per_run": 4,
 }
+HEAR = """window.heard = []; const live = document.getElementById("live");
+    new MutationObserver(() => window.heard.push(live.textContent)).observe(live, { childList: true })"""
 BOXES = "[...document.querySelectorAll('dialog [name=broker]')]"
 FIRES = WAITS | {"hit_count_low": 1, "hit_count_high": 1}
 
@@ -59,11 +64,31 @@ def test_waiting_and_paused(stage: Stage) -> None:
     stage.draw("east")
     stage.opens("Stop…", "Pause…", "Skip next run…", "Balance now…")
 
-    assert stage.presses("Pause…", "a party") == "success"
-    stage.says("paused", "by admin: a party")
+    stage.chromium.run(HEAR)
+    assert stage.presses("Pause…", f"a party {HOSTILE}") == "success"
+    for said in ("Pause: done", "paused until"):
+        stage.chromium.until(f"window.heard.join().includes({json.dumps(said)})")
+    stage.says("paused", f"by admin: a party {HOSTILE}")
+    assert stage.chromium.run("document.querySelectorAll('main script').length") == 0
     stage.opens("Resume…")
     assert stage.presses("Resume…", "it is over") == "success"
     stage.says("waiting")
+
+    assert stage.presses("Skip next run…", "a look first") == "success"
+    stage.says("held back", "one run is skipped by admin: a look first")
+    assert stage.presses("Stop…", "wrong hour") == "success"
+    told(stage.chromium, "Not begun: 0 bundles.")
+
+    # A run of a paused DAG would wait, and then act unexpectedly.
+    button = "document.querySelector('[data-key=\"act Stop…\"]')"
+    for is_paused in (True, False):
+        stage.asks("PATCH", f"/dags/{stage.dag('control')}", {"is_paused": is_paused})
+        stage.open()
+        assert stage.chromium.run(f"{button}.disabled") is is_paused
+        why = stage.chromium.run(f"document.getElementById({button}.getAttribute('aria-describedby'))?.textContent")
+        said = f"{stage.dag('control')} is paused in Airflow: its buttons work again when it is unpaused."
+        assert why == (said if is_paused else None)
+        assert stage.chromium.run("document.querySelector('[data-key=\"act Balance now…\"]').disabled") is False
 
 
 @scene(Part("moves", FIRES | {"unload_concurrency": 1}), always=True)
@@ -75,20 +100,38 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
 
     press(stage.chromium, "Balance now…", "a broker was added")
     told(stage.chromium, "waiting for its turn")
-    stage.chromium.run("document.querySelector('.orders li button').click()")
-    stage.chromium.until("document.querySelector('dialog[open]')?.innerText.includes('Cancel: Balance now')")
+    # With the keyboard.
+    stage.chromium.run("document.querySelector('.orders li button').focus()")
+    stage.chromium.press("Enter", 13)
+    stage.chromium.until("document.querySelector('dialog[open]').innerText.includes('Cancel: Balance now')")
     assert_accessible(stage.chromium)
+    stage.chromium.press("Escape", 27)
+    stage.chromium.until("document.activeElement.dataset.key?.startsWith('act Cancel… ')")
+    stage.chromium.press("Enter", 13)
+    stage.chromium.until("document.querySelector('dialog[open]')")
     stage.chromium.press("Enter", 13)
     told(stage.chromium, "cancelled before it began.")
 
     stage.pipe.write_bytes(b"")
     stage.pipe.unlink()
     stage.says("moving", "0 done so far")
+    assert stage.chromium.run("document.querySelector('.plan progress').value") == 0
     assert stage.ended() == "success"
     stage.says("moved", "each verified on its new broker")
+    rows = "[...document.querySelector('.plan table').querySelectorAll('tbody td:last-child')]"
+    outcomes = stage.chromium.run(f"{rows}.map((each) => each.textContent)")
+    assert outcomes
+    assert all("moved" in outcome and outcome.endswith(" s") for outcome in outcomes)
+
+    # What was cancelled asks no broker anything when its turn comes.
+    cancelled = stage.airflow.runs(stage.dag())[-1]["dag_run_id"]
+    assert cancelled.startswith("page__")
+    stage.until(lambda: stage.states(cancelled).get("report") == "success")
+    assert set(stage.states(cancelled).values()) <= {"skipped", "success", "upstream_failed"}
+    assert stage.states(cancelled)["collect"] == "skipped"
 
 
-@scene(Part("asks", FIRES | {"mode": "approve"}))
+@scene(Part("asks", FIRES | {"mode": "approve"}), always=True)
 def test_a_plan_is_approved_and_the_next_rejected(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
@@ -98,7 +141,8 @@ def test_a_plan_is_approved_and_the_next_rejected(stage: Stage) -> None:
     press(stage.chromium, "Approve…", "it is quiet now")
     assert stage.ended("apply") == "success"
     assert stage.ended(number=2) == "success"
-    stage.says("moved", "each verified on its new broker", "by admin")
+    stage.says("moved", "each verified on its new broker")
+    assert "by admin" in stage.chromium.run("document.querySelector('.plan h2').textContent")
 
     assert stage.presses("Balance now…", "a broker was added", "rebalance") == "success"
     stage.says("would move", "waits for approval until")
@@ -138,7 +182,8 @@ def test_a_run_that_cannot_ask_the_brokers(stage: Stage) -> None:
     assert stage.ended() == "success"
     stage.says("waiting")
     stage.cluster.faults.add("unauthorized")
-    stage.says("failed", "The newest run failed in collect (unauthorized)")
+    stage.says("failed", "The newest run failed in collect (unauthorized):")
+    assert stage.chromium.run("document.querySelector('nav.links a[href$=\"/tasks/collect\"]') !== null")
 
 
 @scene(Part("locked", WAITS))
@@ -191,6 +236,7 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     stage.open()
     stage.opens("Unload…", "Drain…", "Fill…", "Relieve…", "Split…")
     stage.plans("Drain…", f"{BOXES}[0].click()")
+    assert stage.carries_out() == "success"
     told(stage.chromium, "done Drained; the next runs move the bundles.")
     stage.until(lambda: stage.open() and stage.chromium.run(f"{DRAINED}?.innerText.includes('no bundle is left')"))
     stage.says("moved", "drained by admin: a test")
@@ -204,18 +250,34 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     stage.chromium.until(f"{DRAINED}.innerText === ''")
 
 
-@scene(Part("unloads", WAITS))
-def test_bundles_are_unloaded_and_brought_back(stage: Stage) -> None:
+@scene(Part("unloads", WAITS | {"max_shown_plan_age_seconds": 0.1}), always=True)
+def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.open()
     before = stage.cluster.true_scores()
-    stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'acme/orders'")
+    dialog = stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'nobody/x\\nacme/orders'")
+    assert "Matched nothing: nobody/x." in dialog
+    # It is too old as soon as it is there.
+    stage.chromium.until("document.querySelector('dialog .warn[role=status]').textContent.includes('too old')")
+    assert stage.chromium.run("document.querySelector('dialog .carry').disabled")
+
+    monkeypatch.setenv(CLUSTERS_VARIABLE, str(stage.airflow.home.clusters_file))
+    changed_in_file(stage.name, max_shown_plan_age_seconds=3600)
+    stage.plans_again()
+    # A session that has ended loses nothing: signed in again, the same button goes on.
+    cookies = stage.chromium.send("Network.getCookies")["cookies"]
+    stage.chromium.send("Network.clearBrowserCookies")
+    stage.chromium.run("document.querySelector('dialog .carry').click()")
+    stage.chromium.until("document.querySelector('dialog .said').textContent.includes('Your session has expired')")
+    stage.chromium.send("Network.setCookies", cookies=cookies)
+    assert stage.carries_out() == "success"
     assert stage.ended(number=2) == "success"
     stage.says("moved", "each verified on its new broker")
-    assert stage.cluster.true_scores() != before
+    assert stage.cluster.true_scores() != pytest.approx(before)
 
-    stage.plans("Undo run…", "")
+    stage.plans("Undo run…")
+    assert stage.carries_out() == "success"
     assert stage.ended(number=3) == "success"
     stage.says("moved", "each verified on its new broker")
     assert stage.cluster.true_scores() == pytest.approx(before)
