@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PICTURES = SOURCE / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
 """Where the pictures of the documents go when they are to be drawn again."""
 
-PATIENCE = 240
+PATIENCE = 600
 """Seconds until what does not happen counts as something that never will."""
 
 DAGS = """

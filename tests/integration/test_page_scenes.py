@@ -56,12 +56,11 @@ def stage(all_stages: dict[str, Stage], request: pytest.FixtureRequest) -> Stage
     return all_stages[request.param.name]
 
 
-@scene(Part("east", WAITS, brokers=8, bundles=200), always=True)
+@scene(Part("waits", WAITS), always=True)
 def test_waiting_and_paused(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("waiting", "apart, hit 1 of")
-    stage.draw("east")
     stage.opens("Stop…", "Pause…", "Skip next run…", "Balance now…")
 
     stage.chromium.run(HEAR)
@@ -281,6 +280,14 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     assert stage.ended(number=3) == "success"
     stage.says("moved", "each verified on its new broker")
     assert stage.cluster.true_scores() == pytest.approx(before)
+
+
+@scene(Part("east", WAITS | {"interval_seconds": 20}, brokers=8, bundles=200))
+def test_hits_are_counted_run_by_run(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended(number=4) == "success"
+    stage.says("waiting", "apart, hit 4 of 8")
+    stage.draw("east")
 
 
 @scene(Part("large", WAITS, brokers=200, bundles=2000))
