@@ -1,4 +1,4 @@
-"""The logic of the page's JavaScript, by its own tests; a browser shows the rest in tests/integration/test_page.py."""
+"""The logic of the page's JavaScript, by its own tests; a browser shows the rest in tests/integration/test_page*.py."""
 
 from __future__ import annotations
 
