@@ -93,10 +93,10 @@ class Stage:
         return self.airflow.home.dags / f"{self.dag()}.pipe"
 
     def asks(self, method: str, path: str, body: object) -> None:
-        """Ask Airflow's API for a change, with the session of the browser's user."""
+        """Ask Airflow's API for a change, with the session of the browser's user; again if its database is busy."""
         sent = {"method": method, "headers": {"Content-Type": "application/json"}, "body": json.dumps(body)}
         self.open()
-        assert self.chromium.run(f"fetch('/api/v2{path}', {json.dumps(sent)}).then((answer) => answer.ok)"), path
+        self.until(lambda: self.chromium.run(f"fetch('/api/v2{path}', {json.dumps(sent)}).then(({{ ok }}) => ok)"))
 
     def begin(self, *kinds: str) -> None:
         """Let the scheduler run DAGs of the cluster; all that the page starts, unless some are named."""
