@@ -38,8 +38,9 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
                 root=root,
                 # Only this task writes its document in the state store, so one instance runs at a time.
                 max_active_tis_per_dag=1,
-                # In Airflow 3.3 the task fails if the answer arrives within a second of the question.
-                retries=2,
+                # In Airflow 3.3 the task fails if the answer arrives within a second of the question, or of an attempt
+                # that continues with it: on a busy machine, several times in a row.
+                retries=5,
                 retry_delay=timedelta(seconds=1),
             )
             approve >> CarryOutApprovedOperator(task_id="carry_out", entry=entry, root=root)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
-from airflow.sdk.execution_time.hitl import get_hitl_detail_content_detail
 
 from pulsar_rebalancer.carry_out.approval import lacks_second_person, texts
 from pulsar_rebalancer.errors import PlanError
@@ -40,8 +39,8 @@ class ApproveOperator(ApprovalOperator):
     cluster that needs two people, the approval of a person who requested the plan is dropped, and the question stays.
 
     The task is skipped if another run asks the current question, or if the question was already answered. If a person
-    answers before the scheduler has recorded that the task waits, Airflow fails the task. The next attempt neither asks
-    nor waits again, but continues with this answer: on a busy machine, Airflow would fail every attempt that waits.
+    answers before the scheduler has recorded that the task waits, Airflow fails the task. The next attempt does not ask
+    again, but continues with this answer.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -62,8 +61,8 @@ class ApproveOperator(ApprovalOperator):
         self.entry = entry
         self.storage = ClusterStorage(root, entry.name)
 
-    def execute(self, context: Context) -> Any:
-        """Ask the question, and wait for the answer; if an earlier attempt has asked, continue with its answer.
+    def execute(self, context: Context) -> None:
+        """Ask the question, and wait for the answer.
 
         Raises:
             AirflowSkipException: another plan waits now, or the question was already answered.
@@ -77,13 +76,11 @@ class ApproveOperator(ApprovalOperator):
                 raise AirflowSkipException(Reason.SUPERSEDED.meaning)
             until = self._wait_for(question)
             first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
-            again = ti.try_number > first and asked.get(_ASKED)
-            if not again:
-                if question.plan_id in store.readable(Answers).plans:
-                    raise AirflowSkipException("It was answered before its task was cleared")
-                self.subject, self.body = self._texts(question, until)
-        if again:
-            return self._go_on(context)
+            if ti.try_number > first and asked.get(_ASKED):
+                raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
+            if question.plan_id in store.readable(Answers).plans:
+                raise AirflowSkipException("It was answered before its task was cleared")
+            self.subject, self.body = self._texts(question, until)
         try:
             super().execute(context)
         except TaskAwaitingInput:
@@ -109,13 +106,6 @@ class ApproveOperator(ApprovalOperator):
                     super().execute(context)  # Airflow drops the answer, keeps the text, and waits again
                 emit_orders(context, self.entry.name, self.entry.settings)
         return super().execute_complete(context, event)
-
-    def _go_on(self, context: Context) -> Any:
-        """Continue with the answer to an earlier attempt's question, or wait for it."""
-        known = get_hitl_detail_content_detail(context["ti"].id)
-        if not known.response_received:
-            raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
-        return self.execute_complete(context, known.model_dump(exclude={"response_received"}))
 
     def _wait_for(self, question: Question) -> datetime:
         """Have Airflow wait for an answer for as long as the question is open, and return the deadline."""

@@ -20,8 +20,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
 
 from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.orders.question import Answers, Question
-from pulsar_rebalancer_airflow.state_store import StoredState
+from pulsar_rebalancer.state.orders.question import Question
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -219,16 +218,3 @@ def test_a_question_is_asked_once_until_its_task_is_cleared(
     gate(storage, state, plan(storage, state))
 
     assert (asked(storage, state, attempt=attempt, known=known) != "stands") is asks
-
-
-@pytest.mark.parametrize("said", ["Approve", "Reject"])
-def test_an_answer_that_came_too_early_is_neither_lost_nor_waited_for(
-    storage: ClusterStorage, state: MemoryState, said: str
-) -> None:
-    run = plan(storage, state)
-    gate(storage, state, run)
-
-    assert asked(storage, state, attempt=(2, 2), known=True, said=said) == "answered"
-
-    (noted,) = StoredState(state).get(Answers).plans.values()
-    assert (noted.question.plan_id, noted.by, bool(noted.carried_out_by)) == (run.name, "ada", said == "Approve")
