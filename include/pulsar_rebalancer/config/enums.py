@@ -64,6 +64,7 @@ class Action(StrEnum):
     RELEASE = "release"
     FILL = "fill"
     RELIEVE = "relieve"
+    RESTORE = "restore"
     SPLIT = "split"
     UNDO = "undo"
 

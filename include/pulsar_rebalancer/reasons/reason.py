@@ -552,6 +552,9 @@ class Reason(StrEnum):
         "The broker cannot be brought down to the given score: its bundles may not be moved, are too large, or do not "
         "fit on the other brokers below that score.",
         "Give a higher score, overrule a rule, split its large bundles or add brokers.")
+    NOTHING_REMEMBERED = ("nothing_remembered", VERDICT, Trait.TYPED,
+        "No placement is remembered: the scores have not been close together for long enough, or the state was reset.",
+        "Name bundles and a destination instead.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
         "The hash belongs to no recently shown plan, or to one that was made for other fields.",
         "Give only the hash of the plan you mean, or make a new plan.")

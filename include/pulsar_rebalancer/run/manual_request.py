@@ -67,10 +67,15 @@ _NEEDED = {
     Action.RELEASE: ("broker", "reason"),
     Action.FILL: ("broker",),
     Action.RELIEVE: ("above",),
+    Action.RESTORE: (),
     Action.UNDO: ("run",),
     Action.SPLIT: ("bundles",),
 }
-_ALLOWED = {Action.UNLOAD: ("destination",), Action.SPLIT: ("algorithm", "positions", "unload")}
+_ALLOWED = {
+    Action.UNLOAD: ("destination",),
+    Action.RESTORE: ("broker",),
+    Action.SPLIT: ("algorithm", "positions", "unload"),
+}
 _ALWAYS = ("action", "overrule", "reason", "plan")
 _NEVER_OVERRULED = {
     Action.DRAIN: {Overrule.CAPS},
@@ -91,7 +96,7 @@ class HandRequest(BaseModel):
     destination: _Broker = Field(
         "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
     )
-    broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
+    broker: _Brokers = Field((), description="drain, release, fill, restore: the brokers (host:port)")
     above: float | None = Field(
         None, gt=0, le=100, description="relieve: the score, in percent, that brokers above it are brought down to"
     )

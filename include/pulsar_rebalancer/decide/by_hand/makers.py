@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.decide.by_hand.scene import Scene
+    from pulsar_rebalancer.decide.remembered import Placement
     from pulsar_rebalancer.run.bundle_columns import BundleSample
     from pulsar_rebalancer.run.manual_request import HandRequest
     from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
@@ -223,6 +224,26 @@ def _onto(scene: Scene) -> float:
     """Return the maximum number of bundles that one broker gets."""
     caps = (scene.settings.max_bundles_per_broker, scene.settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
+
+
+def restore(scene: Scene, placement: Placement | None, brokers: Collection[str]) -> list[Wish]:
+    """Return wishes that bring bundles back to where they were in the remembered placement.
+
+    Args:
+        brokers: only these get bundles back; empty for all.
+
+    Raises:
+        PlanError: `nothing_remembered`, `unknown_destination`, or the reason why one of the brokers is excluded.
+    """
+    if placement is None:
+        raise PlanError(Reason.NOTHING_REMEMBERED, Reason.NOTHING_REMEMBERED.meaning)
+    for broker in brokers:
+        check_broker(scene, broker)
+    return [
+        Wish(bundle, broker, None if broker in scene.listed else Reason.DESTINATION_GONE)
+        for bundle, broker in placement.homes(scene.owners).items()
+        if broker != scene.owners[bundle] and (not brokers or broker in brokers)
+    ]
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:

@@ -12,6 +12,7 @@ from pulsar_rebalancer.decide.by_hand.relieve import Relief, relieve
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
+from pulsar_rebalancer.decide.remembered import Placement
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
@@ -50,8 +51,8 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         by: name of the Airflow user.
 
     Raises:
-        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`, or the
-            reason why a named broker is excluded.
+        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`,
+            `nothing_remembered`, or the reason why a named broker is excluded.
         SnapshotError: a file of the run cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
@@ -77,6 +78,8 @@ def _named_wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -
         return makers.drain(scene, request.broker)
     if request.action is Action.FILL:
         return makers.fill(scene, request.broker)
+    if request.action is Action.RESTORE:
+        return makers.restore(scene, Placement.read(scene.snapshot, storage.state), request.broker)
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:

@@ -10,6 +10,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import Snapshots, name
 
 from pulsar_rebalancer.decide.by_hand.returning import bring_back, restore
+from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
@@ -108,15 +109,20 @@ def test_the_grace_period_ends_with_the_process_that_a_bundle_left(
 REMEMBERED = {name(1): ("a:1", 20.0), name(2): ("b:1", 20.0), name(3): ("c:1", 12.0), name(4): ("c:1", 8.0)}
 
 
+def remembering(snapshots: Snapshots, placement: dict[str, tuple[str, float]]) -> Snapshots:
+    rows = [{"bundle": bundle, "broker": at, "msg_throughput": traffic} for bundle, (at, traffic) in placement.items()]
+    file = snapshots.storage.state / "placement-6-0a1b2c3d.parquet"
+    file.write_table(pa.Table.from_pylist(rows))
+    snapshots.state = DecisionState(placement=Remembered(file=file.name))
+    return snapshots
+
+
 def restored(tmp_path: Path, owned: dict[str, dict[str, float]], *started: str, **given: Any) -> dict[str, str] | None:
     """What becomes of each bundle after some brokers have started; None if nothing is restored."""
     snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
+    snapshots = remembering(snapshots, given.pop("remembered", REMEMBERED))
     snapshots.started = dict.fromkeys(started, given.pop("ago", 5 * MINUTE))
-    remembered = given.pop("remembered", REMEMBERED)
-    rows = [{"bundle": bundle, "broker": at, "msg_throughput": traffic} for bundle, (at, traffic) in remembered.items()]
-    file = snapshots.storage.state / "placement-6-0a1b2c3d.parquet"
-    file.write_table(pa.Table.from_pylist(rows))
-    snapshots.state = DecisionState(placement=Remembered(file=given.pop("file", file.name)))
+    snapshots.state = DecisionState(placement=Remembered(file=given.pop("file", snapshots.state.placement.file)))
     plan = restore(Snapshot(snapshots.take()), snapshots.storage.state)
     return {move.bundle: str(move.destination if move.taken else move.reason) for move in plan.moves} if plan else None
 
@@ -176,6 +182,29 @@ def test_without_a_placement_nothing_is_restored(tmp_path: Path) -> None:
     assert restored(tmp_path / "none", AWAY, "c:1", file="") is None
     assert restored(tmp_path / "gone", AWAY, "c:1", file="placement-5-0a1b2c3d.parquet") is None
     assert restored(tmp_path / "joined", AWAY | {"d": {}}, "d:1") is None
+
+
+def test_a_person_may_ask_for_it_for_some_brokers_or_all(tmp_path: Path) -> None:
+    mixed: Any = {
+        "a": {name(2): 20.0, name(4): 8.0},
+        "b": {name(3): 12.0, name(9): 20.0},
+        "c": {name(1): 5.0, name(5): 1.0},
+    }
+    gone_and_home = {name(9): ("d:1", 20.0), name(5): ("c:1", 1.0)}
+    snapshots = remembering(Snapshots(tmp_path, mixed), REMEMBERED | gone_and_home)
+    there = {name(3): "c:1", name(4): "c:1"}
+
+    assert snapshots.show(action="restore", broker="c:1")[1] == there
+    every = there | {name(1): "a:1", name(2): "b:1", name(9): "destination_gone"}
+    assert snapshots.show(action="restore")[1] == every
+
+    with pytest.raises(PlanError) as refused:
+        snapshots.show(action="restore", broker="d:1")
+    assert refused.value.reason is Reason.UNKNOWN_DESTINATION
+    snapshots.state = DecisionState()
+    with pytest.raises(PlanError) as refused:
+        snapshots.show(action="restore")
+    assert refused.value.reason is Reason.NOTHING_REMEMBERED
 
 
 def test_policies_and_exclusions_apply(tmp_path: Path) -> None:
