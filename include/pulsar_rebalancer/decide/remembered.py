@@ -19,7 +19,9 @@ from pulsar_rebalancer.strategies.scoring import score
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.run_input import RunInput
+    from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.state_documents import Remembered
@@ -92,7 +94,7 @@ def remember(run: RunInput) -> Remembered:
     longest = timedelta(seconds=settings.state_max_gap * settings.interval_seconds)
     in_a_row = before.balanced if counted_at and abs(now - counted_at) <= longest else 0
     taking_part = [broker for broker in run.brokers if broker.left_out is None]
-    balanced = in_a_row + 1 if _close_together(run, taking_part) else 0
+    balanced = in_a_row + 1 if close_together(taking_part, run.policies, settings) else 0
     after = before.model_copy(update={"balanced": balanced})
     if not balanced or balanced % settings.hit_count_low or not _may_replace(run, taking_part):
         return after
@@ -101,15 +103,15 @@ def remember(run: RunInput) -> Remembered:
     return after.model_copy(update={"file": file.name, "at": now})
 
 
-def _close_together(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
+def close_together(brokers: Iterable[BrokerSample], policies: Policies, settings: Settings) -> bool:
     """Return whether the scores of brokers that may share bundles differ by less than the low threshold.
 
     If even the hottest broker is below the threshold, this says nothing about the placement.
     """
     pools: dict[str | None, list[float]] = {}
     for broker in brokers:
-        pools.setdefault(run.policies.reserved_by(broker.broker), []).append(score(broker, run.settings))
-    low, hottest = run.settings.low_threshold, max(map(max, pools.values()), default=0.0)
+        pools.setdefault(policies.reserved_by(broker.broker), []).append(score(broker, settings))
+    low, hottest = settings.low_threshold, max(map(max, pools.values()), default=0.0)
     return hottest >= low and all(max(pool) - min(pool) < low for pool in pools.values())
 
 

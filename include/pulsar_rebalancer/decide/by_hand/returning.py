@@ -54,8 +54,8 @@ def bring_back(
     """Return the moves of bundles back to their homes, those with the most traffic first; None if there are none.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
-    stays. The grace period applies too, except to a bundle that left a process of its home that has ended since then:
-    nothing moves to and fro when a drained broker has restarted.
+    stays. The grace period applies too, except to a bundle that was moved before the process of its home started: what
+    moved because a broker was drained or gone does not move to and fro when it returns.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
@@ -69,7 +69,7 @@ def bring_back(
     scene = Scene.read(snapshot, state_folder, (Overrule.GRACE_PERIOD,))
     hottest_first = sorted(candidates_of(scene, _wishes(scene, home)), key=lambda move: (-move.traffic, move.bundle))
     if shares is not None:
-        hottest_first = _within(scene, hottest_first, shares)
+        hottest_first = within_shares(hottest_first, scene.traffic, shares)
     if not hottest_first:
         return None
     # While caps apply, each move is a pair of its own: the order of pairs decides which moves are within the caps.
@@ -97,17 +97,22 @@ def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
             reason = Reason.DESTINATION_GONE
         elif unload:
             start = started[broker]
-            ended = unload.source == broker and start is not None and start > unload.at
-            reason = None if ended else Reason.RECENTLY_UNLOADED
+            reason = None if start is not None and start > unload.at else Reason.RECENTLY_UNLOADED
         yield Wish(bundle, broker, reason)
 
 
-def _within(scene: Scene, moves: Iterable[CandidateMove], shares: Mapping[str, float]) -> list[CandidateMove]:
+def within_shares(
+    moves: Iterable[CandidateMove], traffic: Mapping[str, float], shares: Mapping[str, float]
+) -> list[CandidateMove]:
     """Return the moves; one that would give its home more than its share has the reason why its bundle stays.
 
     The traffic of a home is that after all moves, whatever their order.
+
+    Args:
+        traffic: current traffic of each broker, bytes/s.
+        shares: each home's usual share of the cluster's traffic, 0 to 1, which may grow by a tenth.
     """
-    candidates, held = list(moves), dict(scene.traffic)
+    candidates, held = list(moves), dict(traffic)
     total = math.fsum(held.values())
     for move in candidates:
         held[move.source] -= move.traffic if move.taken else 0.0

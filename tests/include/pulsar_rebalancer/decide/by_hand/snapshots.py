@@ -52,7 +52,7 @@ class Snapshots:
         self.unloaded: dict[str, timedelta] = {}
         self.topics: dict[str, int] = {}
         self.predictions = Predictions()
-        self.off, self.onto = "x:1", "y:1"
+        self.onto = "y:1"
         self.started: dict[str, timedelta] = {}
         self.looks_idle: list[str] = []
         self.load_manager = "ModularLoadManagerImpl"
@@ -79,7 +79,7 @@ class Snapshots:
         write(run, {"cluster": cluster, "brokers": self._brokers(), "bundles": self._bundles()})
         history = MovesState(
             unloads={
-                bundle: Unload(at=at - age, plan_id="p", source=self.off, destination=self.onto)
+                bundle: Unload(at=at - age, plan_id="p", source="x:1", destination=self.onto)
                 for bundle, age in self.unloaded.items()
             },
             predictions=self.predictions,

@@ -90,18 +90,17 @@ def test_what_moved_lately_counts_although_no_report_shows_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("off", "ago", "started", "fate"),
+    ("ago", "started", "fate"),
     [
-        ("c:1", 5 * MINUTE, 3 * MINUTE, "c:1"),  # the process that it left has ended
-        ("c:1", 5 * MINUTE, 6 * MINUTE, "recently_unloaded"),
-        ("b:1", 5 * MINUTE, 3 * MINUTE, "recently_unloaded"),
-        ("b:1", 31 * MINUTE, 60 * MINUTE, "c:1"),
+        (5 * MINUTE, 3 * MINUTE, "c:1"),
+        (5 * MINUTE, 6 * MINUTE, "recently_unloaded"),
+        (31 * MINUTE, 60 * MINUTE, "c:1"),
     ],
 )
-def test_the_grace_period_ends_with_the_process_that_a_bundle_left(
-    tmp_path: Path, off: str, ago: timedelta, started: timedelta, fate: str
+def test_the_grace_period_does_not_count_for_what_moved_before_its_home_started(
+    tmp_path: Path, ago: timedelta, started: timedelta, fate: str
 ) -> None:
-    _, found = brought_back(tmp_path, off=off, unloaded={name(2): ago}, started={"c:1": started})
+    _, found = brought_back(tmp_path, unloaded={name(2): ago}, started={"c:1": started})
 
     assert found == BACK | {name(2): fate}
 

@@ -1,0 +1,1 @@
+"""Brokers that come back: AvgShedder with and without `restore_placement`."""
