@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pulsar_rebalancer.decide.by_hand.returning import within_shares
-from pulsar_rebalancer.decide.remembered import close_together
+from pulsar_rebalancer.decide.remembered import close_together, is_good
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
 from pulsar_rebalancer.replay.minute import broker_samples
@@ -91,7 +91,7 @@ class RestoringBalancer(Balancer):
         self._balanced = self._balanced + 1 if close_together(taking_part, minute.policies, self._settings) else 0
         missing = self._shares.keys() - {broker.broker for broker in taking_part}
         may_replace = not missing or minute.number - self._remembered_at > DAY
-        if self._balanced and self._balanced % self._settings.hit_count_low == 0 and may_replace:
+        if is_good(self._balanced) and may_replace:
             self._home, self._remembered_at = minute.owner.copy(), minute.number
             held, whole = self._held(minute, traffic), float(traffic[minute.seen].sum())
             self._shares = {name: figure / whole for name, figure in held.items() if figure}

@@ -208,6 +208,8 @@ def test_after_a_cold_start(scene: Scene, restore: bool) -> None:
     course = []
     for sampled in scene.course(restore_placement=restore):
         course.append(sampled)
-        print(sampled, sum(scene.owners()[bundle] != broker for bundle, broker in home.items()), flush=True)
+        print(sampled, flush=True)
+        if len(course) == 1:
+            print("away", sum(scene.owners()[bundle] != broker for bundle, broker in home.items()), flush=True)
         if len(course) > 12 or (len(course) > 4 and max(each.gap for each in course[-3:]) < 10):
             break

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+ENOUGH = 3
+"""Number of samples in a row after which a placement is good. With more, clusters with noisy load remember nothing."""
+
+_RENEWED = 10
+"""Number of samples after which a placement that is still good is remembered again: bundles may have come."""
+
 _KEPT = timedelta(days=1)
 """Age up to which a placement is not replaced while one of its brokers is missing or left out: it may come back."""
 
@@ -84,8 +90,7 @@ class Placement(NamedTuple):
 def remember(run: RunInput) -> Remembered:
     """Return what is remembered after a run's sample; write the file of a placement that is to be remembered.
 
-    A placement is good if the scores were close together in `hit_count_low` counted samples in a row: as many as show
-    that a difference lasts. While they stay so, it is renewed each time that as many samples have passed.
+    A placement is good if the scores were close together in several counted samples in a row.
     """
     before, settings = run.before.decision.placement, run.settings
     now, counted_at = run.request.collected_at, run.before.decision.counted_at
@@ -96,11 +101,16 @@ def remember(run: RunInput) -> Remembered:
     taking_part = [broker for broker in run.brokers if broker.left_out is None]
     balanced = in_a_row + 1 if close_together(taking_part, run.policies, settings) else 0
     after = before.model_copy(update={"balanced": balanced})
-    if not balanced or balanced % settings.hit_count_low or not _may_replace(run, taking_part):
+    if not is_good(balanced) or not _may_replace(run, taking_part):
         return after
     file = run.new_state_file("placement")
     file.write_table(_placement(run))
     return after.model_copy(update={"file": file.name, "at": now})
+
+
+def is_good(balanced: int) -> bool:
+    """Return whether a placement is to be remembered, after so many samples in a row in which it was balanced."""
+    return balanced == ENOUGH or (balanced > 0 and balanced % _RENEWED == 0)
 
 
 def close_together(brokers: Iterable[BrokerSample], policies: Policies, settings: Settings) -> bool:

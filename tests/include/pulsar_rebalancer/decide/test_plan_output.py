@@ -151,12 +151,14 @@ def filled(
 ) -> tuple[Summary, dict[str, str], DecisionState]:
     """The plan of a run in which broker c is new, and its state."""
     restore = given.pop("restore", False)
-    settings = {"fill_new_brokers": given.pop("on", True), "restore_placement": restore, "hit_count_low": 1}
+    settings = {"fill_new_brokers": given.pop("on", True), "restore_placement": restore}
     snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), **settings)
     rows = [{"bundle": name(n), "broker": "c:1" if n < 2 else "a:1", "msg_throughput": 10.0} for n in range(6)]
     file = snapshots.storage.state / "placement-6-0a1b2c3d.parquet"
     file.write_table(pa.Table.from_pylist(rows))
-    snapshots.state = snapshots.state.model_copy(update={"placement": Remembered(file=file.name)})
+    snapshots.state = snapshots.state.model_copy(
+        update={"placement": Remembered(file=file.name, balanced=2), "counted_at": EARLIER}
+    )
     snapshots.started = {"c:1": given.pop("age", 5 * MINUTES)}
     snapshots.quarantined = given.pop("quarantined", [])
     if unloaded:
@@ -263,5 +265,5 @@ def test_a_run_remembers_a_good_placement(tmp_path: Path) -> None:
 
     _, _, state = filled(tmp_path, on=False, owned=even)
 
-    assert state.placement == Remembered(balanced=1, file=state.placement.file, at=NOW)
+    assert state.placement == Remembered(balanced=3, file=state.placement.file, at=NOW)
     assert (tmp_path / "east" / "state" / state.placement.file).is_file()

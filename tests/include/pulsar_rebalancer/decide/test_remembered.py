@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,15 +25,22 @@ EVEN = {"a": {name(1): 30.0, name(2): 10.0}, "b": {name(3): 30.0}, "c": {name(4)
 
 
 class Runs:
-    """Runs of one cluster, one a minute, each with what the last one remembered."""
+    """Runs of one cluster, one a minute, each with what the last one remembered.
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.snapshots = Snapshots(folder, EVEN, **settings)
-        self.snapshots.state = DecisionState(seq=7)
-        self.minutes = 0
+    Args:
+        long: each run is the tenth in a row if its scores are close together.
+    """
+
+    def __init__(self, folder: Path, *, long: bool = False) -> None:
+        self.snapshots = Snapshots(folder, EVEN)
+        self.snapshots.state = DecisionState(seq=7, counted_at=NOW)
+        self.minutes, self.long = 0, long
 
     def run(self, owned: dict[str, dict[str, float]] = EVEN, **given: Any) -> Remembered:
         snapshots, before = self.snapshots, self.snapshots.state
+        if self.long:
+            before = before.model_copy(update={"placement": before.placement.model_copy(update={"balanced": 9})})
+            snapshots.state = before
         snapshots.owned = {f"{broker}:1": dict(bundles) for broker, bundles in owned.items()}
         self.minutes += given.pop("minutes", 1)
         folder = snapshots.take(after=timedelta(minutes=self.minutes), **given)
@@ -48,8 +56,8 @@ class Runs:
         return Placement.read(snapshot, self.snapshots.storage.state)
 
 
-def test_a_placement_is_remembered_once_scores_were_together_as_often_as_a_pair_needs_low_hits(tmp_path: Path) -> None:
-    runs = Runs(tmp_path, hit_count_low=3)
+def test_a_placement_is_remembered_once_scores_were_together_three_times_in_a_row(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
     assert [runs.run().balanced for _ in range(2)] == [1, 2]
     assert runs.placement() is None
 
@@ -63,10 +71,11 @@ def test_a_placement_is_remembered_once_scores_were_together_as_often_as_a_pair_
     assert remember(runs.newest) == after, "a run that is repeated writes the same file"
 
 
-def test_it_is_renewed_each_time_that_as_many_samples_have_passed(tmp_path: Path) -> None:
-    runs = Runs(tmp_path, hit_count_low=2)
-    files = [runs.run().file for _ in range(5)]
-    assert files[0] == "" != files[1] == files[2] != files[3] == files[4]
+def test_it_is_renewed_with_every_tenth_sample(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    files = [runs.run().file for _ in range(21)]
+    changes = [number for number, (before, after) in enumerate(pairwise(["", *files]), 1) if before != after]
+    assert changes == [3, 10, 20]
 
 
 @pytest.mark.parametrize(
@@ -79,31 +88,36 @@ def test_it_is_renewed_each_time_that_as_many_samples_have_passed(tmp_path: Path
     ids=["apart", "all cold", "not counted"],
 )
 def test_other_samples_are_no_reason_to_remember(tmp_path: Path, owned: Any, given: dict[str, Any]) -> None:
-    runs = Runs(tmp_path, hit_count_low=2)
+    runs = Runs(tmp_path)
     runs.run()
     assert runs.run(owned, **given).balanced == ("params" in given)
     assert runs.run().balanced == 1 + ("params" in given)
 
 
+def test_samples_that_are_far_apart_are_not_in_a_row(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    assert [runs.run().balanced, runs.run(minutes=3).balanced, runs.run(minutes=4).balanced] == [1, 2, 1]
+
+
 def test_scores_are_compared_within_the_pools_of_isolation_policies(tmp_path: Path) -> None:
-    runs = Runs(tmp_path, hit_count_low=1)
+    runs = Runs(tmp_path, long=True)
     runs.snapshots.policies = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("c",)),))
     assert runs.run(EVEN | {"c": {name(4): 80.0}}).file
     assert runs.run(EVEN | {"b": {name(4): 80.0}}).balanced == 0
 
 
 def test_while_a_broker_is_away_or_drained_its_placement_is_kept_for_a_day(tmp_path: Path) -> None:
-    runs = Runs(tmp_path, hit_count_low=1)
+    runs = Runs(tmp_path, long=True)
     known = runs.run().file
     two: Any = {"a": {name(1): 30.0, name(2): 10.0}, "b": {name(3): 30.0, name(4): 10.0}}
     drains = Drains(brokers={"c:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")
 
     assert runs.run(two).file == known
     assert runs.run(drains=drains).file == known
+    runs.snapshots.settings = runs.snapshots.settings.model_copy(update={"state_max_gap": 10_000})
     assert runs.run(two, minutes=24 * 60 - 2).file == known
     later = runs.run(two)
     assert later.file != known
-    assert later.balanced == 2, "samples that are far apart are not in a row"
     assert runs.run(EVEN | {"d": {name(9): 30.0}}).file != later.file, "a broker that joins keeps nothing back"
 
 
@@ -115,7 +129,7 @@ def test_parts_of_a_bundle_belong_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_placement_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
-    runs = Runs(tmp_path, hit_count_low=1)
+    runs = Runs(tmp_path, long=True)
     file = runs.snapshots.storage.state / runs.run().file
     file.write_bytes(b"PAR1 and then nothing")
     assert runs.placement() is None
