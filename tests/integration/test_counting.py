@@ -9,14 +9,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from tests.integration.airflow_world import World, world
 from tests.integration.page_scene import changed_in_file
 
+from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.comparison import ComparedRun
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.show import prediction_check
+from pulsar_rebalancer.state.state_documents import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -183,6 +186,8 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     moves = read_moves(run.folder)
     restarted, *others = sorted({end for move in moves for end in (move.source, move.destination)})
     assert len(others) > 1
+    of_broker = [name for name, owner in cluster.state()["owners"].items() if owner == restarted]
+    home = [name for name in of_broker if not is_of_brokers(name)][:3]
     cluster.restart(restarted)
     cluster.scale_load(1.7, broker=others[0])
     cluster.scale_load(0.3, broker=others[-1])
@@ -195,10 +200,21 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     assert len(north.moves().predictions.errors) == 7 + len(others)
     assert warned.xcom("validate")["warn"]["predictions_off"] == 1
 
-    # That broker is new, and has lost its bundles.
+    # That broker is new, and has lost its bundles: those that a good placement had there return before it is filled.
+    placement = Remembered(file="placement-1-0a1b2c3d.parquet")
+    rows = [{"bundle": name, "broker": restarted, "msg_throughput": 1.0} for name in home]
+    (north.storage.state / placement.file).write_table(pa.Table.from_pylist(rows))
+    north.put(north.decision().model_copy(update={"placement": placement}))
+    measured(north, cluster.active_brokers())
+    changed_in_file("north", restore_placement=True, fill_new_brokers=True)
+    restored = counted_again(north)
+    assert Summary.read(restored.folder).sentence.endswith(f"Brought back: bundles of {restarted}")
+    lost = {move.bundle for move in read_moves(restored.folder)}
+    assert lost <= set(home)
+    assert {cluster.owner(name) for name in home} == {restarted}
+
     north.put(north.moves().model_copy(update={"unloads": {}}))
     measured(north, cluster.active_brokers())
-    changed_in_file("north", fill_new_brokers=True)
     filled = counted_again(north)
     moves = read_moves(filled.folder)
     assert Summary.read(filled.folder).sentence.endswith(f"New: {restarted}, filled")

@@ -23,7 +23,7 @@ from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
@@ -48,7 +48,6 @@ BROKERS = range(3)
 SETTINGS: dict[str, Any] = {
     "mode": "auto",
     "interval_seconds": 20,
-    "hit_count_low": 2,
     "min_unload_message": 10,
     "min_unload_throughput": 0,
     "state_max_gap": 100,
@@ -66,10 +65,10 @@ def spark() -> Iterator[SparkSession]:
 
 
 class Sampled(NamedTuple):
-    """A run, and the range of the scores before it, points."""
+    """A run, and the scores that its sample showed, percent."""
 
-    moved: int
-    gap: float
+    summary: Summary
+    scores: list[float]
 
 
 class Scene:
@@ -149,20 +148,14 @@ class Scene:
         for broker in others:
             self.cluster.start_broker(broker)
 
-    def course(self, **settings: Any) -> Iterator[Sampled]:
-        """A run for each sample in which all brokers take part."""
+    def course(self) -> Iterator[Sampled]:
+        """Yield a run after each host sample, from the first on in which all brokers take part."""
         while True:
             self.await_host_samples(1)
-            summary = self.run(**settings)
-            scores = self.scores()
-            print(
-                f"{datetime.now(UTC):%H:%M:%S}",
-                scores,
-                summary and (summary.bundles_taken, summary.sentence),
-                flush=True,
-            )
+            scores, summary = self.scores(), self.run(restore_placement=True)
+            print(scores, summary and summary.sentence)
             if summary and summary.brokers == len(BROKERS):
-                yield Sampled(summary.bundles_taken, max(scores) - min(scores))
+                yield Sampled(summary, scores)
 
 
 @pytest.fixture(scope="module")
@@ -194,22 +187,20 @@ def scene(
             yield made
 
 
-def remembered(scene: Scene) -> dict[str, str]:
-    """Let the product see the present placement until it remembers it, and return it."""
+def test_bundles_are_where_they_were_as_soon_as_the_last_broker_takes_part(scene: Scene) -> None:
+    """Without waiting for hits: the range is small two host samples later, and hardly anything else moves."""
     await_that(lambda: scene.run() is not None and bool(scene.before.decision.placement.file))
-    return scene.owners()
-
-
-@pytest.mark.parametrize("restore", [True, False], ids=["restored", "plain"])
-def test_after_a_cold_start(scene: Scene, restore: bool) -> None:
-    home = remembered(scene)
-    print("balanced", scene.scores())
+    home = scene.owners()
     scene.restart()
-    course = []
-    for sampled in scene.course(restore_placement=restore):
-        course.append(sampled)
-        print(sampled, flush=True)
-        if len(course) == 1:
-            print("away", sum(scene.owners()[bundle] != broker for bundle, broker in home.items()), flush=True)
-        if len(course) > 12 or (len(course) > 4 and max(each.gap for each in course[-3:]) < 10):
-            break
+
+    course = scene.course()
+    back = next(course)
+
+    assert Reason.GIVE_BACK in back.summary.reasons
+    assert back.summary.pairs_fired == 0
+    # Lookups of clients may lead a few astray (apache/pulsar#24884).
+    assert sum(owner == home[bundle] for bundle, owner in scene.owners().items()) >= 0.9 * BUNDLES
+    assert max(back.scores) - min(back.scores) > 10
+    later = [next(course) for _ in range(2)]
+    assert max(later[-1].scores) - min(later[-1].scores) < 10
+    assert sum(each.summary.bundles_taken for each in later) <= 2
