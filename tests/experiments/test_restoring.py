@@ -1,4 +1,4 @@
-"""Where brokers come back, restoring the remembered placement settles sooner and closer than AvgShedder alone."""
+"""Where brokers come back, restoring the remembered placement settles sooner and closer than AvgShedder without it."""
 
 from __future__ import annotations
 

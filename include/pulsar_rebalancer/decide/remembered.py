@@ -109,7 +109,7 @@ def remember(run: RunInput) -> Remembered:
 
 
 def is_good(balanced: int) -> bool:
-    """Return whether a placement is to be remembered, after so many samples in a row in which it was balanced."""
+    """Return whether a placement is to be remembered after this number of balanced samples in a row."""
     return balanced == ENOUGH or (balanced > 0 and balanced % _RENEWED == 0)
 
 
