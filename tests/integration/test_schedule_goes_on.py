@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
@@ -19,10 +21,12 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy import delete
 
+from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.embedded.processes import Processes, _family
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-DAG, BY_HAND = "pulsar_rebalance__east", "pulsar_by_hand__east"
+DAG, BY_HAND, ROLL = "pulsar_rebalance__east", "pulsar_by_hand__east", "pulsar_roll__east"
 EXAMPLES = [f"example_pulsar_{name}" for name in ("balance_after_deployment", "act_on_moves", "own_operator")]
 SETTINGS: dict[str, Any] = {
     "mode": "auto",
@@ -55,12 +59,40 @@ PATIENCE = 120
 """Seconds until a run that does not begin counts as one that never will; the DAG file is parsed every 600."""
 
 
+class Impatient(AirflowHome):
+    """An Airflow that soon takes over the tasks of a scheduler that has ended."""
+
+    def environment(self) -> dict[str, str]:
+        seconds = {"SCHEDULER_HEALTH_CHECK_THRESHOLD": "15", "ORPHANED_TASKS_CHECK_INTERVAL": "5"}
+        return super().environment() | {f"AIRFLOW__SCHEDULER__{name}": value for name, value in seconds.items()}
+
+
+class Schedulers(Processes):
+    """The processes of an Airflow, whose scheduler can be killed."""
+
+    def kill_scheduler(self) -> None:
+        """Kill the scheduler with all tasks that it runs, and start another one."""
+        process, log = self._started["airflow scheduler"]
+        command, environment = process.args, psutil.Process(process.pid).environ()
+        for member in _family({process.pid}):
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.wait()
+        self.start("airflow scheduler", command, environment, log)  # type: ignore[arg-type]
+
+
 class Cluster:
     """The runs of a cluster in an Airflow that is up."""
 
-    def __init__(self, airflow: LocalAirflow, simulated: SimulatedCluster) -> None:
+    def __init__(self, airflow: LocalAirflow, simulated: SimulatedCluster, processes: Schedulers) -> None:
         self.airflow = airflow
         self.simulated = simulated
+        self.processes = processes
+
+    def roll(self) -> Roll:
+        """The rolling restart, as its copy below the storage root has it."""
+        file = ClusterStorage(str(self.airflow.home.storage), "east").roll
+        return Roll.parse(file.read_json()) if file.exists() else Roll()
 
     def owners(self) -> dict[str, str]:
         """The broker of each bundle."""
@@ -108,9 +140,9 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         shutil.copy(example, folder / "dags")
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     simulated = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
-    with running(simulated) as served, Processes() as processes:
+    with running(simulated) as served, Schedulers() as processes:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
-        home = AirflowHome(
+        home = Impatient(
             folder=folder / "airflow",
             clusters={"east": SETTINGS},
             connections={
@@ -123,9 +155,9 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         home.prepare(keep=False)
         airflow = LocalAirflow(home, processes)
         airflow.start()
-        for dag_id in (BY_HAND, *EXAMPLES):
+        for dag_id in (BY_HAND, ROLL, *EXAMPLES):
             airflow.wait_for_dag(dag_id)
-        yield Cluster(airflow, simulated)
+        yield Cluster(airflow, simulated, processes)
 
 
 def test_the_schedule_goes_on_after_a_plan(east: Cluster) -> None:
@@ -157,6 +189,27 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
 
     assert airflow.wait(own, asked)["state"] == "success"
     assert airflow.xcom(own, asked, "versions") == dict.fromkeys(east.simulated.true_scores(), "4.2.4")
+
+
+def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed(east: Cluster) -> None:
+    airflow, owners = east.airflow, east.owners()
+    broker = min(owners.values(), key=lambda name: [*owners.values()].count(name))
+    shown = airflow.trigger(ROLL, {"brokers": [broker], "reason": "a new kernel"})
+    assert airflow.wait(ROLL, shown)["state"] == "success"
+    stats = east.simulated.load_report(broker)["lastStats"]
+    loaded = {bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")}
+    roll = airflow.trigger(ROLL, {"plan": airflow.xcom(ROLL, shown, "roll")["plan"]})
+    assert awaited(lambda: east.roll().phase is Phase.DRAINING)
+
+    east.processes.kill_scheduler()
+    assert awaited(lambda: east.roll().phase is Phase.RESTARTING)
+    assert east.roll().waits == f"a person: restart {broker} now"
+    east.processes.kill_scheduler()
+    east.simulated.restart(broker)
+
+    ended = airflow.wait(ROLL, roll)
+    assert (ended["state"], airflow.xcom(ROLL, roll, "roll")) == ("success", {broker: "broker_rolled"})
+    assert loaded <= set(east.simulated.owned_bundles(broker))
 
 
 def _acted(airflow: LocalAirflow, dag_id: str) -> list[Any]:

@@ -1,0 +1,83 @@
+"""A rolling restart of one of three real brokers: each of its bundles moves twice, and no message is lost."""
+
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.integration.airflow_world import World, dags
+from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
+from tests.pulsar.admin import Admin
+from tests.pulsar.events import await_that
+from tests.pulsar.load import Load
+from tests.pulsar.rebalancing import load_broker_zero
+from tests.pulsar.test_by_hand import connection, decided, owners
+
+from pulsar_rebalancer.run.outcome import Outcome as Written
+from pulsar_rebalancer.state.roll_document import Phase, Roll
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.pulsar.cluster import PulsarCluster
+    from tests.pulsar.conftest import ClusterFactory
+    from tests.pulsar.distribution import Distribution
+
+BUNDLES = 6
+SETTINGS: dict[str, Any] = {
+    "mode": "auto",
+    "interval_seconds": 5,
+    "state_max_gap": 1000,
+    "max_plan_age_seconds": 3600,
+    "max_shown_plan_age_seconds": 3600,
+    "unload_timeout_seconds": 90,
+    # The machine is as busy as it is.
+    "overloaded_threshold": 100,
+    "roll_wait_minutes": 60,
+}
+
+
+def restarted(cluster: PulsarCluster, broker: int) -> None:
+    cluster.kill_broker(broker)
+    cluster.start_broker(broker)
+
+
+@pytest.mark.usefixtures("one_session")
+@pytest.mark.parametrize("manager", ["modular", "extensible"])
+def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, tmp_path: Path, manager: str) -> None:
+    cluster = clusters(pulsar_424, bookie=True, cgroups=True, extensible=manager == "extensible")
+    zero, *others = cluster.broker_ids
+    with Admin(cluster, broker=2) as admin, dags(manager, tmp_path, connection(cluster), **SETTINGS) as root:
+        topics = load_broker_zero(admin, ["tests/roll"], BUNDLES, "persistent")
+        rates = dict.fromkeys(topics.values(), 20.0)
+        with Load(cluster, rates, tmp_path / "load.log", subscribed=True) as load:
+            load.start()
+            await_that(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/roll", ())) == BUNDLES)
+            world = World(manager, root)
+            decided(world)
+            plan = world.run("roll", brokers=[zero], reason="a new kernel").xcom("roll")["plan"]
+
+            roll, moves, done = world.begin(world.start("roll", plan=plan), "roll", last="roll"), Counter[str](), False
+            while roll.state == "running":
+                if not done and world.document(Roll).phase is Phase.RESTARTING:
+                    assert owners(admin, topics) <= set(others)
+                    restarted(cluster, 0)
+                    done = True
+                run = world.run()
+                if run.state == "success" and (written := Written.find(run.folder)):
+                    moves.update(move.bundle for move in written.moves)
+                roll = world.go_on(roll, last="roll")
+
+            assert (roll.state, roll.xcom("roll")) == ("success", {zero: "broker_rolled"})
+            assert owners(admin, topics) == {zero}
+            report = load.report()
+    assert {bundle: moves[bundle] for bundle in topics} == dict.fromkeys(topics, 2)
+    assert report.keys() == rates.keys()
+    for counts in report.values():
+        assert counts.errors == 0
+        assert counts.received == counts.acked == counts.sent > 0
