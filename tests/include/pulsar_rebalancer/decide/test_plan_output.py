@@ -18,6 +18,7 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Forced, read_state, verify
 from pulsar_rebalancer.run.tables import MEANS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, HitCount, Remembered
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState
@@ -253,6 +254,24 @@ def test_they_return_before_the_strategys_moves(tmp_path: Path) -> None:
 )
 def test_nothing_is_restored(tmp_path: Path, given: dict[str, Any]) -> None:
     assert Reason.GIVE_BACK not in filled(tmp_path, **{"restore": True} | given)[0].reasons
+
+
+def roll(phase: Phase) -> dict[str, Any]:
+    """A rolling restart of broker c, to which two bundles of broker a belong."""
+    document = Roll(id="f", order=("c:1",), turn_at=NOW, phase=phase, home=tuple(HOME))
+    return document.model_dump(mode="json")
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_in_a_rolling_restart_only_its_own_bundles_move(tmp_path: Path, phase: Phase) -> None:
+    sample = BundleSample("a:1", name(5), msg_throughput=10.0)
+    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+
+    summary, found, _ = filled(tmp_path, own._replace(wave=0), restore=True, roll=roll(phase))
+
+    assert found == {name(5): "rolling"} | (HOME if phase is Phase.RETURNING else {})
+    assert summary.bundles_taken == (2 if phase is Phase.RETURNING else 0)
+    assert f"Rolling restart f by unknown: c:1 {phase}" in summary.sentence
 
 
 def test_a_drained_broker_that_is_empty_keeps_nothing_from_returning(tmp_path: Path) -> None:

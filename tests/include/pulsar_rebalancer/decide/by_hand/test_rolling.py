@@ -106,6 +106,17 @@ def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
         assert step(held, 501, seen(501, left=0)).active
 
 
+def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
+    assert not new_roll().under_way
+    roll = drained()
+    assert roll.under_way  # so that the window holds it no longer (`in_force.closings`)
+    for minute in (4, 5):
+        roll = step(roll, minute, restarted(minute))
+    roll = step(roll, 6, restarted(6, left=0))
+    assert not roll.under_way
+    assert step(roll, 7, restarted(7), held="outside_window until 22:00").waits == "outside_window until 22:00"
+
+
 def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     roll = step(drained(), 4, restarted(4), held="paused")
     assert step(roll, 5, restarted(5), held="paused").phase is Phase.RETURNING

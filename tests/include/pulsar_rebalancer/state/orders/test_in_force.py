@@ -82,3 +82,15 @@ def test_of_two_copies_the_stricter_holds() -> None:
 
     for merged in (one.stricter(other), other.stricter(one)):
         assert merged == Control(pause=pause(2, "bob"), stop=later, skip=ADA)
+
+
+def test_a_rolling_restart_finishes_its_broker_when_the_window_closes_but_not_in_a_blackout() -> None:
+    window, blackout = ({"cron": f"0 {hour} * * *", "minutes": 60, "timezone": "UTC"} for hour in (22, 12))
+
+    def found(rolling: bool, **given: Any) -> list[str]:
+        return [closed.reason for closed in closings(settings(**given), Control(rolling=rolling), NOW)]
+
+    assert found(False, maintenance_windows=[window]) == ["outside_window"]
+    assert found(True, maintenance_windows=[window]) == []
+    both = {"maintenance_windows": [window], "blackouts": [blackout | {"reason": "a report"}]}
+    assert found(True, **both) == ["blackout"]
