@@ -103,7 +103,7 @@ def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
     for roll in (new_roll(), step(new_roll(), 1)):
         held = step(roll, 500, seen(500, left=0), held="paused until noon")
         assert (held.phase, held.waits, held.active) == (roll.phase, "paused until noon", True)
-        assert step(held, 501, seen(501, left=0)).active
+        assert step(held, 501, seen(501, no_room="no room")).active
 
 
 def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
