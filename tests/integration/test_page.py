@@ -26,7 +26,10 @@ from tests.integration.page_scene import (
 )
 from tests.overview_scene import Scene, broker, uneven
 
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.manual_plans import ShownPlans
+from pulsar_rebalancer.state.orders.control_document import Control
+from pulsar_rebalancer.state.roll_document import Roll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -395,3 +398,19 @@ def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url
     chromium.until("!document.querySelector('dialog')")
     assert chromium.run("document.activeElement.dataset.key") == "act Unload…"
     assert told(chromium, "refused in carry_out (plan_under_way)").count("refused") == 1
+
+
+@pytest.mark.usefixtures("blocked")
+def test_a_rolling_restart_has_its_progress_and_its_buttons(chromium: Browser, url: str, paged: World) -> None:
+    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
+    paged.put(Roll(id="0a1b", by="ada", order=("a:1", "b:1"), done={"a:1": Reason.BROKER_ROLLED}, waits="its turn"))
+    chromium.until("document.querySelector('section.roll progress')?.position === 0.5")
+    said = "Rolling restart 0a1b by ada: b:1 waiting, 1 of 2 brokers done; its turn."
+    assert said in chromium.run("document.querySelector('section.roll').innerText")
+    assert_accessible(chromium)
+    press(chromium, "Skip broker…", "a test")
+    (run_id,) = paged.queued("control")
+    assert paged.begin(run_id, "control").state == "success"
+    assert paged.document(Control).skip_broker is not None
+    paged.put(Roll())
+    chromium.until("!document.querySelector('section.roll').innerText")

@@ -12,6 +12,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.manual_plans import Drain, HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,21 @@ def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) ->
     assert ordered(made, unreadable="damaged") == "Which brokers are drained cannot be read: damaged."
     assert ordered(made, approvals_unreadable="damaged") == "Approvals cannot be read: damaged."
     assert "what people ordered cannot be read: damaged" in ordered(made, control=Control(unreadable="damaged"))
+
+
+def test_a_rolling_restart_is_told_until_its_end_and_as_long_as_it_left_a_broker_drained(tmp_path: Path) -> None:
+    made, (first, second) = Scene(str(tmp_path), EVEN), (broker(0), broker(1))
+    roll = Roll(id="0a1b", by="bob", order=(first, second), turn_at=NOW, phase=Phase.DRAINING, waits="12 bundles")
+    said = f"rolling restart 0a1b by bob: {first} draining, 0 of 2 brokers done; 12 bundles"
+
+    assert f"; {said}" in ordered(made, roll=roll)
+    found = seen(made, roll=roll).roll
+    assert (found.text, found.done, found.total) == (said, 0, 2)
+
+    over = roll.stopped(Reason.BROKER_NOT_BACK, "it is down", NOW, stranded=True)
+    assert seen(made, roll=over).roll is None
+    assert f"{first} stays drained until a person releases it" in ordered(made, roll=over, drains=over.drains())
+    assert ordered(made, roll=over) == ""
 
 
 def test_a_manual_plan_in_the_queue_is_told(tmp_path: Path) -> None:
