@@ -194,6 +194,7 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
 def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed(east: Cluster) -> None:
     airflow, owners = east.airflow, east.owners()
     broker = min(owners.values(), key=lambda name: [*owners.values()].count(name))
+    assert awaited(lambda: [run for run in east.runs("scheduled") if run["state"] == "success"])
     shown = airflow.trigger(ROLL, {"brokers": [broker], "reason": "a new kernel"})
     assert airflow.wait(ROLL, shown)["state"] == "success"
     stats = east.simulated.load_report(broker)["lastStats"]
