@@ -42,7 +42,7 @@ _REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
 _FEWEST_INTERVALS = 5
 """A roll waits for at least this number of intervals before it stops."""
 
-_LONGEST_RUN = timedelta(minutes=1)
+_LONGEST_RUN = timedelta(minutes=3)
 """Time, in addition to two intervals, after which the newest run's sample is too old."""
 
 
