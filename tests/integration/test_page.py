@@ -21,6 +21,7 @@ from tests.integration.page_scene import (
     carried_out,
     planned,
     prepare,
+    press,
     show,
     told,
 )
