@@ -34,7 +34,7 @@ def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path: P
 
 
 def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> None:
-    caps = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    caps: dict[str, Any] = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     snapshots, sample = snapshot(tmp_path, **caps)
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
 

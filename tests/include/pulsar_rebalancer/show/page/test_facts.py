@@ -51,6 +51,7 @@ def test_a_rolling_restart_is_told_until_its_end_and_as_long_as_it_left_a_broker
 
     assert f"; {said}" in ordered(made, roll=roll)
     found = seen(made, roll=roll).roll
+    assert found is not None
     assert (found.text, found.done, found.total) == (said, 0, 2)
 
     over = roll.stopped(Reason.BROKER_NOT_BACK, "it is down", NOW, stranded=True)
