@@ -39,14 +39,14 @@ _KEPT = timedelta(days=1)
 """Age up to which a placement is not replaced while one of its brokers is missing or left out: it may come back."""
 
 
-class Placement(NamedTuple):
+class RememberedPlacement(NamedTuple):
     """The broker of each bundle, and each broker's share of the cluster's traffic, 0 to 1."""
 
     brokers: dict[str, str]
     shares: dict[str, float]
 
     @classmethod
-    def read(cls, snapshot: Snapshot, state_folder: StoragePath) -> Placement | None:
+    def read(cls, snapshot: Snapshot, state_folder: StoragePath) -> RememberedPlacement | None:
         """Return the remembered placement; None if there is none or its file cannot be read."""
         name = snapshot.before.decision.placement.file
         if not name:
@@ -126,7 +126,7 @@ def close_together(brokers: Iterable[BrokerSample], policies: Policies, settings
 
 
 def _may_replace(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
-    at, known = run.before.decision.placement.at, Placement.read(run, run.state_folder)
+    at, known = run.before.decision.placement.at, RememberedPlacement.read(run, run.state_folder)
     missing = known.shares.keys() - {broker.broker for broker in brokers} if known else ()
     return not missing or at is None or abs(run.request.collected_at - at) > _KEPT
 

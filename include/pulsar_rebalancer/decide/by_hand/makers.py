@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.decide.by_hand.scene import Scene
-    from pulsar_rebalancer.decide.remembered import Placement
+    from pulsar_rebalancer.decide.remembered import RememberedPlacement
     from pulsar_rebalancer.run.bundle_columns import BundleSample
     from pulsar_rebalancer.run.manual_request import HandRequest
     from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
@@ -226,7 +226,7 @@ def _onto(scene: Scene) -> float:
     return min((cap for cap in caps if cap is not None), default=math.inf)
 
 
-def restore(scene: Scene, placement: Placement | None, brokers: Collection[str]) -> list[Wish]:
+def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collection[str]) -> list[Wish]:
     """Return wishes that bring bundles back to where they were in the remembered placement.
 
     Args:

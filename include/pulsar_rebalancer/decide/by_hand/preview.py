@@ -12,7 +12,7 @@ from pulsar_rebalancer.decide.by_hand.relieve import Relief, relieve
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
-from pulsar_rebalancer.decide.remembered import Placement
+from pulsar_rebalancer.decide.remembered import RememberedPlacement
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
@@ -79,7 +79,7 @@ def _named_wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -
     if request.action is Action.FILL:
         return makers.fill(scene, request.broker)
     if request.action is Action.RESTORE:
-        return makers.restore(scene, Placement.read(scene.snapshot, storage.state), request.broker)
+        return makers.restore(scene, RememberedPlacement.read(scene.snapshot, storage.state), request.broker)
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:

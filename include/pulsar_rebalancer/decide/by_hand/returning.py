@@ -11,7 +11,7 @@ from pulsar_rebalancer.decide.by_hand.makers import Wish
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
-from pulsar_rebalancer.decide.remembered import Placement
+from pulsar_rebalancer.decide.remembered import RememberedPlacement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies import caps
 
@@ -40,7 +40,7 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
         SnapshotError: a file of the run cannot be read.
     """
     started = new_brokers(snapshot)
-    placement = Placement.read(snapshot, state_folder) if started else None
+    placement = RememberedPlacement.read(snapshot, state_folder) if started else None
     if placement is None:
         return None
     homes = placement.homes(map(str, snapshot.table("bundles")["bundle"].to_pylist()))

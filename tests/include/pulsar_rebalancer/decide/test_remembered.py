@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
 
-from pulsar_rebalancer.decide.remembered import Placement, remember
+from pulsar_rebalancer.decide.remembered import RememberedPlacement, remember
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
@@ -50,10 +50,10 @@ class Runs:
         snapshots.state = before.model_copy(update=changed)
         return after
 
-    def placement(self) -> Placement | None:
+    def placement(self) -> RememberedPlacement | None:
         """The placement that the next run remembers."""
         snapshot: Snapshot = RunInput.read(self.snapshots.storage.root, self.snapshots.take().uri)
-        return Placement.read(snapshot, self.snapshots.storage.state)
+        return RememberedPlacement.read(snapshot, self.snapshots.storage.state)
 
 
 def test_a_placement_is_remembered_once_scores_were_together_three_times_in_a_row(tmp_path: Path) -> None:
@@ -124,7 +124,9 @@ def test_while_a_broker_is_away_or_drained_its_placement_is_kept_for_a_day(tmp_p
 
 def test_parts_of_a_bundle_belong_where_it_was(tmp_path: Path) -> None:
     whole, low, high = "t/n/0x10000000_0x20000000", "t/n/0x10000000_0x18000000", "t/n/0x18000000_0x20000000"
-    placement = Placement({whole: "a:1", "t/n/0x00000000_0x10000000": "b:1", "t/o/0x20000000_0x30000000": "b:1"}, {})
+    placement = RememberedPlacement(
+        {whole: "a:1", "t/n/0x00000000_0x10000000": "b:1", "t/o/0x20000000_0x30000000": "b:1"}, {}
+    )
     others = ["t/n/0x18000000_0x21000000", "t/n/0x20000000_0x30000000", "t/other/0x10000000_0x20000000"]
     assert placement.homes([whole, low, high, *others]) == dict.fromkeys((whole, low, high), "a:1")
 
