@@ -173,7 +173,7 @@ def test_blocked_by_validation(stage: Stage) -> None:
     stage.cluster.faults.add("not_listed")
     stage.begin()
     assert stage.ended() == "failed"
-    stage.says("blocked", "Fewer than two brokers can be compared.")
+    stage.says("blocked", "Validation failed: Fewer than two brokers can be compared.")
 
 
 STALE = Part("stale", WAITS | {"interval_seconds": 60})
