@@ -9,17 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from tests.integration.airflow_world import World, world
 from tests.integration.page_scene import changed_in_file
 
-from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.comparison import ComparedRun
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.show import prediction_check
-from pulsar_rebalancer.state.state_documents import Remembered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -203,20 +200,8 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     north.put(north.moves().model_copy(update={"unloads": {}}))
     cluster.scale_load(0.3, broker=restarted)
     measured(north, cluster.active_brokers())
-    changed_in_file("north", restore_placement=True, fill_new_brokers=True)
+    changed_in_file("north", fill_new_brokers=True)
     filled = counted_again(north)
     moves = read_moves(filled.folder)
     assert Summary.read(filled.folder).sentence.endswith(f"New: {restarted}, filled")
     assert {move.destination for move in moves} == {restarted} == {cluster.owner(move.bundle) for move in moves}
-
-    # A good placement had other bundles there too.
-    away = [name for name, owner in cluster.state()["owners"].items() if owner != restarted and not is_of_brokers(name)]
-    home = sorted(set(away) - set(north.moves().unloads))[:2]
-    placement = Remembered(file="placement-1-0a1b2c3d.parquet")
-    rows = [{"bundle": name, "broker": restarted, "msg_throughput": 1.0} for name in home]
-    (north.storage.state / placement.file).write_table(pa.Table.from_pylist(rows))
-    north.put(north.decision().model_copy(update={"placement": placement}))
-    restored = counted_again(north)
-    assert Summary.read(restored.folder).sentence.endswith(f"Brought back: bundles of {restarted}")
-    assert sorted(move.bundle for move in read_moves(restored.folder)) == home
-    assert {cluster.owner(name) for name in home} == {restarted}
