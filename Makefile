@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families sweeps clean
+.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families sweeps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,9 @@ BALANCED := tests/pulsar/test_rebalance.py
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
 	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar --ignore $(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
+
+test-long: setup ## run the scenes that `make test` and `make test-pulsar` leave out because they take minutes
+	@$(PYTHON_BIN) -m pytest -m long tests/integration tests/pulsar
 
 scenes: setup ## play every state of the page in Chromium before a real Airflow; PICTURES=1 takes the pictures of the documents
 	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m "scenes or not scenes" tests/integration/test_page_scenes.py

@@ -195,6 +195,7 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
     assert airflow.xcom(own, asked, "versions") == dict.fromkeys(east.simulated.true_scores(), "4.2.4")
 
 
+@pytest.mark.long
 def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed(east: Cluster) -> None:
     airflow, owners = east.airflow, east.owners()
     broker = min(owners.values(), key=lambda name: [*owners.values()].count(name))

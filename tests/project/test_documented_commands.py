@@ -79,6 +79,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make test": make(by("tests/project/test_documented_commands.py")),
     "make test TESTS=tests/include": make(by("tests/project/test_documented_commands.py")),
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
+    "make test-long": make(by("tests/pulsar/test_roll.py")),
     "make mutants": make(mutated),
     "make scenes": make(by(SCENES)),
     "make scenes PICTURES=1": make(by(SCENES)),

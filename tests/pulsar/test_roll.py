@@ -48,7 +48,7 @@ def restarted(cluster: PulsarCluster, broker: int) -> None:
 
 
 @pytest.mark.usefixtures("one_session")
-@pytest.mark.parametrize("manager", ["modular", "extensible"])
+@pytest.mark.parametrize("manager", ["modular", pytest.param("extensible", marks=pytest.mark.long)])
 def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, tmp_path: Path, manager: str) -> None:
     cluster = clusters(pulsar_424, bookie=True, cgroups=True, extensible=manager == "extensible")
     zero, *others = cluster.broker_ids
