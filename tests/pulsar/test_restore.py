@@ -187,6 +187,7 @@ def scene(
             yield made
 
 
+@pytest.mark.long
 def test_bundles_are_where_they_were_as_soon_as_the_last_broker_takes_part(scene: Scene) -> None:
     """Without waiting for hits: the range is small two host samples later, and hardly anything else moves."""
     await_that(lambda: scene.run() is not None and bool(scene.before.decision.placement.file))
