@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.distribution import Distribution, from_dependencies, from_server_distribution
 
@@ -48,3 +51,13 @@ def _factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactor
             return running.enter_context(PulsarCluster(distribution, run_dir, brokers, **options))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.driver.host", "127.0.0.1")
+    session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    yield session
+    session.stop()

@@ -6,13 +6,10 @@ The product's parts are called one after the other, as the DAG's tasks call them
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
@@ -35,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from tests.pulsar.cluster import PulsarCluster
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
@@ -52,16 +50,6 @@ SETTINGS: dict[str, Any] = {
     "min_unload_throughput": 0,
     "state_max_gap": 100,
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.driver.host", "127.0.0.1")
-    session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
-    yield session
-    session.stop()
 
 
 class Sampled(NamedTuple):

@@ -6,8 +6,6 @@ The product's parts are called one after the other, as the DAG's tasks call them
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
-from pyspark.sql import SparkSession
 from tests.pulsar.admin import Admin
 from tests.pulsar.events import await_that
 from tests.pulsar.java import CLUSTER_NAME
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from tests.pulsar.cluster import PulsarCluster
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
@@ -56,16 +54,6 @@ SHEDDING: dict[Strategy, dict[str, Any]] = {
     Strategy.UNIFORM: {"rate_difference": 10},
     Strategy.TRANSFER: {"target_std": 0.02, "hit_count_transfer": 0, "top_bundles": 16},
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.driver.host", "127.0.0.1")
-    session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
-    yield session
-    session.stop()
 
 
 @dataclass
