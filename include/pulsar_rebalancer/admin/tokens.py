@@ -97,17 +97,20 @@ class Tokens:
 
     def refusal(self, token: str) -> Reason:
         """Return the reason code for a token that a broker refused and that cannot be replaced."""
-        import jwt
-
         if self._connection.oauth2 is not None:
             return Reason.TOKEN_REFUSED
-        try:
-            jwt.decode(token, options={"verify_signature": False, "verify_exp": True})
-        except jwt.ExpiredSignatureError:
-            return Reason.TOKEN_EXPIRED
-        except jwt.PyJWTError:
-            pass  # not a JSON web token
-        return Reason.UNAUTHORIZED
+        return Reason.TOKEN_EXPIRED if _has_expired(token) else Reason.UNAUTHORIZED
+
+
+def _has_expired(token: str) -> bool:
+    """Return whether a token is a JSON web token that has expired; others do not say when they do."""
+    import jwt
+
+    try:
+        jwt.decode(token, options={"verify_signature": False, "verify_exp": True})
+    except jwt.PyJWTError as error:
+        return isinstance(error, jwt.ExpiredSignatureError)
+    return False
 
 
 def _read(path: Path) -> Token:
