@@ -1,7 +1,7 @@
 """What moves cost their clients at a fixed and at an adaptive pace, between real brokers.
 
-`python -m benchmarks.pace [TEXT]` prints the table of docs/operations.md; TEXT measures only scenes with it in their
-name. It is no part of docs/performance.md, whose parts are measured together.
+`python -m benchmarks.pace [TEXT]` prints what it measured; TEXT measures only scenes with it in their name. It is no
+part of docs/performance.md, whose parts are measured together.
 """
 
 from __future__ import annotations
