@@ -171,7 +171,7 @@ class Roll(StateDocument):
     def progress(self) -> str:
         """Return the roll's progress as text for people."""
         count = f"{len(self.done)} of {number_of(len(self.order), 'broker')} done"
-        waits = f"; {self.waits}" if self.waits else ""
+        waits = f"; {'waits for ' if self.active else ''}{self.waits}" if self.waits else ""
         what = f"{self.broker} {self.phase}" if self.active else str(self.ended)
         stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
         return f"rolling restart {self.id[:12]} by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}"

@@ -140,7 +140,7 @@ class RollOperator(BaseSensorOperator):
         now, settings = datetime.now(UTC), self.entry.settings
         control = store.control(self.storage)
         closed = closings(settings, control, now)
-        held = f"{closed[0].reason} {closed[0].detail}" if closed else ""
+        held = f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
         seen, unknown = self._seen(store, roll)
         return RollFacts(
             now=now,

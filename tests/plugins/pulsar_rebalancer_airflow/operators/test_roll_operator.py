@@ -119,7 +119,7 @@ def test_what_keeps_a_roll_from_beginning(tmp_path: Path, settings: Any, user: s
 def test_a_pause_lets_it_wait(tmp_path: Path) -> None:
     desk = Desk(tmp_path, **PAUSE)
     assert desk.act(plan=desk.plan()) == {}
-    assert (desk.roll.phase, desk.roll.waits.partition(" ")[0]) == (Phase.WAITING, "paused")
+    assert (desk.roll.phase, desk.roll.waits.startswith("permission: paused ")) == (Phase.WAITING, True)
 
 
 def test_a_manual_plan_that_waits_comes_first(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) ->
 def test_a_rolling_restart_is_told_until_its_end_and_as_long_as_it_left_a_broker_drained(tmp_path: Path) -> None:
     made, (first, second) = Scene(str(tmp_path), EVEN), (broker(0), broker(1))
     roll = Roll(id="0a1b", by="bob", order=(first, second), turn_at=NOW, phase=Phase.DRAINING, waits="12 bundles")
-    said = f"rolling restart 0a1b by bob: {first} draining, 0 of 2 brokers done; 12 bundles"
+    said = f"rolling restart 0a1b by bob: {first} draining, 0 of 2 brokers done; waits for 12 bundles"
 
     assert f"; {said}" in ordered(made, roll=roll)
     found = seen(made, roll=roll).roll
