@@ -1,4 +1,4 @@
-"""Text that can be stored, and printed on one line, from the network and from people; numbers of objects as text."""
+"""Clean text from people and the network, so that it can be stored and printed on one line; counts with their nouns."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before asking a broker again whether it owns a bundle that several brokers try to take."""
 
 _ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
-"""Leaves out of a topic's statistics what brokers would have to compute from its ledgers."""
+"""Query that omits from a topic's statistics what brokers would have to compute from its ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +209,13 @@ class BundleAdmin:
         return owner
 
     async def clients(self, topic: str, broker: str) -> Clients:
-        """Return the numbers of clients that are connected to a topic at this moment, according to its owner.
+        """Return how many clients are connected to a topic now, according to its owner.
 
-        Ask only about topics that had clients lately: the owner loads a persistent topic to answer
+        Ask only about topics that had clients recently: the owner loads a persistent topic to answer
         (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.
 
         Args:
-            broker: broker that receives the request; another broker than the owner redirects it to the owner.
+            broker: broker that receives the request; if it is not the owner, it redirects the request to the owner.
         """
         answer = await self._transport.get(
             path("admin", "v2", *split_topic(topic), "stats"), _ONLY_CLIENTS, broker=broker

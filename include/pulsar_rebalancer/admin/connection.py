@@ -75,7 +75,7 @@ def https_url(url: str, key: str) -> str:
 
 
 def is_token(text: str) -> bool:
-    """Return whether a header can hold the text; if it cannot, the HTTP library would quote the header in its error."""
+    """Return whether a header can contain the text; otherwise the HTTP library would quote the header in its error."""
     return re.fullmatch(r"[!-~]+", text) is not None
 
 
@@ -85,7 +85,7 @@ class OAuth2:
 
     Attributes:
         credentials_file: JSON file with `client_id` and `client_secret`, the `privateKey` of Pulsar's clients.
-        issuer_url: https URL of the issuer; empty for the `issuer_url` in the file.
+        issuer_url: https URL of the issuer; empty to use the file's `issuer_url`.
         audience: name of the cluster that the issuer requires; empty to send none.
         scope: scopes to request, separated by spaces; empty to send none.
     """
@@ -111,7 +111,7 @@ class AdminConnection:
         token_file: file that holds the token and may be replaced at any time.
         oauth2: issuer of tokens. Only one of `token`, `token_file` and `oauth2` may be set.
         ca_file: PEM file with the only trusted certificate authority; None for the system's authorities. Host names are
-            always verified. An issuer of tokens may also have a certificate of the system's authorities.
+            always verified. For an issuer of tokens, the system's authorities are trusted as well.
         client_cert_file: PEM file with a client certificate (AuthenticationProviderTls).
         client_key_file: PEM file with the certificate's key; None if the certificate's file contains the key.
         cluster: the cluster's name in Pulsar; empty to query the brokers for it.
@@ -119,10 +119,9 @@ class AdminConnection:
         read_timeout_s: maximum seconds for a complete answer once connected.
         unload_timeout_s: maximum seconds for an unload; brokers themselves give up an unload after 60 s
             (namespaceBundleUnloadingTimeoutMs).
-        max_answer_bytes: a longer answer is cut off and refused; answers about single topics may be longer. A load
-            report has 250 to 450 bytes for each of the broker's bundles, so 8 MiB are enough for at least 18,000
-            bundles. Pulsar itself writes the report to its metadata store, where ZooKeeper's limit is 1 MiB
-            (jute.maxbuffer).
+        max_answer_bytes: a longer answer is cut off and refused; answers that list topics may be longer. A load report
+            takes 250 to 450 bytes per bundle, so 8 MiB are enough for at least 18,000 bundles. Pulsar itself writes the
+            report to its metadata store, where ZooKeeper's limit is 1 MiB (jute.maxbuffer).
         read_only: refuse every request other than GET before it is sent.
         address_map: base URLs, by brokerId or advertised `host:port`.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.

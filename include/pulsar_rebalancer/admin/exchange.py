@@ -39,12 +39,12 @@ _SHORT_BYTES = 1024 * 1024
 _LONG_AT_ONCE = 8
 """Maximum number of longer answers read concurrently, so that large answers do not exhaust the memory."""
 OF_ONE_BROKER = 32
-"""Maximum concurrent requests per address: questions about a thousand namespaces all go to one broker."""
+"""Maximum concurrent requests per address: the requests about a thousand namespaces all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """Maximum number of idle connections, not counting those to the first seed, which gets most requests. Processes are
 often limited to 1,024 open files."""
 _KEPT_SECONDS = 15
-"""Maximum idle time of a connection that is used again; brokers close idle connections after 30 s."""
+"""Maximum idle time of a reused connection; brokers close idle connections after 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _url(text: str) -> httpcore.URL:
 
 
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
-    """Return whether the connection can be used for another request.
+    """Return whether the connection can be reused.
 
     It cannot if bytes follow the last answer, because they would be read as the next answer.
     """

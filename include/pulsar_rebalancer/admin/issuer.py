@@ -1,8 +1,8 @@
 """Get a token from an issuer with the OAuth 2.0 client credentials grant (RFC 6749, 4.4), as Pulsar's own clients do.
 
-The grant is one form in one POST. OAuth libraries (Authlib, requests-oauthlib, httpx-auth) add sessions and further
-grants, but leave to the caller what a long wave needs: a valid token is used while the issuer is down, a refused one is
-replaced, answers are bounded and masked.
+The grant is one form in one POST. OAuth libraries (Authlib, requests-oauthlib, httpx-auth) add sessions and other
+grants, but not what a long wave needs: a valid token is used while the issuer is down, a refused one is replaced, and
+answers are bounded and masked.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.token_mask import TokenMask
 
 _SECONDS = 15.0
-"""Maximum seconds for a token, with all requests."""
+"""Maximum seconds to get a token, including all requests."""
 _LONGEST_ANSWER = 64 * 1024
 _RENEWED_AFTER = 0.8
-"""Part of a token's life after which it is renewed."""
+"""Fraction of a token's lifetime after which it is renewed."""
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pulsar-rebalancer"}
 
 
@@ -98,7 +98,7 @@ async def _ask(
     """Return the status of an answer, and its body as a JSON object.
 
     Raises:
-        ValueError: the body is longer than allowed, or not such an object.
+        ValueError: the body is too long or not a JSON object.
     """
     body = b""
     async with client.stream(method, url, headers=_HEADERS, **options) as response:

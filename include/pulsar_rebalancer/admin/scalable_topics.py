@@ -1,8 +1,8 @@
 """Find the segments of scalable topics (`topic://`, Pulsar 5.0, PIP-460 and PIP-468) that are in a bundle.
 
-A segment is a topic of its own, `segment://tenant/namespace/topic/0000-7fff-1`. As for every topic, its full name
-decides its bundle (ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers may leave segments out when they list
-topics: the lists are read from the metadata of persistent topics.
+A segment is itself a topic, `segment://tenant/namespace/topic/0000-7fff-1`, and its full name determines its bundle
+(ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers may omit segments from lists of topics, because they read these
+lists from the metadata of persistent topics.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def segments_in(transport: Transport, bundle: str) -> list[str]:
     """Return segments in the bundle, all of one scalable topic; empty if the namespace has none in the bundle.
 
     Raises:
-        AdminError: a broker does not answer as it should. Brokers without scalable topics answer "not found".
+        AdminError: a request fails. "Not found" is not an error: brokers without scalable topics answer this.
     """
     tenant, local, _ = split_bundle(bundle)
     folder = path("admin", "v2", "scalable", tenant, local)

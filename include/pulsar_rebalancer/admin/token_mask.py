@@ -16,14 +16,14 @@ MASK = "***"
 
 
 class TokenMask:
-    """Replaces secrets in answers with `***`, both in its plain form and escaped for a URL, HTML or JSON."""
+    """Replaces secrets in answers with `***`, both in plain form and escaped for a URL, HTML or JSON."""
 
     def __init__(self, token: SecretStr | None) -> None:
         self._forms: list[str] = []
         self.add(token.get_secret_value() if token is not None else "")
 
     def add(self, value: str) -> None:
-        """Mask this token or secret as well."""
+        """Mask this token or secret too."""
         forms = {value, quote(value, safe=""), html.escape(value), json.dumps(value)[1:-1]} - {""}
         self._forms = sorted(forms.union(self._forms), key=len, reverse=True)
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.connection import AdminConnection
 
 _PAUSE_S = 1.0
-"""Seconds from an answer of the issuer to the next request, and from one reading of a token file to the next."""
+"""Minimum seconds from the issuer's answer to the next request, and between two reads of a token file."""
 _THREAD_S = 30.0
 """Maximum seconds that a thread of Pulsar's client waits for a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, with the times (`time.monotonic`) at which it is to be renewed and at which it expires."""
+    """A token, when to renew it, and when it expires (both by `time.monotonic`)."""
 
     value: str
     renew_at: float = math.inf
@@ -74,7 +74,7 @@ class Tokens:
             return self._token.value
 
     def get_in_thread(self) -> str:
-        """Return the token, in a thread other than the event loop's; if it cannot be renewed, the last one."""
+        """Return the token to a thread outside the event loop; the last token if it cannot be renewed."""
         with suppress(Exception):  # Pulsar's client would print it
             if self._loop is not None:
                 return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_S)
@@ -103,7 +103,7 @@ class Tokens:
 
 
 def _has_expired(token: str) -> bool:
-    """Return whether a token is a JSON web token that has expired; others do not say when they do."""
+    """Return whether a token is a JSON web token that has expired; other tokens do not state when they expire."""
     import jwt
 
     try:

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
 _ASKED_AFTER_SEEDS = 2
-"""Number of known brokers to try if no seed accepts a connection; each host that is down costs a time-out."""
+"""Number of known brokers to try if no seed accepts a connection; each host that is down costs one timeout."""
 _REDIRECTS = (301, 302, 307, 308)
 
 

@@ -32,7 +32,7 @@ def _segment(name: str) -> str:
 
 
 def split_namespace(namespace: str) -> tuple[str, str]:
-    """Return tenant and namespace from `tenant/namespace`.
+    """Return the tenant and the namespace of `tenant/namespace`.
 
     Raises:
         AdminError: `not_found`, if the text has another form.
@@ -44,10 +44,10 @@ def split_namespace(namespace: str) -> tuple[str, str]:
 
 
 def split_bundle(bundle: str) -> tuple[str, str, str]:
-    """Return tenant, namespace and range from `tenant/namespace/0x…_0x…`.
+    """Return the tenant, namespace and range of `tenant/namespace/0x…_0x…`.
 
     Raises:
-        AdminError: `bad_range` if the text has another form (brokers answer 500 to some other forms).
+        AdminError: `bad_range` if the text has a different form; brokers would answer 500 to some of these.
     """
     parts = bundle.split("/")
     if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:

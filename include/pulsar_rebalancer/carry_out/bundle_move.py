@@ -35,7 +35,7 @@ _SAME_BROKER = "cannot be transfer to same broker"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 _MOST_TOPICS = 10
-"""Maximum number of a bundle's topics that are looked up if brokers refuse to look topics up."""
+"""Maximum number of a bundle's topics to try if brokers refuse lookups."""
 
 _REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
@@ -73,7 +73,7 @@ class BundleMove:
     _attempts: int = field(default=0, init=False)
     _owner: str | None = field(default=None, init=False)  # as last read
     _kept: bool = field(default=False, init=False)  # whether the leader may still remember the destination
-    _refusal: str = field(default="", init=False)  # why the last topic that was left could not be looked up
+    _refusal: str = field(default="", init=False)  # why the last remaining topic could not be looked up
 
     async def outcome(self) -> MoveOutcome:
         """Move the bundle and return the outcome.
@@ -134,7 +134,7 @@ class BundleMove:
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
-        # The source is asked first: it is normally the owner, so that no other broker need be asked.
+        # Ask the source first: it is normally the owner, and then no other broker needs to be asked.
         self._owner = await self.admin.owner(self.move.bundle, (self.move.source,))
         if self._owner == self.move.destination:
             return _Result(Reason.ALREADY_THERE, self.move.destination)
@@ -237,7 +237,9 @@ class BundleMove:
                     return None
 
     async def _settled(self, topics: list[str], leaving: str | None) -> str | None:
-        """Return the bundle's owner after an unload; None if it has none when no topic is left or the timeout ends.
+        """Return the bundle's owner after an unload, or None if it has no owner.
+
+        A topic is looked up until the timeout, or until no topic is left.
 
         Args:
             leaving: a broker that may still be unloading the bundle. While this broker is the owner, the wait
@@ -254,10 +256,10 @@ class BundleMove:
         return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
     async def _placed(self, topics: list[str], leaving: str | None) -> str | None:
-        """Look up a topic until the broker in the answer confirms that it owns the bundle, and return that broker.
+        """Look up a topic until the broker in the answer confirms that it owns the bundle, and return this broker.
 
-        If brokers refuse to look a topic up, because it was deleted or they do not know its domain, the next topic
-        replaces it at once; None if no topic is left.
+        If brokers refuse the lookup, because the topic was deleted or they do not know its domain, the next topic is
+        tried immediately. Return None if no topic is left.
 
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
         brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.
@@ -275,7 +277,7 @@ class BundleMove:
                     continue
                 if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
                     destination = ""  # the destination may be dead: the leader chooses another broker
-                # Normal for a moment: "Failed to acquire ownership", or a leader or owner that has just died.
+                # Normal for a short time: "Failed to acquire ownership", or a leader or owner that has just died.
                 _log.info("%s: not placed yet: %s", self.move.bundle, error)
             await asyncio.sleep(next(waits))
         return None

@@ -1,8 +1,8 @@
 """Measure what moves cost their clients, from the brokers' topic statistics.
 
-Before a bundle is unloaded, its source says which clients are connected to a few of its topics. Afterwards the new
-owner is asked until all of them are back. A move waits for this only before its unload, and only for a moment; no
-failure here makes a move fail. What is not answered is recorded as unknown.
+Before a bundle is unloaded, its source reports the clients of a few of its topics. Afterwards the new owner is polled
+until all of them are back. This delays a move only briefly, before its unload, and never makes it fail. What brokers do
+not answer is recorded as unknown.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 10
-"""Maximum number of a bundle's topics whose clients are counted. Further topics would show little that is new, and each
-costs a request before the unload and some afterwards; a move itself takes about ten."""
+"""Maximum number of a bundle's topics whose clients are counted. More topics would add little, and each costs one
+request before the unload and several afterwards; a move itself takes about ten."""
 
 AT_ONCE = 4
 """Maximum number of concurrent counts at one broker, so that a broker that does not answer holds up no moves."""
 
 BEFORE_S = 2.0
-"""Maximum seconds by which counting delays an unload. A source that takes longer is not asked again in the wave."""
+"""Maximum seconds by which counting delays an unload. A source that takes longer is not asked again in this wave."""
 
 WATCHED_S = 15.0
-"""Maximum seconds for which clients are awaited at the new owner. Pulsar's clients try again after 0.1, 0.2, 0.4 …
-seconds, so this is time for seven attempts."""
+"""Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so
+this allows seven attempts."""
 
 _LONGEST_PAUSE_S = 1.0
 
 _LONG_WAVE_S = 600.0
-"""Seconds after which counting no longer prolongs a wave, whose task ends after 15 minutes."""
+"""Seconds after which counting no longer extends a wave, whose task ends after 15 minutes."""
 
 _REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _ASKED = ("persistent://", "non-persistent://")
-"""Domains whose topics have statistics of their own; segments of scalable topics do not."""
+"""Domains whose topics have their own statistics; segments of scalable topics have none."""
 
 
 class HarmMeter:
@@ -61,7 +61,7 @@ class HarmMeter:
 
     Args:
         moves: the moves of the wave.
-        on_harm: function that is called with a bundle and what its move cost, when that is known. This may be after the
+        on_harm: function that is called with a bundle and the cost of its move once it is known, possibly after the
             move's outcome.
     """
 
@@ -88,11 +88,11 @@ class HarmMeter:
     async def topics(self, move: Move) -> list[str]:
         """Return the topics of a bundle that have clients, according to the last statistics of its source.
 
-        Only these are asked about later: to count the clients of a topic, a broker loads it.
+        Only these are counted later, because a broker loads a topic to count its clients.
 
         Raises:
             AdminError: the source does not answer, or has no statistics of the bundle's topics.
-            TimeoutError: the source took too long before.
+            TimeoutError: the source took too long earlier in this wave.
         """
         if move.source in self._slow:
             raise TimeoutError
@@ -113,14 +113,14 @@ class HarmMeter:
         }
 
     def give_up(self, source: str) -> None:
-        """Ask a source no more before unloads, because it takes too long."""
+        """Stop asking a source before unloads, because it takes too long."""
         self._slow.add(source)
 
     async def count(self, topic: str, broker: str) -> Clients | None:
         """Return the clients of a topic now; None if the topic returns an error.
 
         Raises:
-            AdminError: the broker does not answer, or refuses to.
+            AdminError: the broker does not answer, or refuses the request.
         """
         async with self._slots[broker]:
             try:
@@ -134,17 +134,17 @@ class HarmMeter:
                 return None
 
     def watch(self, counting: Coroutine[Any, Any, Harm]) -> asyncio.Task[Harm]:
-        """Go on counting the clients of a bundle in the background."""
+        """Keep counting a bundle's clients in the background."""
         task = asyncio.create_task(counting)
         self._watched.add(task)
         task.add_done_callback(self._watched.discard)
         return task
 
     async def finish(self, held: Callable[[], object]) -> None:
-        """Wait until all clients are back or count as not back, but no longer if anything holds the wave.
+        """Wait until all clients are back or recorded as not back; stop waiting once the wave must end.
 
         Args:
-            held: function that returns why the wave must end; None if it may go on.
+            held: function that returns why the wave must end; None if it may continue.
         """
         try:
             while self._watched and held() is None and time.monotonic() - self._started < _LONG_WAVE_S:
@@ -214,7 +214,7 @@ class MoveHarm:
         self.unknown = f"{type(error).__name__}, see the task's log"
 
     def ended(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return the outcome with what is known so far, and go on counting in the background."""
+        """Return the outcome with what is known so far, and keep counting in the background."""
         self._unloads = outcome.attempts
         if not outcome.attempts:
             return outcome
@@ -230,10 +230,10 @@ class MoveHarm:
         return outcome.model_copy(update={"harm": so_far})
 
     async def back_within(self, seconds: float) -> bool | None:
-        """Return whether all clients are connected again a number of seconds after the unload; None if unknown.
+        """Return whether all clients reconnected within this time after the unload; None if unknown.
 
-        A bundle without an owner by then is late in any case, and so is one that was unloaded again. If it has no
-        clients, only its owner counts.
+        False if the bundle had no owner by then or was unloaded more than once. For a bundle without clients, only its
+        owner matters.
         """
         if not self._unloads:
             return None
@@ -249,7 +249,7 @@ class MoveHarm:
         return None if harm.unknown else (harm.clients_seconds or math.inf) <= seconds
 
     async def _watch(self, owner: str) -> Harm:
-        """Count the clients at the new owner until all are back or the time is over, and report the figures."""
+        """Count the clients at the new owner until all are back or the time is up, and report the figures."""
         try:
             async with asyncio.timeout(WATCHED_S):
                 await asyncio.gather(*(self._follow(topic, owner) for topic in self._before))
@@ -264,7 +264,7 @@ class MoveHarm:
         return harm
 
     async def _follow(self, topic: str, owner: str) -> None:
-        """Count the clients of a topic until as many are connected as before."""
+        """Count a topic's clients until no fewer are connected than before."""
         for pause in pauses(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:

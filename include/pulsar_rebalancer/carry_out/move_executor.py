@@ -60,8 +60,7 @@ async def carry_out_moves(
             bundles that an earlier attempt unloaded.
         begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
         meter: measures what the moves cost their clients; None to measure nothing.
-        pace: lets brokers determine, within `concurrency`, how many bundles are moved at the same time. It needs a
-            meter.
+        pace: adapts the number of concurrent moves per broker, up to `concurrency`. It needs a meter.
         affinity: True if the leader stores destinations, as under the modular load manager.
 
     Returns:

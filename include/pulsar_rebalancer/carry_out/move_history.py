@@ -124,7 +124,7 @@ class WaveHistory:
             self.write()
 
     def measured(self, bundle: str, harm: Harm) -> None:
-        """Record what a move that has ended cost its clients, in the wave's file, at most once a second."""
+        """Record in the wave's file what a finished move cost its clients; written at most once a second."""
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
             self._write_details()

@@ -1,4 +1,4 @@
-"""The order in which the moves of a wave begin, and how many are under way at the same time.
+"""The order in which the moves of a wave begin, and how many run at the same time.
 
 The rule of `unload_concurrency: auto` is that of TCP's congestion control (additive increase, multiplicative decrease,
 RFC 5681), for each broker; clients that are late take the place of lost packets.
@@ -21,16 +21,16 @@ _log = logging.getLogger(__name__)
 
 
 class AdaptivePace:
-    """Moves as many bundles from or to a broker at the same time as its clients bear.
+    """Limits the concurrent moves from or to each broker to what its clients tolerate.
 
-    A broker begins with one bundle. The number grows by one with each move whose clients are back in time, and from the
-    first late move on with each round of moves. It is halved, to no less than one, when clients are late or a bundle
-    had to be unloaded again. A move counts until its clients are back or late. If brokers do not say whether clients
-    are back, the number stays.
+    Each broker starts with one concurrent move. The number grows by one with each move whose clients are back in time;
+    after the first late move, it grows by one only per round of moves. It is halved, but stays at least one, when
+    clients are late or a bundle had to be unloaded again. A move counts until its clients are back or late. The number
+    does not change if it is unknown whether clients are back.
 
     Args:
-        limit: maximum number of bundles that are moved from or to one broker at the same time.
-        gap_seconds: seconds from an unload in which its clients must be back.
+        limit: maximum number of concurrent moves from or to one broker.
+        gap_seconds: seconds after an unload within which its clients must be back.
     """
 
     def __init__(self, limit: int, gap_seconds: float) -> None:
@@ -42,7 +42,7 @@ class AdaptivePace:
         self._halved_at = Counter[str]()
 
     def begins(self, move: Move) -> bool:
-        """Return whether a move may begin now; it counts from now on."""
+        """Return whether a move may begin now; if so, it counts from now on."""
         if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers(move)):
             return False
         self._begun[move.bundle] = len(self._begun) + 1
@@ -50,7 +50,7 @@ class AdaptivePace:
         return True
 
     async def end(self, move: Move, harm: MoveHarm | None) -> None:
-        """Wait until the clients of a moved bundle are back or late, and adapt the numbers of its brokers.
+        """Wait until the clients of a moved bundle are back or late, and adapt the limits of its brokers.
 
         Args:
             harm: the measurement of the move; None if the move was not begun.
@@ -62,7 +62,7 @@ class AdaptivePace:
             if in_time:
                 step = 1 / int(allowed) if broker in self._halved_at else 1
                 self._allowed[broker] = min(allowed + step, self._limit)
-            # Moves that were under way together are late together: only the first of them halves the number.
+            # Concurrent moves tend to be late together: only the first of them halves the number.
             elif in_time is False and self._begun[move.bundle] > self._halved_at[broker]:
                 self._allowed[broker] = max(allowed / 2, 1.0)
                 self._halved_at[broker] = len(self._begun)
@@ -74,7 +74,7 @@ class MoveQueue:
 
     Args:
         moves: the moves of a wave.
-        pace: decides which of them may begin; None if every one may.
+        pace: decides which moves may begin; None to let all begin.
     """
 
     def __init__(self, moves: Sequence[Move], pace: AdaptivePace | None) -> None:
@@ -83,7 +83,7 @@ class MoveQueue:
         self._turn = asyncio.Condition()
 
     async def next(self) -> int | None:
-        """Wait until a move may begin, and return the number of the first one; None if none is left."""
+        """Wait until a move may begin, and return its index; None if no move is left."""
         async with self._turn:
             while self._waiting:
                 for number, move in self._waiting.items():
@@ -94,7 +94,7 @@ class MoveQueue:
         return None
 
     async def ended(self, move: Move, harm: MoveHarm | None) -> None:
-        """Let the moves begin that waited for the end of a move."""
+        """Record that a move has ended, so that waiting moves may begin."""
         if self._pace is not None:
             await self._pace.end(move, harm)
             async with self._turn:
@@ -105,7 +105,7 @@ class MoveQueue:
                     self._turn.notify_all()
 
     async def clear(self) -> None:
-        """Let no further move begin."""
+        """Prevent further moves from beginning."""
         async with self._turn:
             self._waiting.clear()
             self._turn.notify_all()

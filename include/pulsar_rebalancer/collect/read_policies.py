@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 _ASKED = 8
-"""Maximum number of brokers that share the requests about namespaces: one broker takes seconds for a thousand."""
+"""Maximum number of brokers that share the requests about namespaces: one broker takes seconds for a thousand
+requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ async def read_policies(
         read: the result of `read_isolation`.
         brokers: brokerIds of all active brokers.
         bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
-        failure_domains: True to read failure domains, over which anti-affinity groups are spread first.
+        failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
         without_persistent: brokers that accept no persistent topics according to their load reports.
         answering: brokers that have just answered; the requests about namespaces are distributed over some of them.
     """

@@ -92,7 +92,7 @@ class PulsarSettings(BaseModel):
     lower_boundary: bool = Field(
         False,
         alias="lowerBoundarySheddingEnabled",
-        description="ThresholdShedder: also shed when a broker is that far below the average",
+        description="ThresholdShedder: also shed when a broker is this far below the average",
     )
     overloaded_threshold: Percent = Field(
         85,
@@ -142,7 +142,7 @@ class PulsarSettings(BaseModel):
         180,
         ge=0,
         alias="loadBalanceSheddingDelayInSeconds",
-        description="TransferShedder: seconds that a broker's report must be younger than its last unload",
+        description="TransferShedder: minimum seconds from a broker's last unload to a report that counts",
     )
     load_data_ttl_seconds: float = Field(
         1800,

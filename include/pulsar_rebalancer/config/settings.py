@@ -171,13 +171,13 @@ class Settings(PulsarSettings):
     )
     self_approval: SelfApproval | None = Field(None, description="mode approve: plans that need no person's approval")
     two_people: bool = Field(
-        False, description="nobody approves a plan that they requested; mode auto: nor carries out their manual plan"
+        False, description="nobody approves a plan they requested or, in mode auto, carries out their own manual plan"
     )
     max_shown_plan_age_seconds: float = Field(
         900, gt=0, le=86400, description="maximum age of a manual plan when it is carried out, seconds"
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
-        4, description="maximum concurrent moves; auto: per broker, as many as clients bear"
+        4, description="maximum concurrent moves; auto: as many per broker as clients tolerate"
     )
     max_client_gap_seconds: float = Field(
         2, gt=0, le=15, description="unload_concurrency auto: seconds after an unload in which clients must be back"
@@ -186,12 +186,10 @@ class Settings(PulsarSettings):
     unload_timeout_seconds: float = Field(
         30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
     )
-    fill_new_brokers: bool = Field(
-        False, description="fill a new healthy broker up to the mean score without being asked"
-    )
+    fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     restore_placement: bool = Field(
         False,
-        description="move bundles of a broker that was away, or of all after a cold start, back to where they were",
+        description="move bundles back to a broker that was away, or to all brokers after a cold start",
     )
     roll_restart_dag: str = Field(
         "",
@@ -217,7 +215,7 @@ class Settings(PulsarSettings):
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
     max_splits_per_namespace: int = Field(1, ge=1, description="maximum bundles of one namespace split per run")
     min_split_width: int = Field(65536, ge=1, description="minimum width of each part of a split, hashes")
-    split_grace_minutes: float = Field(60, ge=0, description="minutes before a part of a split bundle is split again")
+    split_grace_minutes: float = Field(60, ge=0, description="minutes before part of a split bundle may be split again")
     compact_after_days: int = Field(
         1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
     )
@@ -229,7 +227,7 @@ class Settings(PulsarSettings):
     )
     alert_connection: str = Field("", description="Airflow connection of type apprise; empty: no alerts")
     alert_after_intervals: int = Field(
-        5, ge=2, le=1000, description="intervals without an ended run before an alert is sent"
+        5, ge=2, le=1000, description="intervals without a finished run before an alert is sent"
     )
     alert_quiet_minutes: float = Field(
         5, ge=0, description="minutes that a condition must be absent before it is reported as over"

@@ -61,8 +61,8 @@ class RunContext:
             thresholds.
         unloaded_brokers: seconds from each broker's last unload to the sample.
         arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
-        recent: moves that were carried out lately, by bundle.
-        lesson: function that returns what is known after this sample, for a shedder that learns.
+        recent: moves that were carried out recently, by bundle.
+        lesson: function that returns what a shedder that learns knows after this sample.
         seed: seed for the choice between equal destinations; the same seed gives the same plan.
     """
 

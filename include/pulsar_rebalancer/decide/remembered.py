@@ -33,10 +33,10 @@ ENOUGH = 3
 """Number of samples in a row after which a placement is good. With more, clusters with noisy load remember nothing."""
 
 _RENEWED = 10
-"""Number of samples after which a placement that is still good is remembered again: bundles may have come."""
+"""Number of samples after which a placement that is still good is remembered again, with any new bundles."""
 
 _KEPT = timedelta(days=1)
-"""Age up to which a placement is not replaced while one of its brokers is missing or left out: it may come back."""
+"""Age up to which a placement is kept while one of its brokers is missing or left out, because it may come back."""
 
 
 class RememberedPlacement(NamedTuple):
@@ -64,7 +64,7 @@ class RememberedPlacement(NamedTuple):
     def homes(self, bundles: Iterable[str]) -> dict[str, str]:
         """Return the broker that had each of these bundles, or the bundle that it was split from.
 
-        Bundles that were not there are left out.
+        Bundles that the placement does not know are left out.
         """
 
         @cache

@@ -125,7 +125,7 @@ class RunInput(Snapshot):
 
     @property
     def _recent_moves(self) -> dict[str, RecentMove]:
-        """Return the moves that were carried out lately, by bundle."""
+        """Return the moves that were carried out recently, by bundle."""
         unloads = self.before.moves.unloads
         ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}
         return {
@@ -141,12 +141,12 @@ class RunInput(Snapshot):
         return DrainedBrokers(self, self.state_folder)
 
     def restoring(self) -> Filling | None:
-        """Return the moves that restore the remembered placement; None if there are none, or none are wanted."""
+        """Return the moves that restore the remembered placement; None if there are none or they are not wanted."""
         wanted = self.settings.restore_placement and self.counting.counts and not self.before.roll
         return restore(self, self.state_folder) if wanted else None
 
     def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers, or bring bundles back in a rolling restart; None if none do."""
+        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None without any."""
         roll = self.before.roll
         if roll is not None:
             home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
@@ -156,14 +156,14 @@ class RunInput(Snapshot):
 
     @property
     def kept(self) -> KeptState:
-        """Return the strategy's state after the last counted run; at most its hits if another strategy wrote it."""
+        """Return the strategy's state after the last counted run; at most the hits, if another strategy wrote it."""
         return self._kept_by(self.settings.strategy)
 
     def _kept_by(self, strategy: str) -> KeptState:
         before = self.before.decision.of_strategy(strategy)
         if before.strategy in ("", strategy):
             return KeptState.parse(before.hits, before.kept)
-        # What else another strategy keeps means nothing to this strategy.
+        # Nothing else that another strategy keeps is of use to this strategy.
         return KeptState(ShedderState(hits=before.hits if counts_same_hits(before.strategy, strategy) else {}))
 
     @cached_property
@@ -177,7 +177,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def learned(self) -> Learned | None:
-        """Return what a strategy that learns, the active one or the shadow, knows; None if neither learns."""
+        """Return what the strategy that learns has learned (the active one or the shadow); None if neither learns."""
         deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
         return next((kept.shedder.learned for settings, kept in deciding if profile_of(settings).learns), None)
 

@@ -30,7 +30,7 @@ class ShadowDecision(NamedTuple):
 def decide(run: RunInput, lesson: Callable[[], Lesson], bundles: RunBundles) -> ShadowDecision | None:
     """Return the shadow's decision; None without a shadow, or if the sample does not count.
 
-    An error of the strategy does not affect the run: it costs only the shadow's plan, and its state stays as it was.
+    An error of the strategy does not affect the run: the shadow then has no plan, and its state does not change.
 
     Args:
         lesson: function that returns what is known after this sample.

@@ -74,8 +74,8 @@ def unneeded_files(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return the entries in a state folder that can be deleted.
 
-    Records of changes (the person, the change and the reason) are never deleted, nor are published load data, drains,
-    orders, the rolling restart and what moves cost.
+    Records of changes (the person, the change and the reason) are never deleted. Neither are published load data,
+    drains, orders, the rolling restart and the costs of moves.
 
     Args:
         needed: names of files that must not be deleted, from `Needed.files`.

@@ -37,7 +37,7 @@ class Policies(VersionedDocument):
     problem: str = ""
 
     def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
-        """Return a kind of policy by namespace: the first that applies of `unknown`, `isolation`, `anti_affinity`."""
+        """Return a kind of policy per namespace: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
         ruling = rulings(self.isolation, namespaces)
 
         def kind(namespace: str) -> str | None:

@@ -96,11 +96,11 @@ class Reason(StrEnum):
         "Compare the connection's issuer_url, audience and scope with the brokers' openIDAllowedTokenIssuers and "
         "openIDAllowedAudiences, or tokenAudience; compare the clocks.")
     CREDENTIALS_FILE = ("credentials_file", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
-        "The connection's token_file or credentials_file is missing, cannot be read or does not hold what it should.",
+        "The connection's token_file or credentials_file is missing, cannot be read or has unexpected content.",
         "Check the file on the workers, its owner and permissions, and what replaces it.")
     ISSUER_UNAVAILABLE = ("issuer_unavailable", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
         "The issuer of tokens did not accept a connection, did not answer in time, or its answer has no token.",
-        "Check that the issuer runs, the connection's issuer_url and ca_file, and the way there from the workers.")
+        "Check that the issuer runs, that the workers can reach it, and the connection's issuer_url and ca_file.")
     ISSUER_REFUSED = ("issuer_refused", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The issuer refused to issue a token (400, 401 or 403).",
         "Replace the client's secret in the credentials_file if it has expired; check audience and scope.")
@@ -478,7 +478,7 @@ class Reason(StrEnum):
         "Approve or reject it in pulsar_apply__<cluster>.")
     REJECTED = ("rejected", VERDICT, Trait.NONE,
         "A person rejected exactly these moves within the last max_awaiting_minutes, so nobody is asked again yet.",
-        "Nothing: other moves are asked about at once. To move these sooner, make a manual plan.")
+        "Nothing: people are asked about any other moves at once. To move these sooner, make a manual plan.")
     APPROVAL_UNREADABLE = ("approval_unreadable", VERDICT, Trait.NONE,
         "The plan that waits for approval, or the answers to it, cannot be read: nothing counts as approved.",
         "Nothing: people are asked about the next plan with moves, and that rewrites what cannot be read.")
@@ -530,7 +530,7 @@ class Reason(StrEnum):
         "The plan moves more than the clusters file's caps now allow.",
         "Nothing: the next run plans within the caps.")
     CONNECTION_CHANGED = ("connection_changed", VERDICT, Trait.NONE,
-        "The clusters file now names another connection or Pulsar cluster than the plan was made with.",
+        "The clusters file now names a connection or Pulsar cluster other than the one the plan was made for.",
         "Nothing: the next run makes a new plan.")
     FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
         "A task was given a folder that does not belong to this DAG run and cluster.",

@@ -92,7 +92,7 @@ class Coverage(BaseModel):
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
-        repeated: number of samples beyond the first of their minute; for a trace, the largest such number of any
+        repeated: number of samples after the first in the same minute; for a trace, the largest such number of any
             broker.
         interpolated: share of a trace's load reports that are interpolated between two of its figures, 0 to 1.
         faint: brokers of a trace that never used more than one percent of CPU.

@@ -17,7 +17,7 @@ MOST_HOURS = 5.0
 MOST_OUTCOMES = 50_000_000
 """Maximum number of samples times variants in one replay: each combination yields a figure."""
 
-_LESS = "take a shorter stretch or fewer variants"
+_LESS = "take a shorter period or fewer variants"
 
 _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
 """Seconds for one sample and one variant, per broker and per bundle, on 2 x AMD EPYC (see docs/performance.md)."""

@@ -159,7 +159,7 @@ def _agreement(answer: ReplayResult, recorded: Figures, current: VariantOutcome)
     found = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
         f"<p>{found}</p>{_wide('Recording and replay', ('figures', *_HEADS), lines)}"
-        "<p class=quiet>As recorded: bundles on another broker than in the sample before, no matter who moved them; "
+        "<p class=quiet>As recorded: bundles on a different broker from the previous sample, no matter who moved them; "
         "lost are those whose broker was gone, had restarted or did not report. The two can agree only if the recorded "
         "cluster was balanced with the current settings.</p>"
     )
@@ -232,7 +232,7 @@ def _times(minutes: Ints) -> Times:
 
 
 def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
-    """Return a figure with `rows` charts, one below the other, that share the time axis."""
+    """Return a figure with `rows` stacked charts that share the time axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3 + 1.5 * rows), layout="constrained")
@@ -244,7 +244,7 @@ def svg(figure: Figure, salt: str, says: str) -> str:
 
     Args:
         salt: makes the ids unique on a page and reproducible.
-        says: what a screen reader says instead of the figure.
+        says: text that a screen reader reads instead of the figure.
     """
     import matplotlib as mpl
 

@@ -71,9 +71,9 @@ class ReplayRequest(VersionedDocument):
     def _stretch(self) -> Self:
         # Neither another time zone nor the day after the end may leave the calendar.
         if self.start.year < 2 or self.end.year > 9998:
-            raise ValueError("the stretch must be between the years 2 and 9998")
+            raise ValueError("the period must be between the years 2 and 9998")
         if not timedelta() < self.end - self.start <= timedelta(days=LONGEST_DAYS):
-            raise ValueError(f"the stretch must end after it starts, and be no longer than {LONGEST_DAYS} days")
+            raise ValueError(f"the period must end after it starts, and be no longer than {LONGEST_DAYS} days")
         return self
 
     @property

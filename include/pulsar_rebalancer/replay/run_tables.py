@@ -36,7 +36,7 @@ _STARTED = "started_at"
 
 @dataclass
 class Held:
-    """Some or all of a run's bundles: the numbers of bundles and owners, and a row of load for each of `FIGURES`."""
+    """Some or all bundles of a run. `bundles` and `owner` are numbers in `Names`; `carried` has a row per figure."""
 
     bundles: Ints
     owner: Ints

@@ -38,7 +38,7 @@ class BundleSample(NamedTuple):
         bundle: `tenant/namespace/0x…_0x…`.
         msg_rate_in: current inbound rate, msg/s; `msg_rate_out` is the outbound rate.
         msg_throughput_in: current inbound throughput, bytes/s; `msg_throughput_out` is the outbound throughput.
-        topics: number of topics; `producers` and `consumers` are numbers too.
+        topics: number of topics; `producers` and `consumers` are also counts.
         cache_size: size of the bundle's cache, bytes.
         top_rank: the bundle's position in its broker's own list of top bundles; extensible load manager only.
         policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
@@ -143,7 +143,7 @@ class Bundles:
         """Return the bundles that one broker reports, sorted by name.
 
         Args:
-            largest: only this many, those with the largest `load_now`, largest first.
+            largest: return only this number of bundles, those with the largest `load_now`, in descending order.
         """
         start, end = self._rows_of.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)

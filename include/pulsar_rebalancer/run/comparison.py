@@ -40,7 +40,7 @@ class ComparedRun(VersionedDocument):
 
     Attributes:
         moved_at: when the moves had ended.
-        compared_at: time of the sample that they were compared with; None if there is none yet.
+        compared_at: time of the sample with the measured scores; None if there is none yet.
         brokers: the brokers that gave or got bundles, by name.
     """
 

@@ -1,4 +1,4 @@
-"""What moves cost the clients of their bundles: of one move, of a run's moves, and each bundle's last figures."""
+"""What moves cost their bundles' clients: figures of one move, of a run, and of each bundle's last move."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Harm(BaseModel):
     Clients are the producers and consumers of a sample of the bundle's topics.
 
     Attributes:
-        owner_seconds: seconds from the unload until a broker confirmed that it owns the bundle; None if none did.
+        owner_seconds: seconds from the unload until a broker confirmed that it owns the bundle; None if no broker did.
         clients_seconds: seconds from the unload until all clients were connected again; None if unknown, or if some
-            were not when they were last counted.
+            were missing at the last count.
         watched_seconds: seconds from the unload to the last count; None if there was none.
         clients_before: number of clients before the unload.
-        clients_back: number of these that were connected when they were last counted.
+        clients_back: number of these that were connected at the last count.
         topics: number of the bundle's topics that had clients.
         topics_measured: number of topics in the sample.
-        errors: number of topics in the sample that returned an error when they were last asked.
+        errors: number of topics in the sample that returned an error at the last count.
         unknown: why the clients could not be counted; empty if they were.
     """
 
@@ -75,7 +75,7 @@ class HarmSummary(BaseModel):
     Attributes:
         moves: number of moves that unloaded their bundle.
         unknown: number of moves whose clients could not be counted.
-        not_back: number of moves after which some clients were not connected when they were last counted.
+        not_back: number of moves after which some clients were missing at the last count.
         median_seconds, p95_seconds, longest_seconds: of `Harm.clients_seconds`; None if no client came back, or none
             was connected.
         errors: number of topics that returned an error afterwards.
@@ -163,7 +163,7 @@ class BundleHarm(VersionedDocument):
     bundles: dict[str, LastHarm] = {}
 
     def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
-        """Return a copy with further moves; the oldest figures are dropped. An unknown harm replaces no known one."""
+        """Return a copy with further moves; the oldest figures are dropped. An unknown harm does not replace a known one."""
         known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
         every = self.bundles | known
         newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]

@@ -47,7 +47,7 @@ def _position(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    """Return a single name as a list, as forms and plans of earlier releases have it."""
+    """Return a list of names; forms and plans of earlier releases have a single name instead."""
     return [value] if isinstance(value, str) and value else value or []
 
 
@@ -98,7 +98,7 @@ class HandRequest(BaseModel):
     )
     broker: _Brokers = Field((), description="drain, release, fill, restore: the brokers (host:port)")
     above: float | None = Field(
-        None, gt=0, le=100, description="relieve: the score, in percent, that brokers above it are brought down to"
+        None, gt=0, le=100, description="relieve: the score, in percent, down to which hotter brokers are brought"
     )
     algorithm: SplitAlgorithm | None = Field(
         None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"

@@ -37,7 +37,7 @@ OF_A_WAVE = 200
 
 
 LONGEST_RUN = timedelta(minutes=30)
-"""Time-out of a DAG run: anything older does not belong to a run that is still under way."""
+"""Time-out of a DAG run: anything older cannot belong to a run that is still in progress."""
 
 
 class Forced(BaseModel):
@@ -160,7 +160,7 @@ class Summary(VersionedDocument):
     def waves_resume_until(self) -> datetime:
         """Return the time after which an interrupted wave may not resume.
 
-        It is later than for new waves, because unloaded bundles need an owner.
+        New waves must start earlier; an interrupted wave may still give its unloaded bundles an owner.
         """
         return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
 

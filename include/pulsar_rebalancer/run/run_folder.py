@@ -32,7 +32,7 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
     run = storage.run(StoragePath(address).name)
     request = None if run is None else run / "input" / "settings.json"
     if run is None or request is None or run.uri != address or not lies_below(storage.root, request):
-        raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is no run of cluster {storage.cluster}")
+        raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is not a run of cluster {storage.cluster}")
     if not belongs(request.read_json(), storage.cluster, airflow_run_id):
         raise PlanError(
             Reason.FOREIGN_RUN, f"{run.uri} is not of run {airflow_run_id[:200]!a} of cluster {storage.cluster}"

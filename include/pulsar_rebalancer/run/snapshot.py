@@ -93,7 +93,7 @@ class Snapshot:
     def _listed(self) -> list[Row]:
         brokers = self.table("brokers")
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
-        # Of the times only one is used, as microseconds: to convert a time, Arrow would import pandas.
+        # Only one of the times is used, in microseconds, because Arrow imports pandas to convert a time.
         started = brokers["started_at"].cast(pa.int64()).to_pylist()
         rows = brokers.select([column.name for column in brokers.schema if column.type != TIME]).to_pylist()
         times = (None if at is None else _EPOCH + timedelta(microseconds=at) for at in started)

@@ -25,7 +25,7 @@ class StateBefore(BaseModel):
         decision: the last plan's number, the counters, and the file name of the moving averages.
         moves: bundles that were recently unloaded or split.
         drains: drained brokers, including one that restarts in a rolling restart.
-        roll: the rolling restart in force; None if there is none.
+        roll: the active rolling restart; None if there is none.
         handed_over: the earlier plan that the run carries out; None if the run makes its own plan.
     """
 
@@ -59,7 +59,7 @@ class StateBefore(BaseModel):
     def parse(cls, document: Any, where: str) -> Self:
         """Return the parsed document; errors as in `read`."""
         if not isinstance(document, Mapping) or not {"decision", "moves", "drains"} <= document.keys():
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is no state")
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a state")
         handed, roll = document.get("handed_over"), document.get("roll")
         return cls(
             decision=DecisionState.parse(document["decision"]),

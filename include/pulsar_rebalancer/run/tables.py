@@ -172,7 +172,7 @@ DECISIONS = _schema(
     ("destination_low", _I),
     ("high_hits", _I),  # the higher of the two brokers' counts when the pair was judged, before a reset
     ("low_hits", _I),
-    ("value", _F),  # the figure that the strategy compared, in its own unit; null where the columns above say all
+    ("value", _F),  # the figure that the strategy compared, in its own unit; null where the columns above are enough
     ("bound", _F),  # the bound that the value was compared with
     ("fired", _B),
     ("reason", _S),

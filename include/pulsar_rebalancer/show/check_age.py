@@ -127,10 +127,10 @@ def _cluster(text: str) -> str:
 
 
 def positive(text: str) -> float:
-    """Return a number above 0 that an option has.
+    """Return the value of an option that must be above 0.
 
     Raises:
-        ArgumentTypeError: the text is no such number.
+        ArgumentTypeError: the text is not a number above 0.
     """
     try:
         number = float(text)

@@ -2,7 +2,7 @@
 
 `python -m pulsar_rebalancer.show.check_removal BROKER --root ROOT --cluster NAME --max-age-seconds N` prints one
 sentence, which also names the broker that is cheapest to remove, and exits with a code: 0 FITS; 1 DOES NOT FIT; 2
-UNKNOWN, there is no usable sample that is young enough, or no such broker in it.
+UNKNOWN, there is no recent usable sample, or it does not have the broker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOOKED_AT = 20
 """Maximum number of newest runs that are searched for a validated one."""
 
 _TRIED = 20
-"""Maximum number of brokers, those with the least traffic, that are tried for the cheapest removal."""
+"""Maximum number of brokers that are tried as the cheapest to remove, those with the least traffic first."""
 
 
 def newest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
@@ -88,7 +88,7 @@ def _said(found: Removal) -> str:
 
 
 def _cheapest(snapshot: Snapshot, storage: ClusterStorage, limit: float | None) -> str:
-    """Return which of the brokers with the least traffic is the first that can be removed."""
+    """Return text that names the removable broker with the least traffic."""
     traffic = {each.broker: each.traffic(Measure.THROUGHPUT) for each in snapshot.brokers_without({})}
     tried = sorted(traffic, key=lambda name: (traffic[name], name))[:_TRIED]
     for name in tried:

@@ -2,7 +2,7 @@
 
 Gauges describe the cluster, the plan and the orders in force; counters count events. A gauge keeps its last value until
 it is sent again. Things that may disappear therefore have no gauges; the only exception is a broker's score. States
-that end by themselves are sent as the time of their end, which stays right when no run follows.
+that end by themselves are sent as the time of their end, which remains correct if no run follows.
 """
 
 from __future__ import annotations

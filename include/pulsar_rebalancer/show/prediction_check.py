@@ -1,8 +1,8 @@
 """Compare the scores that plans predicted with those that are measured ten minutes after the moves.
 
 A broker is compared if nothing else is known to have changed its load: no later moves or splits, no restart, a usable
-report in every sample. A change that all brokers share, such as the rise of traffic in the morning, says nothing about
-the moves: the median over all brokers is subtracted.
+report in every sample. A change that all brokers share, such as the rise of traffic in the morning, is not due to the
+moves, so the median over all brokers is subtracted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WAIT = timedelta(minutes=10)
 """Time from the moves to the sample with which they are compared."""
 
 _LATE_INTERVALS = 2
-"""A sample is too late after twice `WAIT`, or after this number of intervals more than `WAIT` if that is longer."""
+"""A sample is too late after twice `WAIT` or, if that is longer, after `WAIT` plus this number of intervals."""
 
 
 def predicted_scores(
@@ -67,10 +67,10 @@ def predicted_scores(
 
 
 def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, storage: ClusterStorage) -> MovesState:
-    """Compare what is due with a run's sample, and await the comparison of the run's own moves.
+    """Compare the predictions that are due with a run's sample, and schedule the comparison of the run's own moves.
 
-    The comparison is in the file `comparison.json` of the run that moved the bundles. Storing the returned history is
-    what makes it count. Until then, the same run may do all of it again with the same result.
+    The comparison is in the file `comparison.json` of the run that moved the bundles. It counts once the returned
+    history is stored. Until then, the same run can repeat it with the same result.
 
     Args:
         history: the unload history after the run.
@@ -104,7 +104,7 @@ def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, stor
 
 
 def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> ComparedRun | None:
-    """Return the comparison to await for a run's own moves; None if there is nothing to compare.
+    """Return the pending comparison of a run's own moves; None if there is nothing to compare.
 
     A run that is reported again keeps its comparison.
     """

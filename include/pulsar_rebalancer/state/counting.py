@@ -78,7 +78,8 @@ def decide_counting(
         state: the decision state as the task *collect* read it.
         forced: True if the run moves bundles without waiting for hits; it adds no hits.
         thresholds: True if the run has its own thresholds; it adds no hits.
-        same_hits: True if the strategy that wrote the state counts the same hits, so that a change resets none.
+        same_hits: True if the strategy that wrote the state counts the same hits, so that the change of strategy resets
+            none.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
@@ -115,7 +116,7 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to store: those that caused a hit in this run, and those whose figure may be repeated.
+    """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers may still repeat.
 
     Args:
         state: the decision state as the task *collect* read it.

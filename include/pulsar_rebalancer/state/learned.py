@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SETTLED = 25.0
-"""Minutes without a move after which a broker's score again shows only what its bundles do."""
+"""Minutes without a move after which a broker's score again reflects only its current bundles."""
 
 
 class LearnedBroker(NamedTuple):
     """What is known about one broker.
 
     Attributes:
-        samples: number of counted samples since the broker came.
+        samples: number of counted samples since the broker joined.
         residual: points of score that its bundles do not explain.
         score: moving average of its score over a quarter of an hour, percent.
-        variance: of the score's changes that its bundles do not explain, points squared.
+        variance: variance of the score changes that its bundles do not explain, points squared.
         started: start of its process, seconds since 1970; None if unknown.
     """
 
@@ -30,7 +30,7 @@ class LearnedBroker(NamedTuple):
     started: float | None = None
 
     def of_process(self, started: float | None) -> Self:
-        """Return what is known about the process with this start; nothing if it is a later one."""
+        """Return what is known about the broker; nothing if its process has been restarted since."""
         if started is None or started == self.started:
             return self
         return self._replace(started=started) if self.started is None else type(self)(started=started)
@@ -45,10 +45,10 @@ class Learned:
         points: points of score that 1 msg/s (kB/s if the network is the bottleneck) of average cost adds to a broker
             with the median number of cores.
         idle: score of a broker without bundles, percent.
-        quiet: minutes since a broker last came or went, at most `SETTLED`.
+        quiet: minutes since a broker last joined or left, at most `SETTLED`.
         brokers: the brokers that the cluster lists.
         bottleneck: the resource that decides the scores.
-        others: number of counted samples in a row in which another one decided them.
+        others: number of consecutive counted samples in which a different resource decided the scores.
     """
 
     samples: int = 0
@@ -61,7 +61,7 @@ class Learned:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
-        """Return what a document of `document` holds."""
+        """Parse a document that `document` returned."""
         brokers = {name: LearnedBroker(*figures) for name, figures in document.get("brokers", {}).items()}
         return cls(**{**document, "brokers": brokers})
 

@@ -1,4 +1,4 @@
-"""Which runs' predicted scores are still to be compared with measured ones, and how far off the last ones were."""
+"""Predicted scores: which runs' predictions are still to be compared with measurements, and the last errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import median
 from pydantic import BaseModel, ConfigDict
 
 LARGEST_ERROR = 3.0
-"""Points; a larger median error is a warning."""
+"""Median error above which there is a warning, points."""
 
 KEPT, FEWEST = 50, 10
 """Number of errors that are kept, and that are needed before their median counts."""
@@ -28,5 +28,5 @@ class Predictions(BaseModel):
 
     @property
     def median_error(self) -> float | None:
-        """Return the median of the errors without their signs, points; None if there are too few errors."""
+        """Return the median of the absolute errors, points; None if there are too few errors."""
         return median(map(abs, self.errors)) if len(self.errors) >= FEWEST else None

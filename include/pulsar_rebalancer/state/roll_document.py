@@ -1,6 +1,7 @@
 """The `roll` document: a rolling restart. Only the task *roll* of `pulsar_roll__<cluster>` writes it.
 
-A reset or restore of the state does not change it. There is a copy below the storage root, for a lost state store.
+A reset or restore of the state does not change it. There is a copy below the storage root, in case the state store is
+lost.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Roll(StateDocument):
     Attributes:
         shown: the last dry run.
         id: of the roll; empty if there was none yet.
-        run_id: the run of `pulsar_roll__<cluster>` that conducts it.
+        run_id: the run of `pulsar_roll__<cluster>` that carries it out.
         order: the brokers, in the order in which they restart.
         listed: all brokers that the cluster listed at the roll's start.
         done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
@@ -61,11 +62,11 @@ class Roll(StateDocument):
         progress_at: when the roll last made progress, or was last held by orders.
         started: start of the broker's process before its restart.
         home: bundles that the broker owned before it was drained.
-        left: bundles that it still has to lose, or that are still moved back to it; None if unknown.
+        left: number of bundles that must still leave the broker, or return to it; None if unknown.
         seen: runs in which the restarted broker reported.
         outcome: outcome of the broker's turn, once its bundles are back.
         waits: what the roll waits for.
-        asked: broker about whose restart a message was delivered.
+        asked: broker whose restart a delivered message has asked for.
         ended: why the roll is over; empty if it is not.
         ended_at: when it ended.
         stranded: broker that the roll left drained when it stopped; empty if it left none.
@@ -105,7 +106,7 @@ class Roll(StateDocument):
 
     @property
     def active(self) -> bool:
-        """Return whether the roll is in force."""
+        """Return whether the roll is active."""
         return bool(self.id) and self.ended is None
 
     @property
@@ -145,7 +146,7 @@ class Roll(StateDocument):
         )
 
     def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
-        """Return the document in the next phase of the same broker."""
+        """Return the document with the current broker in its next phase."""
         return self.model_copy(
             update={"phase": phase, "since": now, "progress_at": now, "left": None, "seen": (), "waits": waits}
         )
@@ -159,7 +160,7 @@ class Roll(StateDocument):
         return self.entered(Phase.WAITING, now, "").model_copy(update=update)
 
     def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:
-        """Return the document of the roll that stops now.
+        """Return the document after stopping the roll now.
 
         Args:
             stranded: True if the current broker stays drained.

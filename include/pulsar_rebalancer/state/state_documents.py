@@ -90,7 +90,7 @@ class ShadowState(BaseModel):
 
 
 class Remembered(BaseModel):
-    """The last placement of the bundles with which the brokers' scores were close together for a while.
+    """The last placement of bundles that kept the brokers' scores close together for a while.
 
     Attributes:
         balanced: number of counted samples in a row in which the scores were close together.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 VERSION = 1
-"""Version of all these documents. It stays if a new field has a default; any other change raises it."""
+"""Version of all these documents. It does not change for a new field with a default; any other change raises it."""
 
 
 class VersionedDocument(BaseModel):

@@ -23,7 +23,7 @@ _RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
-    """Return the day in a folder's name `date=YYYY-MM-DD`; None for any other name."""
+    """Return the day from a folder's name, `date=YYYY-MM-DD`; None for any other name."""
     match = _DAY.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
@@ -32,7 +32,7 @@ def day_of(name: str) -> date | None:
 
 
 def time_of(name: str) -> datetime | None:
-    """Return the sample's time, which is part of the name of a run's folder; None for any other name."""
+    """Return the sample's time from the name of a run's folder; None for any other name."""
     match = _RUN.fullmatch(name)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None

@@ -1,7 +1,7 @@
-"""The bottleneck of a cluster: the resource that decides its brokers' scores, and with it what bundles are measured by.
+"""The bottleneck of a cluster: the resource that decides its brokers' scores, and the measure of bundles' loads.
 
-Costs are points of score per message or per byte, so they mean nothing under another bottleneck: what was learned
-starts again. A bottleneck must therefore last before it replaces another.
+Costs are points of score per message or per byte, so they are meaningless under a different bottleneck, and learning
+starts again. A new bottleneck must therefore last a while before it replaces the old one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
 LASTING = 10
-"""Counted samples in a row in which another resource must decide before it becomes the bottleneck."""
+"""Number of consecutive counted samples in which a different resource must decide before it becomes the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
 """Learned loads are in msg/s or kB/s: figures of similar size, so that sums of both stay exact."""
 
 
 def measure_of(bottleneck: str) -> Measure:
-    """Return what bundles are measured by; for direct memory, which no traffic explains, the message rate."""
+    """Return the measure of bundles' loads; the message rate for direct memory, which no traffic explains."""
     return Measure.THROUGHPUT if bottleneck == NETWORK else Measure.RATE
 
 
@@ -46,7 +46,7 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
 
 
 def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
-    """Return what is still known of what was learned before a sample: nothing if the bottleneck changes.
+    """Return what was learned before a sample and is still valid: nothing if the bottleneck changes.
 
     Args:
         counts: True if the sample counts; else the bottleneck changes only if nothing was learned yet.

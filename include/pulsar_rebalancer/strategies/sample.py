@@ -53,8 +53,8 @@ class ClusterSample:
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
-        recent: moves that were carried out lately, by bundle.
-        lesson: function that returns what is known after this sample, for a shedder that learns.
+        recent: moves that were carried out recently, by bundle.
+        lesson: function that returns what a shedder that learns knows after this sample.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
             moved.
     """
@@ -78,7 +78,7 @@ class ClusterSample:
 
     @property
     def measure(self) -> Measure:
-        """Return what the loads of bundles are learned from, for a shedder that learns."""
+        """Return the measure from which a shedder learns the loads of bundles."""
         return measure_of(self.lesson().learned.bottleneck)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
@@ -148,7 +148,7 @@ class CandidateMove(NamedTuple):
         return self.reason is Reason.TAKEN
 
     def put_off(self, reason: Reason) -> Self:
-        """Return the candidate, passed over with this reason if it was accepted."""
+        """Return the candidate; if it was accepted, it is now passed over with this reason."""
         return self._replace(reason=reason, wave=None) if self.taken else self
 
     @classmethod

@@ -73,7 +73,7 @@ def _float32(figure: float) -> float:
 def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence[str] = SCORED) -> float:
     """Return the highest weighted usage among a broker's resources; 1 is 100 percent.
 
-    (LocalBrokerData.getMaxResourceUsageWithWeight.)
+    As in LocalBrokerData.getMaxResourceUsageWithWeight.
 
     Args:
         broker: the broker; resources that it does not measure count as idle.
@@ -125,7 +125,7 @@ def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str,
 def smooth(before: float | None, sample: float, settings: Settings) -> float:
     """Return a moving average after adding a sample. The first sample becomes the average.
 
-    (ThresholdShedder, BrokerLoadData.)
+    As in Pulsar's ThresholdShedder and BrokerLoadData.
     """
     history = settings.history_percentage
     return sample if before is None else before * history + (1 - history) * sample

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NAMED = 20
-"""Maximum number of bundles that cannot move and are named, per broker."""
+"""Maximum number of immovable bundles to name, per broker."""
 
 NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _MOST_STEPS = 20_000
-"""Maximum effort of the search: a step looks at 50 destinations."""
+"""Maximum number of search steps; one step examines 50 destinations."""
 
 _TINY = 1e-9
-"""Points that count as nothing, because sums of shares are rounded."""
+"""Differences up to this number of points are ignored, because sums of shares are rounded."""
 
 
 class HotBroker(NamedTuple):
@@ -42,10 +42,10 @@ class FittingMove(NamedTuple):
 
 
 class FewestMoves(NamedTuple):
-    """The moves that were found. Every hot broker is the source of some, unless it cannot be brought to the bound.
+    """The moves that were found, at least one from each hot broker that can be brought down to the bound.
 
     Attributes:
-        proven: True if no plan brings more brokers to the bound, or as many with fewer moves.
+        proven: True if certainly no plan brings more brokers down to the bound, or the same number with fewer moves.
     """
 
     moves: list[FittingMove]
@@ -67,14 +67,14 @@ def fewest_moves(
     allowed: Callable[[str, str, str], bool],
     fits: Callable[[Sequence[FittingMove]], bool],
 ) -> FewestMoves:
-    """Bring as many hot brokers as possible to the bound, with as few moves as possible.
+    """Bring as many hot brokers as possible down to the bound, with as few moves as possible.
 
-    A first plan takes, for one broker after the other, the largest bundles that fit, and last the smallest that
-    suffices, each to the destination with the most room. A search over all plans then looks for better ones and leaves
-    out what cannot be better: to lose its excess, a broker needs at least as many moves as if its largest bundles
-    fitted. The sum of these numbers is a lower bound. A plan that reaches it has the fewest moves; so has the result if
-    the search ends before its limit. Otherwise `proven` is False, and the plan is the best that was found: it has no
-    more moves than the first.
+    A first plan handles the brokers in turn. It takes the largest bundles that fit and, as the last one, the smallest
+    that is enough; each goes to the destination with the most room. A search over all plans then looks for better ones,
+    and skips those that cannot be better: a broker needs at least as many moves as if its largest bundles fitted, and
+    the sum of these numbers is a lower bound. The result has the fewest moves if it reaches this bound, or if the
+    search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
+    worse than the first.
 
     Args:
         rooms: points that each destination may gain.
@@ -101,13 +101,13 @@ class _Search:
         self._moves: list[FittingMove] = []
         self.best: list[FittingMove] = []
         self._value = (len(self._hot), 0)  # brokers that stay above the bound, moves
-        self._later = [(0, 0)]  # the least that each broker and those after it cost
+        self._later = [(0, 0)]  # minimum cost of each broker and those after it
         for number in reversed(range(len(self._hot))):
             least, (given_up, moves) = self._least(number, self._hot[number].excess, 0), self._later[0]
             self._later.insert(0, (given_up + 1, moves) if least is None else (given_up, moves + least))
 
     def make_first_plan(self) -> None:
-        """Make a plan without looking back. A broker that does not reach the bound keeps its bundles."""
+        """Make a plan without backtracking. A broker that does not reach the bound keeps its bundles."""
         rooms = dict(self._room)
         given_up = 0
         for number, each in enumerate(self._hot):
@@ -161,7 +161,7 @@ class _Search:
         return _Node(number, 0, self._hot[number].excess if number < len(self._hot) else 0.0, given_up)
 
     def _least(self, number: int, need: float, start: int) -> int | None:
-        """Return how many bundles from `start` on are needed at least; None if all of them do not suffice."""
+        """Return the minimum number of bundles needed, from `start` on; None if even all of them are not enough."""
         sums = self._sums[number]
         end = bisect_left(sums, sums[start] + need - _TINY, lo=start)
         return end - start if end < len(sums) else None
@@ -173,7 +173,7 @@ class _Search:
     def _picks(
         self, number: int, need: float, start: int, better: Callable[[int], bool] = lambda _: True
     ) -> Iterator[int]:
-        """Yield the index of each next bundle, once for each destination. The move is part of the plan meanwhile."""
+        """Yield the index of each possible next bundle, once per destination; its move is in the plan meanwhile."""
         each = self._hot[number]
         enough = bisect_right(each.bundles, _TINY - need, lo=start, key=lambda bundle: -bundle[0])
         destinations = sorted(self._room, key=lambda name: (-self._room[name], name))

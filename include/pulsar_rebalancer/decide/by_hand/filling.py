@@ -1,4 +1,4 @@
-"""Fill new brokers without being asked, in runs in which nothing else moves (`fill_new_brokers`)."""
+"""Fill new brokers automatically, in runs that move nothing else (`fill_new_brokers`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NEW = timedelta(minutes=30)
-"""Age of a broker's process up to which it is new."""
+"""Maximum age of a new broker's process."""
 
 _REPORTED = timedelta(minutes=4)
 """Time after which a broker's report shows what moved to it."""
@@ -42,7 +42,7 @@ class Filling(NamedTuple):
     Attributes:
         decisions: one for each broker that gives bundles.
         moves: candidates after the caps, with negative pair numbers.
-        traffic: current traffic of the brokers that give, bytes/s.
+        traffic: current traffic of these brokers, bytes/s.
     """
 
     decisions: list[Decision]
@@ -60,7 +60,7 @@ def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     Raises:
         SnapshotError: a file of the run cannot be read.
     """
-    # A broker that got bundles just now is left out: its report may lack them.
+    # A broker that has just received bundles is left out: its report may lack them.
     getting = {end for unload in _moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new_brokers(snapshot) - getting)
     if not brokers:
@@ -106,7 +106,7 @@ def of_moves(
 
 
 def unreported(scene: Scene) -> dict[str, float]:
-    """Return the points of score that bundles bring which moved lately, and which their owners' reports may lack.
+    """Return, by owner, the points of score of recently moved bundles; the owners' reports may not include these yet.
 
     This assumes that scores are proportional to traffic, with the same factor for all brokers.
     """
@@ -127,7 +127,7 @@ def _moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
 
 
 def new_brokers(snapshot: Snapshot) -> frozenset[str]:
-    """Return the brokers whose processes started lately."""
+    """Return the brokers whose processes started recently."""
     now = snapshot.request.collected_at
     started = {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
     return frozenset(name for name, at in started.items() if at and abs(now - at) <= NEW)

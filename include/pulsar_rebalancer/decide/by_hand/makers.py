@@ -162,7 +162,7 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 
 
 def fill(scene: Scene, brokers: Sequence[str]) -> list[Wish]:
-    """Choose bundles of the hottest brokers to fill brokers until their scores reach the mean, largest bundles first.
+    """Fill brokers up to the mean score with bundles of the hottest brokers, largest bundles first.
 
     The coldest broker comes first. A bundle is suitable if moving it leaves the broker's score at or below both the
     mean and the source's score.
@@ -221,7 +221,7 @@ def share_of_score(scene: Scene, bundle: BundleSample) -> float:
 
 
 def _onto(scene: Scene) -> float:
-    """Return the maximum number of bundles that one broker gets."""
+    """Return the maximum number of bundles that may move onto one broker."""
     caps = (scene.settings.max_bundles_per_broker, scene.settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
 
@@ -230,7 +230,7 @@ def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collec
     """Return wishes that bring bundles back to where they were in the remembered placement.
 
     Args:
-        brokers: only these get bundles back; empty for all.
+        brokers: brokers that get bundles back; empty for all.
 
     Raises:
         PlanError: `nothing_remembered`, `unknown_destination`, or the reason why one of the brokers is excluded.

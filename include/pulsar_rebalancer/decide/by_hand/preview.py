@@ -83,7 +83,7 @@ def _named_wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:
-            raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is no plan_id, the name of a run's folder")
+            raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not a plan_id, the name of a run's folder")
         return makers.undo(scene, Outcome.read(folder))
     return makers.unload(scene, request.bundles, request.destination)
 
@@ -108,7 +108,7 @@ def write(
         room: check that refuses a move, or changes its destination, if the destination lacks capacity for the bundle.
         whole: True to refuse the plan if any of its bundles must not be moved.
         restarts: brokers whose hits are reset when the plan is carried out, with the samples that the plan used.
-        note: what the plan's sentence says in addition.
+        note: text to add to the plan's sentence.
 
     Raises:
         PlanError: `would_overload`; `not_whole`.

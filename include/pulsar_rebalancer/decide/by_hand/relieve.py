@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.by_hand.scene import Scene
 
 _ROUNDING = 1e-9
-"""Points of room that no bundle gets, so that a rounded sum does not exceed the bound."""
+"""Points of room that are kept free, so that a rounded sum does not exceed the bound."""
 
 
 class Relief(NamedTuple):
-    """What to move, and what else the plan says."""
+    """The bundles to move, and a note for the plan."""
 
     wishes: list[Wish]
     note: str
 
 
 def relieve(scene: Scene, above: float, *, overload: bool) -> Relief:
-    """Choose the fewest bundles to bring all brokers above a score down to it, so that no other exceeds it.
+    """Choose the fewest bundles that bring all brokers above a score down to it, and raise no other broker above it.
 
-    A broker that cannot be brought to it keeps its bundles; the largest is returned with the reason `out_of_reach`.
-    Drained brokers take no part: they are being emptied.
+    A broker that cannot be brought down to it keeps its bundles; the largest is returned with the reason
+    `out_of_reach`. Drained brokers are ignored, because they are being emptied.
 
     Args:
         above: the score, in percent.
         overload: True if brokers may exceed `overloaded_threshold`.
 
     Raises:
-        PlanError: `none_above`; `out_of_reach` if none of the brokers can be brought to the score.
+        PlanError: `none_above`; `out_of_reach` if none of the brokers can be brought down to the score.
     """
     scores = {name: score for name, score in scene.scores.items() if scene.left_out.get(name) is not Reason.DRAINING}
     hot = [_hot(scene, name, score - above) for name, score in scores.items() if score > above]

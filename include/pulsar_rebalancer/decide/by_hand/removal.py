@@ -1,4 +1,4 @@
-"""What would happen if a broker were removed: where a drain would place its bundles, over as many runs as it takes."""
+"""Predict the effect of removing a broker: where a drain would place its bundles, in as many runs as it takes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Removal(NamedTuple):
 
     Attributes:
         bundles: number of bundles that have to move.
-        highest: highest predicted score of the brokers that remain, percent.
+        highest: highest predicted score of the remaining brokers, percent.
         limit: highest score to which a broker may be brought, percent.
         stay: number of bundles that no other broker may take, by reason.
     """
@@ -46,10 +46,10 @@ class Removal(NamedTuple):
 
 
 def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None) -> Removal:
-    """Return what the removal of a broker would do to the others, as a drain would place its bundles.
+    """Return the effect of removing a broker on the others, with its bundles placed as a drain would place them.
 
-    Caps and the grace period only make a drain slower, so they do not count; nor do bundles that never move, such as
-    those without topics. What brokers that are drained already still hold needs room as well.
+    Caps and the grace period only slow a drain down, so they are ignored; so are bundles that never move, such as those
+    without topics. Bundles that are still on brokers being drained already need room too.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
@@ -74,7 +74,7 @@ def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: f
 
 
 def _fitted(scene: Scene, broker: str, drained: Sequence[str]) -> list[CandidateMove]:
-    """Return the moves of a broker's bundles, and before them those of brokers that are drained already."""
+    """Return the moves of a broker's bundles, after those from brokers that are being drained already."""
     mine = candidates_of(scene, makers.drain(scene, [broker]))
     before = [wish for name in drained for wish in makers.of_broker(scene, name)]
     leaving, moves = [*drained, broker], []

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 _GROWN = 0.1
-"""Share of its remembered traffic by which a home may have grown, for traffic is never exactly what it was."""
+"""Ratio by which a home may exceed its usual share of the traffic, because traffic always varies."""
 
 
 def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     """Return the moves of bundles back to where they were in the remembered placement; None if there are none.
 
-    Only brokers that started lately get bundles back: of one broker that was away, or of all after a cold start. A
+    Only brokers that started recently get bundles back: a broker that was away, or all after a cold start. A
     bundle stays if its home would have a larger share of the cluster's traffic than in that placement.
 
     Args:
@@ -54,8 +54,8 @@ def bring_back(
     """Return the moves of bundles back to their homes, those with the most traffic first; None if there are none.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
-    stays. The grace period applies too, except to a bundle that was moved before the process of its home started: what
-    moved because a broker was drained or gone does not move to and fro when it returns.
+    stays. The grace period applies too, except to a bundle that was moved before its home's process started: it left
+    only because its home was drained or down.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
@@ -104,9 +104,9 @@ def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
 def within_shares(
     moves: Iterable[CandidateMove], traffic: Mapping[str, float], shares: Mapping[str, float]
 ) -> list[CandidateMove]:
-    """Return the moves; one that would give its home more than its share has the reason why its bundle stays.
+    """Return the moves; a move that would exceed its home's share gets the reason why its bundle stays.
 
-    The traffic of a home is that after all moves, whatever their order.
+    All departures count before any arrival, so the order of the moves does not matter for them.
 
     Args:
         traffic: current traffic of each broker, bytes/s.

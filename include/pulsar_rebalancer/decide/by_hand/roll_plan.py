@@ -1,4 +1,4 @@
-"""A rolling restart as runs see it: the plan that a dry run shows, and what the newest run says about its progress."""
+"""The plan of a rolling restart, as a dry run shows it, and its progress according to the newest run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _HOST_SAMPLES = 2
-"""Host samples for which validation leaves out a broker that has just started."""
+"""Number of host samples during which validation leaves out a broker that has just started."""
 
 
 class Turn(NamedTuple):
@@ -41,7 +41,7 @@ class Turn(NamedTuple):
         traffic: bytes/s.
         bundles: number of bundles that move away and back.
         minutes: how long it takes, without the restart itself.
-        why_not: why it could not go now; empty if it could.
+        why_not: why it could not restart now; empty if it could.
     """
 
     broker: str
@@ -53,7 +53,7 @@ class Turn(NamedTuple):
 
 
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
-    """Return the roll that a person asks for, of all brokers if none is named: by name, the leader last.
+    """Return the requested roll, of all brokers if none is named, sorted by name with the leader last.
 
     Raises:
         PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if it has only one.
@@ -74,7 +74,7 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
 
 
 def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -> list[Turn]:
-    """Return the turns of a roll, as they would be now.
+    """Return the turns of a roll, as predicted for now.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
@@ -101,7 +101,7 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
 
 
 def document(roll: ShownRoll, planned: Sequence[Turn]) -> dict[str, Any]:
-    """Return a shown roll as a document: `plan` (the id to carry it out with), its turns, and their sums."""
+    """Return a shown roll as a document: `plan` (the id with which to carry it out), its turns, and their sums."""
     return {
         "plan": roll.id,
         "turns": [turn._asdict() for turn in planned],
@@ -126,7 +126,7 @@ def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
 
 
 def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Collection[str]) -> RollSample:
-    """Return what a run saw of a roll in force.
+    """Return the state of an active roll in a run.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.

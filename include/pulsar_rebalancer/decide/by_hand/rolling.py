@@ -21,7 +21,7 @@ REPORTS = 2
 
 
 class RollSample(NamedTuple):
-    """What the newest run saw of a roll and its cluster.
+    """The state of a roll and its cluster in the newest run.
 
     Attributes:
         run: name of the run's folder.
@@ -30,8 +30,8 @@ class RollSample(NamedTuple):
         unwell: why brokers are left out by validation, by broker.
         drained: brokers that people drain.
         home: bundles of the current broker.
-        left: bundles that the current broker still has to lose, or that the run moves back to it; None if the run did
-            not know of this phase or has no plan yet.
+        left: number of bundles that must still leave the current broker, or that the run moves back to it; None if the
+            run began before this phase or has no plan yet.
         no_room: why the other brokers cannot take the current broker's load; empty if they can.
     """
 
@@ -50,9 +50,9 @@ class RollFacts(NamedTuple):
 
     Attributes:
         minutes: time without progress after which the roll stops.
-        seen: what the newest run saw; None if there is no young one.
-        unknown: why there is none.
-        held: orders or settings that hold the roll; empty if none do.
+        seen: the state in the newest run; None if there is no recent run.
+        unknown: why `seen` is None.
+        held: orders or settings that hold the roll; empty if there are none.
         stop, skip: orders about this roll and its current broker.
         restart: state of the run of the user's own DAG, empty before it is started; None if a person is asked.
     """
@@ -70,8 +70,8 @@ class RollFacts(NamedTuple):
 def advance(roll: Roll, facts: RollFacts) -> Roll:
     """Return an active roll after one step; the same document if nothing has changed.
 
-    A broker that was not brought back, or a step that waits for longer than `facts.minutes`, stops the roll. The return
-    of bundles does not: the next broker's turn comes.
+    The roll stops if a step makes no progress for `facts.minutes`, for example because a broker did not come back. If
+    it is the return of bundles that makes no progress, the next broker's turn begins instead.
     """
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
@@ -97,7 +97,7 @@ def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
 
 
 def _why_not(roll: Roll, seen: RollSample) -> str:
-    """Return why the current broker may not go now; empty if it may."""
+    """Return why the current broker's turn may not begin now; empty if it may."""
     if roll.turn_at is not None and seen.at < roll.turn_at:
         return "the next run's sample"
     missing = [name for name in roll.listed if name not in seen.started]
@@ -157,7 +157,7 @@ def _waiting(roll: Roll, what: str) -> Roll:
 
 
 def _counted(roll: Roll, facts: RollFacts, left: int | None, what: str) -> Roll:
-    """Return the roll with the number of bundles that remain; fewer than before are progress."""
+    """Return the roll with the number of remaining bundles. If fewer remain than before, the roll has made progress."""
     if left is None:
         return roll
     fewer = roll.left is None or left < roll.left
@@ -170,7 +170,7 @@ def _restart_of(roll: Roll, facts: RollFacts) -> str:
 
 
 def _is_new(roll: Roll, seen: RollSample | None) -> bool:
-    """Return whether the current broker runs in another process than before its restart."""
+    """Return whether the current broker has a new process since its turn began."""
     at = seen.started.get(roll.broker) if seen else None
     return at is not None and roll.started is not None and at > roll.started
 
@@ -188,7 +188,7 @@ def _up(roll: Roll, seen: RollSample) -> bool:
 
 
 def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
-    """Return the stopped roll. A broker that should have restarted stays drained until it has."""
+    """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
     ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
     return roll.stopped(reason, why, facts.now, stranded=roll.phase is Phase.RESTARTING and not ready)
 

@@ -26,7 +26,7 @@ class SpareCapacity:
         scenes: each drained broker's scene, without the rules that a person lifted for that broker.
         overruled: rules that a person lifted, by drained broker.
         fixed: True if a bundle may go only to its planned destination.
-        gained: points of score that brokers have gained already, and that their reports lack.
+        gained: points of score that brokers have gained but not yet reported.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class Condition(StrEnum):
     BLOCKED = (
         "validation_failed",
         "validation failed",
-        "The data are not valid: runs fail and nothing is decided.",
+        "The data is not valid: runs fail and nothing is decided.",
         "Fix what the reasons name; the next run validates again.",
     )
     UNSAFE = (
@@ -83,20 +83,20 @@ class Condition(StrEnum):
     PREDICTIONS = (
         "predictions_off",
         "predictions are off",
-        "Moves change the brokers' scores by other amounts than planned.",
+        "Moves do not change the brokers' scores as predicted.",
         "Compare the files comparison.json of the runs that moved bundles.",
     )
     ROLL_ASKS = (
         "roll_asks",
         "restart a broker now",
         "A rolling restart has drained a broker and waits for a person to restart it.",
-        "Restart the broker; nothing else has to be said, the roll sees its new start time.",
+        "Restart the broker; nothing else is needed, because the roll sees its new start time.",
     )
     ROLL_STOPPED = (
         "roll_stopped",
         "a rolling restart stopped",
         "The rolling restart is over before each broker had its turn.",
-        "See what the reasons say; release the broker that is named as drained once it is up.",
+        "Do what the reasons say; release the broker that the message names as drained once it is up.",
     )
     NO_RUN = (
         "no_run",

@@ -88,7 +88,7 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
     Args:
         observations: results by condition. Conditions without a result keep their state.
         run: name of the run's folder; empty if there is no run. Observations of a run are ignored if a later run has
-            already been checked, because then its tasks were cleared and repeated.
+            already been checked: the older run's tasks were then cleared and repeated.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     newest_at = time_of(state.run)

@@ -34,7 +34,7 @@ def learned_in(state: DecisionState) -> Learned | None:
 
 
 def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[CostView, ...]:
-    """Return the bundles of a broker with the largest load now, the largest first; empty if nothing was learned.
+    """Return a broker's bundles with the largest current load, largest first; empty if nothing was learned.
 
     Raises:
         SnapshotError: the newest sample or the averages cannot be read.

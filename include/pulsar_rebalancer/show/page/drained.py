@@ -23,7 +23,7 @@ LISTED = 1000
 
 
 def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
-    """Return the first bundles that a run's plan considers and does not move, by reason and name.
+    """Return the first bundles that a run's plan considered but does not move, by reason and name.
 
     Raises:
         SnapshotError: the run has no readable plan.

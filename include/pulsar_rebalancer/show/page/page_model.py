@@ -152,7 +152,7 @@ class RollView(View):
 
     Attributes:
         text: its phase, and what it waits for.
-        done, total: brokers whose turn is over, and all of them.
+        done, total: number of brokers whose turn is over, and of all brokers in the roll.
     """
 
     text: str
@@ -173,10 +173,10 @@ class Acts(View):
         paused: True if a person has paused the cluster.
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
-        rolls: True if a rolling restart is in force.
+        rolls: True if a rolling restart is active.
         paused_dags: DAGs that the user may start but that are paused in Airflow.
-        barred: the user's id and login name if the cluster needs two people: of the user's own plans, none may be
-            approved, nor carried out in mode `auto`.
+        barred: the user's id and login name if the cluster needs two people; the user may then not approve their own
+            plans or, in mode `auto`, carry them out.
     """
 
     control: str = ""
@@ -208,7 +208,7 @@ class Overview(View):
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan that waits for approval, if it is from another run; else None.
         last: the last plan that moved bundles, unless `plan` has begun to.
-        roll: the rolling restart in force; None if there is none.
+        roll: the active rolling restart; None if there is none.
         validated: True if the run has been validated.
         learns: True if the strategy or its shadow learns what the messages of bundles cost.
     """
@@ -247,8 +247,8 @@ class RequestView(View):
         by, at, reason: who asked, when and why.
         dag, run: ids of the DAG run that carries the request out now.
         state, text: as in `RunAnswer`.
-        done, total: bundles of the plan that have an outcome, and all of them; 0 if it moves none now.
-        seconds_left: time until all have one if they go on as fast; None if unknown.
+        done, total: number of the plan's bundles that have an outcome, and of all its bundles; 0 if it moves none now.
+        seconds_left: time until all have an outcome at the current pace; None if unknown.
         cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither, or if the user
             may not.
     """
@@ -273,7 +273,7 @@ class RunAnswer(View):
 
     Attributes:
         state: `waiting`, `running`, `done`, `refused` (for a reason), `failed` or `cancelled`.
-        text: what follows this word; empty if nothing does.
+        text: text to show after the state; may be empty.
         plan: hash of the plan that the run shows; empty if it shows none, or its plan would have no effect.
         next_run: id of the rebalancing run that this run started, whose outcome is shown next; empty if there is none.
     """

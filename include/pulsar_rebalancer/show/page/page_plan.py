@@ -113,7 +113,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
 
 
 def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
-    """Return what the moves cost their clients; for a plan that only shows, what the last moves of its bundles cost."""
+    """Return what the moves cost their clients; for a plan that is only shown, what its bundles' last moves cost."""
     if last is not None:
         return f"The last time: {last_time(last.values(), moves)}." if moves else ""
     harm = harm_of(run.outcome.moves) if run.outcome else None

@@ -73,7 +73,7 @@ class Count(View):
 
 
 class StayView(View):
-    """A bundle that was considered and is not where it was to go: it stays on its broker, with the reason code."""
+    """A bundle that was considered but stays on its broker, with the reason code."""
 
     bundle: str
     broker: str
@@ -91,7 +91,7 @@ class BundleFound(View):
 
 
 class BundlesFound(View):
-    """The bundles with the most traffic among those whose names contain a text, and the number of all of those."""
+    """The bundles whose names contain a text: those with the most traffic, and the total number."""
 
     bundles: tuple[BundleFound, ...] = ()
     all: int = 0
@@ -101,7 +101,7 @@ class CostView(View):
     """What a strategy has learned about a bundle.
 
     Attributes:
-        now, hour: points of its broker's score that it causes: at present, and on the hour's average.
+        now, hour: points of its broker's score that it causes, now and on average over an hour.
         cost: cost of its messages, in multiples of an average message.
         doubt: standard deviation of the cost.
     """

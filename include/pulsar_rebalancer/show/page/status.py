@@ -86,7 +86,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
 
 
 def _rejected(run: Run, facts: AirflowFacts) -> Said | None:
-    """Return that a person has rejected the run's plan since it was asked for; None if nobody has."""
+    """Return the state if a person rejected the run's plan after its approval was requested; else None."""
     answer = facts.answers.plans.get(run.folder.name)
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if answer is None or answer.carried_out_by or not asked or run.summary is None:

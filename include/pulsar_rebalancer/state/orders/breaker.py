@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import BreakerRules
 
 NOISE = 1.0
-"""Growth of the range that does not count as worse, points: load is never quite the same twice."""
+"""Growth of the range that does not count as worse, points: load always varies a little."""
 
 
 class Breaker(StateDocument):

@@ -52,8 +52,8 @@ class Control(StateDocument):
         skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
         stop: order to start no further moves in runs that were in progress at that time. Later runs are not affected.
         breaker_closed: order to close the circuit breaker, if it was open at that time.
-        stop_roll: order to stop the rolling restart in force at that time.
-        skip_broker: order that its current broker's turn ends.
+        stop_roll: order to stop the rolling restart that was active at that time.
+        skip_broker: order to end the turn of its current broker.
         breaker: the circuit breaker; it is stored in a document of its own, not in this one.
         unreadable: why the document cannot be read, so that nothing is moved; empty if it can be read. Not stored.
         rolling: True if a rolling restart is finishing its current broker. Not stored here either.

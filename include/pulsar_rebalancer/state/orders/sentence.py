@@ -60,7 +60,7 @@ class OrdersInForce:
     Attributes:
         control: people's orders.
         drains: drained brokers.
-        roll: the last rolling restart, which may be in force.
+        roll: the last rolling restart, which may still be active.
         started: start of the run in progress, which a stop may affect; None if no run is in progress.
         origins: source of each setting, by name; settings without an entry come from the clusters file.
     """

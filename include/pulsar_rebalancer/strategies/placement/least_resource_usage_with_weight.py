@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class LeastResourceUsageWithWeight:
     """The modular load manager's version, which computes moving averages itself.
 
-    (org.apache.pulsar.broker.loadbalance.impl.LeastResourceUsageWithWeight.)
+    As in org.apache.pulsar.broker.loadbalance.impl.LeastResourceUsageWithWeight.
     """
 
     def __init__(self, sample: ClusterSample, kept: PlacementState) -> None:
@@ -81,7 +81,7 @@ class LeastResourceUsageWithWeight:
 class ExtensibleLeastResourceUsageWithWeight(Stateless):
     """The extensible load manager's version: brokers report their moving averages themselves.
 
-    (org.apache.pulsar.broker.loadbalance.extensions.strategy.LeastResourceUsageWithWeight.)
+    As in org.apache.pulsar.broker.loadbalance.extensions.strategy.LeastResourceUsageWithWeight.
 
     Args:
         sample: the cluster, with the brokers' `load_average`.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class AvgPlacement(Stateless):
     """AvgShedder's placement for bundles without a planned destination. All candidates are eligible.
 
-    (AvgShedder.selectBroker of Pulsar 5.0.1.)
+    As in AvgShedder.selectBroker of Pulsar 5.0.1.
     """
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:

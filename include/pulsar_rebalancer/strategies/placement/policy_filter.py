@@ -48,7 +48,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
 def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
     """Return the candidates with at most `ceiling` topics; if there are none, return all candidates.
 
-    (LoadManagerShared.filterBrokersWithLargeTopicCount.)
+    As in LoadManagerShared.filterBrokersWithLargeTopicCount.
     """
     return [broker for broker in candidates if topics.get(broker, 0) <= ceiling] or list(candidates)
 
@@ -56,7 +56,7 @@ def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling:
 def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains: Mapping[str, str]) -> list[str]:
     """Return the candidates with the fewest namespaces of an anti-affinity group.
 
-    (LoadManagerShared.filterAntiAffinityGroupOwnedBrokers.)
+    As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers.
 
     Args:
         spread: number of the group's namespaces on each broker.
@@ -80,7 +80,7 @@ def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[
 def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
     """Return the candidates with the smallest count, for example the number of a namespace's bundles.
 
-    (LoadManagerShared.removeMostServicingBrokersForNamespace.)
+    As in LoadManagerShared.removeMostServicingBrokersForNamespace.
     """
     least = min((counts.get(broker, 0) for broker in candidates), default=0)
     return [broker for broker in candidates if counts.get(broker, 0) == least]
@@ -89,7 +89,7 @@ def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
 def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
     """Return whether a bundle of an anti-affinity group may leave its broker.
 
-    (LoadManagerShared.shouldAntiAffinityNamespaceUnload.)
+    As in LoadManagerShared.shouldAntiAffinityNamespaceUnload.
 
     It must not leave if all candidates have the same number of the group's namespaces and the number is not 0. As in
     Pulsar, it may always leave if its broker has more of the namespaces than another candidate.
@@ -212,7 +212,7 @@ class PolicyFilter:
 
         The reason is `policy_unknown`, `policy_forbids` or `anti_affinity`.
 
-        (ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.)
+        As in ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.
         """
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         if namespace in self._policies.unknown:

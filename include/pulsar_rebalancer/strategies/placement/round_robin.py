@@ -20,7 +20,7 @@ MAX_COUNT = 2**31 - 1
 class RoundRobin:
     """A counter and a list of brokers. If the list does not match the candidates, they replace it.
 
-    (RoundRobinBrokerSelector.selectBroker.)
+    As in RoundRobinBrokerSelector.selectBroker.
 
     Args:
         kept: the state of the last counted run; `count` and `brokers` are used.

@@ -52,7 +52,7 @@ class Stateless:
 class PerCandidates(Generic[T]):
     """A cache for values that are computed from lists of candidates.
 
-    A value is used again if the list is the same object.
+    A value is reused if the list is the same object.
 
     Nearly all bundles have the same candidates. Without the cache, every broker would be examined for every bundle. A
     list that occurs only once does not replace the common list.

@@ -124,7 +124,7 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: 
         settings: settings with the thresholds.
         repeated: True if the same sample has already caused a hit. It causes no further hit, but a gap below the
             thresholds still resets the hits.
-        hot: score, in percent, from which on any hit of a source is a high hit. This does not exist in Pulsar.
+        hot: score, in percent, from which every hit of a source is a high hit. This does not exist in Pulsar.
     """
     if pair.gap < settings.low_threshold:
         return Hits(NO_HITS, NO_HITS)
@@ -225,7 +225,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[tuple[Pair, Decision]]:
-    """Return the pairs, and whether each fires. The decision about a pair that fires has its hits before a reset.
+    """Return the pairs, and whether each fires. The decision about a pair that fires shows its hits before their reset.
 
     Args:
         hits: hits before this sample, by broker.
@@ -241,7 +241,7 @@ def excluded(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decisi
 
 
 def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
-    """Return how many pairs differ and fire, and how many hits they have."""
+    """Return a sentence with the numbers of pairs that differ and that fire, and their hits."""
     pairs = [decision for decision in decisions if decision.reason is not Reason.MIDDLE]
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)

@@ -40,7 +40,7 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
 def size(bundle: BundleSample) -> tuple[int, ...]:
     """Return a bundle's size for comparisons, rounded to steps: sizes within one step count as equal.
 
-    (NamespaceBundleStats.compareTo since #24772.)
+    As in NamespaceBundleStats.compareTo since #24772.
     """
     return (
         _steps(bundle.msg_throughput_in, THROUGHPUT_STEP),

@@ -22,5 +22,5 @@ def test_a_state_without_one_of_its_documents_is_damaged(tmp_path: Path, name: s
     assert StateBefore.read(run) == StateBefore()
     file.write_json({key: value for key, value in file.read_json().items() if key != name})
 
-    with pytest.raises(SnapshotError, match=r"is no state \[file_damaged\]"):
+    with pytest.raises(SnapshotError, match=r"is not a state \[file_damaged\]"):
         StateBefore.read(run)
