@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"""The super-user token is read from --token-file, else from ${TOKEN_VARIABLE}; if there is
 neither, a new one is written to --token-file, readable by its owner only.
 
-Control, with the same token, on any broker that lives:
+Control, with the same token, on any live broker:
   GET    /simulation/state                                  what is true: loads, scores, owners, faults
   POST   /simulation/faults    {{"kind": …, "broker": …}}     also bundle, path, amount, times, target, values
   DELETE /simulation/faults[?kind=…&broker=…]

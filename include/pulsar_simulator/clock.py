@@ -10,7 +10,7 @@ EPOCH = 1_800_000_000.0
 
 
 class Clock(Protocol):
-    """The interface of clocks, which show a time and can be moved ahead."""
+    """The interface of clocks, which show a time and can be advanced."""
 
     def now(self) -> float:
         """Return the current time, seconds since 1970 UTC."""
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class ManualClock:
-    """A clock that changes only when it is moved ahead."""
+    """A clock that changes only when it is advanced."""
 
     def __init__(self) -> None:
         self._now = EPOCH
@@ -32,14 +32,14 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move the clock ahead by `seconds`, which must not be negative."""
+        """Advance the clock by `seconds`, which must not be negative."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._now += seconds
 
 
 class RealClock:
-    """The clock of this machine, plus the time by which it was moved ahead."""
+    """The clock of this machine, plus the seconds by which it was advanced."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
@@ -49,7 +49,7 @@ class RealClock:
         return time.time() + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Move the clock ahead by `seconds`. Calls add up."""
+        """Advance the clock by `seconds`. Calls add up."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} seconds")
         self._ahead += seconds

@@ -119,7 +119,7 @@ class Cluster:
 
     @_up_to_date
     def advance(self, seconds: float) -> None:
-        """Move time ahead by `seconds`. All samples, reconnects and session ends that are due happen in order."""
+        """Advance time by `seconds`. All samples, reconnects and session ends that are due happen in order."""
         self.clock.advance(seconds)
         self._timeline.catch_up(self.clock.now())
 
@@ -127,7 +127,7 @@ class Cluster:
 
     @_up_to_date
     def kill(self, broker_id: str) -> None:
-        """End a broker's process at once. The broker remains registered until its metadata session ends."""
+        """End a broker's process immediately. The broker remains registered until its metadata session ends."""
         self.membership.kill(self.membership.find(broker_id), self.clock.now())
 
     @_up_to_date

@@ -23,7 +23,7 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
 
 
 def spread(cost: Floats, wanted: Floats) -> Ints:
-    """Assign an owner to each bundle, the costliest bundle first: the broker that is furthest below its wanted cost."""
+    """Assign each bundle, the costliest first, to the broker that is furthest below its target cost."""
     missing = wanted * cost.sum() / max(wanted.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
     for bundle in np.argsort(-cost, kind="stable"):

@@ -26,7 +26,7 @@ class Reachability:
         self._lock = threading.Lock()
         faults.changed = self.follow
         self.changed: Callable[[], None] = lambda: None
-        """Called when a broker may have begun or ceased to accept connections."""
+        """Called when a broker may have started or stopped accepting connections."""
 
     def accepts(self, index: int) -> bool:
         """Return whether a broker accepts connections."""

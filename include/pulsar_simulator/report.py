@@ -161,7 +161,7 @@ class Reporter:
 
         Args:
             number: position of the topic among the bundle's topics.
-            away: True if the clients are not connected at this moment.
+            away: True if the clients are not connected now.
         """
         topics = self.topology.topic_count(bundle)
         producers, consumers = (

@@ -1,9 +1,9 @@
-"""Drain a broker and wait until nothing is left on it that can move: for a preStop hook or an autoscaler.
+"""Drain a broker, and wait until no bundle that can move is left on it, for a preStop hook or an autoscaler.
 
 `python drain_and_wait.py BROKER --cluster NAME --seconds N` asks Airflow at `AIRFLOW_URL` as the user whose token is in
-`AIRFLOW_TOKEN`. It needs nothing but Python, so that a broker's container can run it. It prints one sentence and exits
-with a code: 0, the broker holds nothing that can move; 1, it still does after N seconds, and the drain goes on; 2,
-Airflow refused the drain, cannot be used, or the command is wrong.
+`AIRFLOW_TOKEN`. It needs only Python, so that a broker's container can run it. It prints one sentence and exits with a
+code. 0: no bundle that can move is left; 1: some are left after N seconds, and the drain continues; 2: Airflow refused
+the drain or cannot be used, or the command is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE_SECONDS = 5.0
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 64 * 1024 * 1024
 _NEVER_MOVE = ("system_namespace", "no_topic")
-"""Reasons of bundles that stay on every broker that is drained."""
+"""Reasons for which bundles stay on any drained broker."""
 
 
 class RefusedError(Exception):
@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
 
 class NotYetError(Exception):
-    """The time is over; the message says what was awaited."""
+    """The time is up; the message says what was awaited."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -80,11 +80,11 @@ class Airflow:
             self._pause(f"Airflow has not planned or ordered the drain: its run is {answer['state']}")
 
     def wait(self, broker: str) -> None:
-        """Wait until a drained broker holds nothing that can move.
+        """Wait until no bundle that can move is left on a drained broker.
 
         Raises:
             RefusedError: somebody released the broker.
-            NotYetError: it still holds bundles.
+            NotYetError: bundles that can move are left.
         """
         while True:
             page = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/overview")
@@ -106,7 +106,7 @@ class Airflow:
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._until - time.monotonic())))
 
     def _ask(self, path: str, document: Any = None) -> Any:
-        """Return the answer to a GET request, which is repeated until it is answered, or to a POST request."""
+        """Send a request and return the answer. A GET request is repeated until it is answered."""
         body = None if document is None else json.dumps(document).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = Request(self._url + path, body, headers)
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         airflow.order(plan=plan)
         airflow.wait(given.broker)
     except NotYetError as error:
-        return _said(NOT_YET, f"{error}; the time is over")
+        return _said(NOT_YET, f"{error}; the time is up")
     except RefusedError as error:
         return _said(REFUSED, str(error))
     except (KeyError, TypeError) as error:

@@ -147,7 +147,7 @@ class StoredState:
         return {key: text for key, text in copies.items() if text} | why
 
     def roll(self, storage: ClusterStorage) -> Roll:
-        """Return the `roll` document or its copy: the one that changed last. Only an empty store needs the copy.
+        """Return the `roll` document or its copy, whichever changed last. Only an empty store needs the copy.
 
         Raises:
             StateError: `state_version`.
@@ -163,7 +163,7 @@ class StoredState:
         return max(stored, copy, key=lambda roll: roll.changed_at)
 
     def readable_roll(self, storage: ClusterStorage) -> Roll:
-        """Return the `roll` document to show it; an initial one if it cannot be read."""
+        """Return the `roll` document, only to show it; an initial document if it cannot be read."""
         try:
             return self.roll(storage)
         except (StateError, SnapshotError):
@@ -180,7 +180,9 @@ class StoredState:
         return drains.model_copy(update={"brokers": rolled | drains.brokers})
 
     def drains(self, storage: ClusterStorage) -> Drains:
-        """Return the brokers that people drain, from the `drains` document and its copy. If one is lost, no drain ends.
+        """Return the brokers that people drain, from the `drains` document and its copy.
+
+        A drain continues even if one of the two is lost.
 
         Raises:
             StateError: `drains_unreadable`.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class UpdatedBundles(NamedTuple):
-    """The run's bundles, and what is known after this sample, for a strategy that learns.
+    """The run's bundles and, for a strategy that learns, what is known after this sample.
 
     Attributes:
         bundles: a table with the columns from which the means are computed, and the columns that `means.update` adds.

@@ -1,4 +1,4 @@
-"""What `strategies.learning` keeps about bundles, in Spark; in the same table as the means."""
+"""What `strategies.learning` keeps about bundles: computed in Spark, and stored in the table of the means."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.tables import Measure
     from pulsar_rebalancer.strategies.learning import Correction
 
-_LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
+_LARGEST = 1e9  # limit of each summed figure, so that a sum of a million figures fits into 64 bits
 _FRACTION = 1000
 
 
@@ -28,8 +28,8 @@ def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float]
     """Return the averages of the bundles' rates with this sample, and their costs before it.
 
     Args:
-        now: columns of the sample. Of a refused bundle, its quick average is used instead.
-        measure: which of them is learned.
+        now: columns of the sample. For a refused bundle, its quick average is used instead.
+        measure: the measure whose costs are learned.
         steps: steps of the averages.
     """
     present = (now[f"{measure}_in"] + now[f"{measure}_out"]) / UNIT[measure]
@@ -50,7 +50,7 @@ def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float]
 def sums(updated: DataFrame) -> dict[str, Sums]:
     """Return the sums of each broker.
 
-    They are sums of whole numbers, which do not depend on the order, because the plan's hash must not.
+    Whole numbers are summed, so that the result, and with it the plan's hash, does not depend on the order.
 
     Args:
         updated: the result of `means.update`.
@@ -77,7 +77,7 @@ def corrected(updated: DataFrame, corrections: Mapping[str, Correction]) -> Data
 
     Args:
         updated: the result of `means.update`.
-        corrections: by broker.
+        corrections: corrections by broker.
     """
     rows = [{"broker": broker, **correction._asdict()} for broker, correction in corrections.items()]
     of_broker = F.broadcast(literal(updated.sparkSession, rows, "broker string, gain double, shrink double"))

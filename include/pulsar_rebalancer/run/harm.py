@@ -163,7 +163,7 @@ class BundleHarm(VersionedDocument):
     bundles: dict[str, LastHarm] = {}
 
     def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
-        """Return a copy with further moves; the oldest figures are dropped. An unknown harm does not replace a known one."""
+        """Return a copy with further moves. The oldest figures are dropped; an unknown harm replaces nothing."""
         known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
         every = self.bundles | known
         newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]

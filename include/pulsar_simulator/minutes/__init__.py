@@ -1,1 +1,1 @@
-"""A cluster in steps of a minute, every figure a column: a month passes in seconds (docs/simulation.md)."""
+"""A cluster simulated minute by minute, with columns of figures: a month takes seconds (docs/simulation.md)."""

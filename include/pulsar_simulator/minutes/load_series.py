@@ -1,7 +1,7 @@
 """Load that changes over hours and days: random factors on traffic, a row per minute and a column per bundle.
 
-Every function draws from the stream that it is given. Factors are never negative; their mean over a long time is 1,
-except for bursts and jobs, which come on top.
+Every function draws from the given random stream. Factors are never negative; their mean over a long time is 1, except
+for bursts and jobs, which add load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Range = tuple[float, float]
 
 
 def daily(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
-    """Return daily cycles, with a relative amplitude and an hour of the peak of each bundle's own."""
+    """Return daily cycles; each bundle has its own relative amplitude and its own peak hour."""
     amplitudes, peaks = random.uniform(*amplitude, bundles), random.uniform(0, 1, bundles)
     days = np.arange(minutes)[:, None] / MINUTES_PER_DAY
     return np.asarray(1 + amplitudes * np.cos(2 * np.pi * (days - peaks)))
@@ -31,7 +31,7 @@ def drift(random: np.random.Generator, minutes: int, bundles: int, spread: float
 
     Args:
         spread: standard deviation of the logarithm.
-        hours: after which a deviation has decayed to 1/e on average.
+        hours: time after which a deviation has decayed to 1/e on average.
     """
     kept = np.exp(-1 / (60 * hours))
     steps = random.standard_normal((minutes, bundles))
@@ -42,7 +42,7 @@ def drift(random: np.random.Generator, minutes: int, bundles: int, spread: float
 
 
 def shifts(random: np.random.Generator, minutes: int, bundles: int, per_day: float, spread: float) -> Floats:
-    """Return levels that jump at random moments.
+    """Return levels that change abruptly at random times.
 
     Args:
         spread: standard deviation of the logarithm of a level.
@@ -56,12 +56,12 @@ def shifts(random: np.random.Generator, minutes: int, bundles: int, per_day: flo
 def bursts(
     random: np.random.Generator, minutes: int, bundles: int, per_day: float, length: float, factor: Range
 ) -> Floats:
-    """Return factors that are above 1 for some minutes again and again.
+    """Return factors that repeatedly rise above 1 for some minutes.
 
     Args:
         per_day: mean number of bursts of a bundle.
-        length: mean number of minutes of a burst; lengths are distributed exponentially.
-        factor: of a burst.
+        length: mean duration of a burst, minutes; durations are exponentially distributed.
+        factor: factor during a burst.
     """
     factors = np.ones((minutes, bundles))
     for bundle, count in enumerate(random.poisson(per_day * minutes / MINUTES_PER_DAY, bundles)):
@@ -74,11 +74,11 @@ def bursts(
 
 
 def pauses(random: np.random.Generator, minutes: int, bundles: int, on: float, off: float) -> Floats:
-    """Return factors that are 0 again and again; on and off last exponentially distributed times.
+    """Return factors that repeatedly drop to 0; the times with and without traffic are exponentially distributed.
 
     Args:
         on: mean number of minutes with traffic, which is `(on + off) / on` times its mean.
-        off: mean number of minutes without.
+        off: mean number of minutes without traffic.
     """
     is_on = random.random(bundles) < on / (on + off)
     changes = random.random((minutes, bundles))
@@ -94,8 +94,8 @@ def jobs(random: np.random.Generator, minutes: int, bundles: int, every: int, le
 
     Args:
         every: minutes from one start to the next; each bundle has its own first start.
-        length: minutes of a job.
-        factor: while the job runs.
+        length: duration of a job, minutes.
+        factor: factor while the job runs.
     """
     first, high = random.integers(0, every, bundles), random.uniform(*factor, bundles)
     running = (np.arange(minutes)[:, None] - first) % every < length

@@ -24,7 +24,7 @@ class BrokerColumns:
         cpu_limit: percent of one core, 100 for each core.
         nic: speed each way, Kbit/s.
         base_cpu: CPU without any traffic, percent of one core; more where other processes share the machine.
-        slowness: CPU that traffic costs in multiples of what it costs elsewhere; brokers do not report it.
+        slowness: CPU cost of traffic in multiples of the normal cost; brokers do not report it.
     """
 
     names: tuple[str, ...]
@@ -59,11 +59,11 @@ class Demand:
 
 
 def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor: Floats, extra_cpu: Floats) -> Demand:
-    """Return what the brokers carry: a broker without room serves the same share of each of its bundles.
+    """Return what the brokers carry; an overloaded broker serves the same share of each of its bundles' traffic.
 
     Args:
         rates: offered traffic per bundle.
-        owner: of each bundle.
+        owner: owner of each bundle.
         factor: cost of each bundle's traffic in multiples of `cost`.
         extra_cpu: CPU not caused by traffic, percent of one core, per broker.
     """

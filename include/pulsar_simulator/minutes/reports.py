@@ -1,4 +1,4 @@
-"""What brokers report of a minute: sampled, sometimes minutes old, sometimes not at all."""
+"""The brokers' reports about a minute: sampled, sometimes minutes old, sometimes missing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Report:
         minute: counted from 0.
         registered: brokers that the cluster lists.
         reported: brokers whose report arrived.
-        age: of each report, seconds.
-        brokers: figures of the brokers that reported, CPU as sampled; the entries of other brokers mean nothing.
+        age: age of each report, seconds.
+        brokers: figures of the brokers that reported, CPU as sampled; the entries of other brokers are meaningless.
         owner: of each bundle.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
     """
@@ -56,8 +56,8 @@ class Reports:
 
         Args:
             minute: counted from 0; call this once for each minute, in order.
-            truth: what brokers really carry.
-            rates: what bundles really carry.
+            truth: what brokers actually carry.
+            rates: what bundles actually carry.
             owner: of each bundle.
             registered: brokers that the cluster lists.
             alive: brokers that can answer.
@@ -84,10 +84,10 @@ class Reports:
         )
 
     def _draw(self, minute: int) -> tuple[Floats, Floats]:
-        """Return a factor on each broker's CPU sample, and a number, 0 to 1, that decides about its report."""
+        """Return a factor on each broker's CPU sample, and a number, 0 to 1, for the fate of each report."""
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
-            # Broker by broker, so that further brokers leave the reports of these as they are.
+            # Draw broker by broker, so that additional brokers do not change the reports of these.
             size = (len(self._spec.started), BLOCK)
             deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).T.clip(-3, 3)
             reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size).T
@@ -98,7 +98,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return the current figures; brokers that are late, and their bundles, have those of an earlier minute."""
+    """Return the current figures, but those of an earlier minute for late brokers and their bundles."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

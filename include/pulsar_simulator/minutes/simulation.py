@@ -23,14 +23,14 @@ class Unload(NamedTuple):
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Returns the broker that the load manager chooses for a bundle, out of the registered ones; None for no broker."""
+"""Function that returns the load manager's choice for a bundle among the registered brokers; None for no broker."""
 
 
 class Simulation:
-    """A cluster with a clock of its own, which `step` moves by a minute; the same spec and calls give the same run.
+    """A cluster with its own clock, which `step` advances by a minute. The same spec and calls give the same run.
 
     Args:
-        place: chooses the broker of a bundle without a destination; if not given, the one with the fewest messages.
+        place: chooses the broker of a bundle without a destination; by default, the broker with the fewest messages.
     """
 
     def __init__(self, spec: Spec, place: Place | None = None) -> None:
@@ -40,12 +40,12 @@ class Simulation:
         self.alive = spec.started.copy()
         self.registered = spec.started.copy()
         self.truth: Demand | None = None
-        """What brokers really carried in the last minute."""
+        """What brokers actually carried in the last minute."""
         self.down = np.zeros(len(self.owner))
-        """Seconds of the last minute in which each bundle served nobody."""
+        """Seconds of the last minute during which each bundle was unavailable."""
         self._place: Place = place or self._fewest_messages
         self._due: dict[int, float] = {int(bundle): 0.0 for bundle in np.flatnonzero(self.owner == NOBODY)}
-        self._down = np.zeros(len(self.owner))  # seconds of the present minute in which a bundle serves nobody
+        self._down = np.zeros(len(self.owner))  # seconds of the current minute during which a bundle is unavailable
         self._landed: list[int] = []
         self._given_up = np.zeros(len(self.alive))  # bundles unloaded from each broker at the start of the minute
         self._session_ends: dict[int, float] = {}
@@ -56,10 +56,10 @@ class Simulation:
         self._reports = Reports(spec)
 
     def unload(self, moves: Iterable[Unload]) -> None:
-        """Take bundles off their brokers at the start of the coming minute, as an unload through the admin API does.
+        """Unload bundles from their brokers at the start of the next minute, as the admin API does.
 
-        Clients look a bundle up as soon as they lose it; one without clients or a destination is never looked up. An
-        unload to a destination that is not registered is refused, and a bundle without an owner stays as it is.
+        Clients look a bundle up as soon as they lose it; a bundle with neither clients nor a destination is never
+        looked up. An unload to an unregistered destination is refused, and a bundle without an owner does not change.
         """
         rules, start = self.spec.rules, self.minute * MINUTE
         for bundle, destination in moves:
@@ -77,7 +77,7 @@ class Simulation:
                 self.owner[bundle] = destination
 
     def step(self) -> Report:
-        """Let a minute pass and return what brokers report at its end."""
+        """Simulate one minute, and return what brokers report at its end."""
         start = self.minute * MINUTE
         for event in self._events.get(self.minute, ()):
             self._happen(event, start)
@@ -113,7 +113,7 @@ class Simulation:
                 self._lose(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
 
     def _lose(self, bundle: int, looked_up: float) -> None:
-        """Remove the owner of a bundle; it is placed when it is looked up, by clients unless placing is direct."""
+        """Remove a bundle's owner. The next lookup places it; without `direct`, only clients look bundles up."""
         self.owner[bundle] = NOBODY
         anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
         self._due[bundle] = looked_up if anybody else float("inf")
@@ -121,7 +121,8 @@ class Simulation:
     def _wait_of_minute(self) -> Floats:
         """Return how long the clients of each bundle wait if it loses its broker in this minute, 1 on average.
 
-        Every bundle has its own, whichever are lost: the strategies that are compared see the same waits.
+        A bundle's wait does not depend on which other bundles lose their broker, so compared strategies see equal
+        waits.
         """
         if self._waits is None or self._waits[0] != self.minute:
             stream = np.random.default_rng((self.spec.seed, _RECONNECTS, self.minute))
@@ -153,7 +154,7 @@ class Simulation:
     # what is carried
 
     def _carry(self) -> tuple[Demand, Rates]:
-        """Return what brokers and bundles carry in the present minute."""
+        """Return what brokers and bundles carry in the current minute."""
         spec, rules = self.spec, self.spec.rules
         offered = spec.workload.at(self.minute)
         self.down = self._down.copy()

@@ -1,4 +1,4 @@
-"""The specification of a cluster in steps of a minute, and what happens to it."""
+"""The specification of a cluster that is simulated minute by minute, and the events that happen to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class CpuSpike(NamedTuple):
-    """CPU that something else takes on a broker, percent of one core."""
+    """CPU that other processes use on a broker, percent of one core."""
 
     minute: int
     minutes: int
@@ -45,17 +45,17 @@ class Rules:
     Attributes:
         direct: destinations are named when a bundle is unloaded or loses its broker (extensible load manager). Else
             the bundle is placed when a client looks it up (modular load manager).
-        unload_seconds: how long an unloaded bundle serves nobody.
+        unload_seconds: how long an unloaded bundle is unavailable.
         unload_cpu_seconds: CPU for each bundle that moves, on the old broker and on the new one.
         reconnect_seconds: mean time until the bundles of a stopped broker are looked up once the others have noticed
             it; not used when `direct`.
-        session_seconds: until a stopped broker is noticed.
+        session_seconds: time until a stopped broker is noticed.
         reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
-        busy_cpu: CPU of a broker as soon as it has traffic, percent of one core.
+        busy_cpu: additional CPU of a broker that has any traffic, percent of one core.
         cpu_noise: relative standard deviation of a CPU sample.
         late: share of reports that are old.
-        late_minutes: how old they are.
-        missing: share of reports that do not come.
+        late_minutes: age of these reports.
+        missing: share of reports that do not arrive.
         cost: CPU of a message and of a byte.
     """
 

@@ -11,7 +11,7 @@ from pulsar_simulator.load import Floats, Ints, Rates
 
 MINUTES_PER_DAY = 1440
 BLOCK = 256
-"""Minutes whose random numbers are drawn at once; a stream per block makes a minute independent of those before it."""
+"""Number of minutes whose random numbers are drawn together, from a stream per block: earlier blocks are not needed."""
 
 _SHAPE, _NOISE = 11, 12  # one random stream each, so that one never shifts another
 _LARGEST_DEVIATION = 3.0
@@ -20,14 +20,14 @@ _LEAST_FACTOR = 0.0
 
 @dataclass(frozen=True, slots=True)
 class OnOff:
-    """Topics that are busy for some minutes and idle for some.
+    """Topics that are alternately busy and idle.
 
     While a topic is on, it carries `(on + off) / on` times its mean, so that its mean over time is the same.
 
     Attributes:
         bundles: their indices.
-        on: minutes.
-        off: minutes.
+        on: minutes of a busy period.
+        off: minutes of an idle period.
         consume_only: only consumers pause, and then catch up.
     """
 
@@ -45,7 +45,7 @@ class Spike:
         bundles: their indices.
         minute: the first minute.
         minutes: number of minutes.
-        factor: on the rate.
+        factor: factor on the rate.
     """
 
     bundles: Ints
@@ -88,10 +88,10 @@ class Workload:
     """The traffic of every bundle as a pure function of the minute.
 
     Attributes:
-        bundles: their columns.
+        bundles: columns of all bundles.
         on_off: pauses.
         spikes: one-off changes.
-        seed: of the noise.
+        seed: seed of the noise.
         series: further factors on each bundle's traffic (`load_series`), a row per minute; the last row is repeated.
     """
 
@@ -119,7 +119,7 @@ class Workload:
         minutes = np.arange(number * BLOCK, (number + 1) * BLOCK)
         days = minutes[:, None] / MINUTES_PER_DAY
         stream = np.random.default_rng((self.seed, _NOISE, number))
-        # Bundle by bundle, so that further bundles leave the noise of these as it is.
+        # Draw bundle by bundle, so that additional bundles do not change the noise of these.
         deviation = np.ascontiguousarray(stream.standard_normal((count, BLOCK)).T)
         deviation = deviation.clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
         daily = columns.daily * np.cos(2 * np.pi * (days - columns.peak / 24))
@@ -144,9 +144,9 @@ def random_shape(seed: int, use: int, number: int = 0) -> np.random.Generator:
     """Return the stream for one thing that is drawn at the start, such as the sizes of the bundles of one group.
 
     Args:
-        seed: of the run.
+        seed: seed of the run.
         use: what is drawn.
-        number: of the group, counted from 0.
+        number: number of the group, counted from 0.
     """
     return np.random.default_rng((seed, _SHAPE, use, number))
 

@@ -33,7 +33,7 @@ _PAGES = {
         "docs/control.md",
     ),
     "maintenance": (
-        "Compacts and deletes old files once a day. A manual run only reports what would go, unless *Dry run* is off.",
+        "Compacts and deletes old files once a day. A manual run only reports the changes, unless *Dry run* is off.",
         ("compact_after_days", "retention_days", "history_days"),
         "docs/operations.md",
     ),

@@ -136,6 +136,6 @@ def maintenance_params() -> dict[str, Param]:
             True,
             type="boolean",
             title="Dry run",
-            description="only report what would go, with counts and bytes; scheduled runs always act",
+            description="only report what would change, with counts and bytes; scheduled runs always act",
         )
     }

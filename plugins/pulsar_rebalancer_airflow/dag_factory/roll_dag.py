@@ -39,7 +39,7 @@ def roll_dag(entry: ClusterEntry, root: str) -> DAG:
             execution_timeout=timedelta(minutes=5),
             # Only this task writes its document in the state store, so one instance runs at a time.
             max_active_tis_per_dag=1,
-            # Whatever ends an attempt, the roll has to go on: a broker may be down.
+            # The roll must continue however an attempt ends, because a broker may be down.
             retries=1000,
             retry_delay=timedelta(seconds=step),
         )

@@ -1,4 +1,4 @@
-"""Run when bundles of a cluster have moved, for example to invalidate a cache or to note it in a chart."""
+"""Run when bundles of a cluster have moved, for example to invalidate a cache or annotate a chart."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def example_pulsar_act_on_moves() -> None:
     @task
     def act(triggering_asset_events: Any = None) -> list[dict[str, Any]]:
         """Return one entry per run: `cluster`, `plan_id`, the folder `run`, numbers of bundles `moved` and `split`."""
-        # By the asset: all values together have each event twice, because it came through an alias.
+        # Select by the asset: the values together have each event twice, because it came through an alias.
         return [event.extra for event in triggering_asset_events[moves_asset(CLUSTER)]]
 
     act()

@@ -12,7 +12,7 @@ REBALANCE = f"pulsar_rebalance__{CLUSTER}"
 
 @dag(schedule=None, tags={"example", "pulsar"})
 def example_pulsar_balance_after_deployment() -> None:
-    """Deploy, then have bundles moved to the new brokers at once, and return how that went."""
+    """Deploy, then move bundles to the new brokers at once, and return the outcome."""
 
     @task
     def deploy() -> str:

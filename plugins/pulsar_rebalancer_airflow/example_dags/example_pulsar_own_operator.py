@@ -1,4 +1,4 @@
-"""Ask brokers something of your own through the package's connection, and send a message if that fails."""
+"""Send brokers a request of your own through the package's connection, and a message to people if it fails."""
 
 import asyncio
 from typing import Any

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
-    """Send the message that is due, if any; return the document, which notes the broker that people know about.
+    """Send the message that is due, if any; return the document, with the broker that people were asked to restart.
 
-    A question that no receiver accepted is sent again at the next change; that the roll stopped is sent once.
+    A request to restart that no receiver accepted is sent again at the next change; news of a stopped roll is not.
     """
     settings = entry.settings
     asks = roll.active and roll.phase is Phase.RESTARTING and not settings.roll_restart_dag

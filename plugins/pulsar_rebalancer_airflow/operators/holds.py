@@ -89,7 +89,7 @@ class Holds:
         )
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a drain or exclusion ordered after planning forbids a move or split; None if none does.
+        """Return why a drain or exclusion ordered after planning forbids a move or split; None if it is allowed.
 
         Call `reason` first, because it reads the current orders and settings.
         """

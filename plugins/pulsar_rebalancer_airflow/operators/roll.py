@@ -1,4 +1,4 @@
-"""Roll: show a rolling restart, or conduct it, one small step at a time."""
+"""Roll: show a rolling restart, or carry it out in small steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.roll_document import Roll
 
 _REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
-"""Reasons that refuse a roll. Others, such as a window that is not open yet, let it wait."""
+"""Reasons for which a roll is refused. For others, such as a window that is not open yet, it waits."""
 
 _FEWEST_INTERVALS = 5
 """A roll waits for at least this number of intervals before it stops."""
@@ -47,10 +47,10 @@ _LONGEST_RUN = timedelta(minutes=3)
 
 
 class RollOperator(BaseSensorOperator):
-    """Show a rolling restart, or conduct it; only this task writes the `roll` document.
+    """Show a rolling restart, or carry it out; only this task writes the `roll` document.
 
     A step reads the newest run's files and the stored documents, and stores the result with a single write. Between
-    steps the task holds no slot. A retry, also after a crash, goes on where the roll was.
+    steps the task holds no slot. A retry, even after a crash, continues where the roll was.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -93,7 +93,7 @@ class RollOperator(BaseSensorOperator):
             return PokeReturnValue(not after.active, after.done)
 
     def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
-        """Show the roll that a person asks for, and store it."""
+        """Show the requested roll, and store it."""
         sample = self._sample()
         by = context["dag_run"].triggering_user_name or ""
         shown = roll_plan.shown(sample, form.brokers, by, form.reason)
@@ -103,7 +103,7 @@ class RollOperator(BaseSensorOperator):
         return roll_plan.document(shown, planned)
 
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
-        """Return the document of the roll that starts now; raise an error if it may not."""
+        """Return the document of the roll that starts now; raise an error if it may not start."""
         now, shown, settings = datetime.now(UTC), roll.shown, self.entry.settings
         by = context["dag_run"].triggering_user_name or ""
         if roll.active:
@@ -193,7 +193,7 @@ def _since(order: Order | None, at: datetime | None) -> Order | None:
 
 
 def _trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
-    # TriggerDagRunOperator ends its task when it triggers a run; this task goes on.
+    # TriggerDagRunOperator ends its task when it triggers a run; this task continues.
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import TriggerDagRun
 

@@ -33,7 +33,7 @@ MOST = 200
 _NAMES = {"skip": "Skip next run", "undo": "Undo run"}
 
 _answers: Cache[RunAnswer] = Cache(2000)
-"""Answers of ended runs, by run and its end."""
+"""Answers about ended runs, by run and end time."""
 
 
 def requests(
@@ -97,7 +97,7 @@ def _answered(detail: HITLDetail) -> dict[str, Any]:
 
 def _view(session: Session, cluster: str, run: DagRun, asked: dict[str, Any]) -> RequestView:
     answer = _answer(session, run)
-    if answer.next_run:  # it goes on in a run of its own
+    if answer.next_run:  # it continues in its own run
         its = (DagRun.dag_id == f"{REBALANCE_DAG}{cluster}", DagRun.run_id == answer.next_run)
         run = session.scalar(select(DagRun).where(*its)) or run
         answer = _answer(session, run)

@@ -138,7 +138,7 @@ def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
 
 @router.get("/dags/{dag_id}/plans/{folder}/stay")
 def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
-    """Return the bundles that a plan considers and does not move, with the reasons.
+    """Return the bundles that a plan considered but does not move, with the reasons.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster, or if the cluster has no such plan.
@@ -161,7 +161,7 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
 
 @router.get("/dags/{dag_id}/costs")
 def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tuple[CostView, ...]:
-    """Return what was learned about the bundles of a broker with the largest load.
+    """Return what was learned about a broker's bundles, those with the largest load.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.

@@ -12,7 +12,7 @@ def external_views() -> list[dict[str, object]]:
     Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG shows only a message.
     """
     base = f"{base_path()}{PREFIX}/page"
-    # The icons bring their own ground: Airflow does not change them on an entry that is selected, and so dark.
+    # The icons have their own background, because Airflow does not adapt them to a selected entry, which is dark.
     icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}
     tab, run = f"{base}/{{DAG_ID}}", f"{base}/{{DAG_ID}}?run_id={{RUN_ID}}"
     result = f"{base_path()}{PREFIX}/dags/{{DAG_ID}}/runs/{{RUN_ID}}/validation"
