@@ -250,7 +250,7 @@ def test_a_plan_of_a_thousand_bundles_fits_into_its_dialog_and_notices_a_change(
 
     chromium.run("window.present = { ...window.present, sampled_at: '2999-01-01T00:00:00Z', brokers: [] }; 0")
     warning = "document.querySelector('dialog .warn[role=status]').textContent"
-    chromium.until(f"{warning} === 'The cluster has other brokers since this plan was made: plan again.'")
+    chromium.until(f"{warning} === `The cluster's brokers have changed since this plan was made: plan again.`")
     assert chromium.run("document.querySelector('dialog .carry').disabled") is False
     chromium.press("Escape", 27)
     assert chromium.problems == []

@@ -97,7 +97,7 @@ export function offered(view, now) {
     control && rolls && order("skip_broker", {
       name: "Skip broker",
       title: "Skip the broker whose turn it is",
-      hint: "The rolling restart goes on with the next one.",
+      hint: "The rolling restart continues with the next one.",
     }),
     control && rolls && order("stop_roll", {
       name: "Stop roll",

@@ -3,7 +3,7 @@
 /**
  * Return the DAG and the run that the page is about; both may be empty.
  *
- * Every DAG of a cluster leads to its page. Only runs of the rebalancing and the by-hand DAG have a page of their own.
+ * Every DAG of a cluster leads to its page. Only runs of the rebalancing and the by-hand DAG have their own page.
  * @param {string} base - of the plugin
  * @param {{ pathname: string, search: string }} location
  */

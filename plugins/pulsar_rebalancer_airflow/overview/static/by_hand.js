@@ -62,7 +62,7 @@ function actions(view, { base, dag }) {
     {
       name: "Drain",
       title: "Drain brokers",
-      hint: "Moves all bundles off, run by run, and brings none there until the brokers are released.",
+      hint: "Moves all bundles off, run by run; no bundle moves there until the brokers are released.",
       overrule: RULES,
       fields: () => choices("Brokers", "broker", brokers),
       conf: of,
@@ -70,7 +70,7 @@ function actions(view, { base, dag }) {
     {
       name: "Fill",
       title: "Fill brokers",
-      hint: "Brings brokers up to the mean score, with few bundles of the hottest brokers.",
+      hint: "Brings brokers up to the mean score, with bundles of the hottest brokers, the largest first.",
       overrule: [...RULES, "caps"],
       optional: true,
       fields: () => choices("Brokers", "broker", brokers),
@@ -79,7 +79,7 @@ function actions(view, { base, dag }) {
     {
       name: "Relieve",
       title: "Relieve hot brokers",
-      hint: "Brings brokers above a score down to it, with the fewest moves, and no other broker above it.",
+      hint: "Brings brokers above a score down to it with the fewest moves; no other broker rises above it.",
       overrule: [...RULES, "caps"],
       optional: true,
       fields: () => make("label", {}, "Score in percent ", make("input", { ...SCORE, value: "80" })),
@@ -272,8 +272,8 @@ export function changed(shown, present) {
   if (!present?.sampled_at || Date.parse(present.sampled_at) <= since) return "";
   const ended = [present.plan, present.last].filter((other) => other && other.done > 0 && other.ended_at);
   if (ended.some((other) => Date.parse(other?.ended_at ?? "") > since)) {
-    return "Bundles were moved since this plan was made: plan again to see it with them.";
+    return "Bundles have moved since this plan was made: plan again.";
   }
   const names = (/** @type {Overview} */ { brokers }) => brokers.map(({ name }) => name).sort().join(" ");
-  return names(shown) === names(present) ? "" : "The cluster has other brokers since this plan was made: plan again.";
+  return names(shown) === names(present) ? "" : "The cluster's brokers have changed since this plan was made: plan again.";
 }

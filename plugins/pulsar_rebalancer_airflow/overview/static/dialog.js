@@ -94,7 +94,7 @@ export function openDialog({ name, title, hint, fields, optional, confirm = "Con
 }
 
 /**
- * Do what a button asks for, with the button disabled meanwhile; say why it was refused.
+ * Run a button's action with the button disabled; say why the action was refused.
  * @param {Parts} parts
  * @param {HTMLButtonElement} button
  * @param {() => Promise<void>} action

@@ -183,7 +183,7 @@ async function refreshRequests() {
   requestStates = new Map(all.map(({ run, state }) => [run, state]));
 }
 
-/** Show what has become of the requests, and look again until all have ended. */
+/** Show the outcomes of the requests, and refresh until all have ended. */
 function follow() {
   refreshRequests().catch(report);
 }

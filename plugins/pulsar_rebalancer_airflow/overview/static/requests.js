@@ -1,4 +1,4 @@
-// What people asked for, newest first, with its outcome and progress; requests in the queue can be cancelled.
+// People's requests, newest first, with outcome and progress; requests in the queue can be cancelled.
 
 import { airflowRoot, runPath } from "./address.js";
 import { openDialog, send } from "./dialog.js";
@@ -14,7 +14,7 @@ export const ALL = 200;
 
 /**
  * @param {RequestView[]} all
- * @param {number} limit - maximum number that was asked for
+ * @param {number} limit - maximum number of requests
  * @param {string} base
  * @param {{ stop: () => void, more: () => void, changed: () => void }} actions
  */
@@ -47,7 +47,7 @@ export function isOpen({ state }) {
 }
 
 /**
- * Return what a screen reader says of requests that are new and open, or whose state has changed.
+ * Return the text for a screen reader about requests that are new and open, or whose state has changed.
  * @param {RequestView[]} all
  * @param {Map<string, string>} before - states by run
  */

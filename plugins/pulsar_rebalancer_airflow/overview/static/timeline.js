@@ -124,7 +124,7 @@ export function frame({ begin, end, seconds, high_threshold: threshold, buckets 
 }
 
 /**
- * Return the buckets as stretches, split at gaps of more than five buckets.
+ * Return the buckets in groups, split at gaps of more than five buckets.
  * @param {Judged[]} judged
  * @param {number} seconds - of a bucket
  */

@@ -196,9 +196,9 @@ test("what has changed in the cluster since a plan was made is told", () => {
   assert.equal(changed(shown, undefined), "");
   assert.equal(changed(shown, present), "");
   assert.equal(changed(shown, later), "");
-  assert.match(changed(shown, { ...later, brokers: [] }), /other brokers/);
+  assert.match(changed(shown, { ...later, brokers: [] }), /brokers have changed/);
   const ended = { done: 1, ended_at: "2026-03-05T12:00:30Z" };
-  assert.match(changed(shown, { ...later, last: ended }), /Bundles were moved/);
+  assert.match(changed(shown, { ...later, last: ended }), /Bundles have moved/);
   assert.equal(changed(shown, { ...later, last: { ...ended, ended_at: "2026-03-05T11:59:00Z" } }), "");
 });
 
