@@ -127,9 +127,9 @@ def _plain(host: str) -> str:
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
     """Return whether statistics are another broker's: they cover several bundles, and this broker owns none of them.
 
-    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: since then one
-    bundle may have moved or, if the broker was drained, all of them. Heartbeat bundles are named after their broker and
-    never move.
+    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: since
+    then one bundle may have moved or, if the broker was drained, all of them. Heartbeat bundles are named after their
+    broker and never move.
     """
     if any(":" in bundle for bundle in {*stats} & {*owned}):
         return False
