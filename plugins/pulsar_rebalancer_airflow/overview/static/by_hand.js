@@ -275,5 +275,7 @@ export function changed(shown, present) {
     return "Bundles have moved since this plan was made: plan again.";
   }
   const names = (/** @type {Overview} */ { brokers }) => brokers.map(({ name }) => name).sort().join(" ");
-  return names(shown) === names(present) ? "" : "The cluster's brokers have changed since this plan was made: plan again.";
+  return names(shown) === names(present)
+    ? ""
+    : "The cluster's brokers have changed since this plan was made: plan again.";
 }
