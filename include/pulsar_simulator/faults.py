@@ -123,7 +123,7 @@ class Fault:
         bundle: full name of the affected bundle; None for all.
         path: text that the path of affected requests contains; None for the default of the kind, "" for all requests.
         amount: size of the fault, in a unit that depends on the kind; 0 for the kind's default.
-        times: number of uses after which the fault ends; None if it lasts until it is removed.
+        times: number of uses after which the fault ends; None for a fault that lasts until it is removed.
         target: URL, field name or bundle name, depending on the kind.
         values: configuration values, for some kinds.
     """

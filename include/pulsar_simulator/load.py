@@ -33,7 +33,7 @@ def spread(cost: Floats, wanted: Floats) -> Ints:
 
 
 def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
-    """Replace one bundle's figure with the figures of its parts: the first part in its place, the others at the end."""
+    """Replace one bundle's figure with its parts' figures: the first in its place, the others at the end."""
     parts = values[bundle] * np.array(shares)
     extended = np.append(values, parts[1:])
     extended[bundle] = parts[0]

@@ -284,7 +284,7 @@ class StateStore(StoredState):
         return DecisionState.parse(document)
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
-        """Return the plan with this hash if it was handed over to this run, else None.
+        """Return the plan with this hash if it was handed over to this run; None otherwise.
 
         Raises:
             StateError: `state_version`, `approval_unreadable`.

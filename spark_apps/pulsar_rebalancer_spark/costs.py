@@ -25,7 +25,7 @@ _FRACTION = 1000
 
 
 def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float]) -> dict[str, Column]:
-    """Return the averages of the bundles' rates with this sample, and their costs before it.
+    """Return the averages of the bundles' rates after this sample, and the bundles' costs before it.
 
     Args:
         now: columns of the sample. For a refused bundle, its quick average is used instead.

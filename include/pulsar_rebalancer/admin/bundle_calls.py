@@ -35,8 +35,8 @@ class LookupResult:
     """The owner of a topic's bundle, according to a lookup.
 
     Attributes:
-        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, it is
-            the TLS URL if the connection uses TLS, else the plain one.
+        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, this
+            is the TLS URL for a connection with TLS, else the plain one.
         http_url: the owner's web service, `http://…` or `https://…`.
         addresses: `host:port` of every web address in the answer.
     """
@@ -134,7 +134,7 @@ class BundleAdmin:
         the cluster.
 
         Raises:
-            AdminError: `foreign_service_url` if the lookup returns no such URL, or a URL whose host is not a broker's.
+            AdminError: `foreign_service_url` if the lookup returns no service URL, or one whose host is not a broker's.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url

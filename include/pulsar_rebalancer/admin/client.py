@@ -74,7 +74,7 @@ class PulsarAdmin:
         return leader_id
 
     async def cluster_name(self) -> str:
-        """Return the cluster's name, from the connection if it has one, else from the brokers."""
+        """Return the cluster's name, from the connection if set there, else from the brokers."""
         if not self._cluster:
             local = [name for name in (await self._transport.get("/admin/v2/clusters")).strings() if name != "global"]
             # Geo-replicated instances list every cluster; only the configuration says which one this is.

@@ -116,7 +116,7 @@ def _url(text: str) -> httpcore.URL:
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
     """Return whether the connection can be reused.
 
-    It cannot if bytes follow the last answer, because they would be read as the next answer.
+    A connection is not reused if bytes follow the last answer: they would be read as the next answer.
     """
     if not connection.is_idle() or connection.has_expired():
         return False

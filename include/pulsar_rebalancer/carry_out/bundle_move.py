@@ -160,7 +160,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
-        """Return topics in the bundle to look up, persistent ones first: they exist even if they are not loaded."""
+        """Return the bundle's topics to look up; persistent topics come first, because they exist even if not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
         return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 
@@ -207,7 +207,7 @@ class BundleMove:
     def _keeps(self, error: AdminError, owner: str | None) -> bool:
         """Return whether the leader may still remember the destination after a failed unload.
 
-        The leader stores the destination after its own checks and before it redirects the unload to the owner
+        The leader stores the destination after its own checks, and then redirects the unload to the owner
         (NamespacesBase, unload of a bundle). A destination that an earlier attempt stored is remembered as well.
         """
         if not error.sent:
@@ -217,8 +217,8 @@ class BundleMove:
     async def _unload(self) -> None:
         """Unload the bundle. If the request reaches no broker, repeat it until the timeout.
 
-        Until a dead broker's session ends, requests are redirected to it if it was the leader or the owner. If the
-        owner is dead, the leader has stored the destination, and a client's lookup may have placed the bundle there.
+        If the leader or the owner has died, requests are redirected to it until its session ends. If the owner is dead,
+        the leader has stored the destination, and a client's lookup may have placed the bundle there.
 
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the timeout.

@@ -230,7 +230,7 @@ class MoveHarm:
         return outcome.model_copy(update={"harm": so_far})
 
     async def back_within(self, seconds: float) -> bool | None:
-        """Return whether all clients reconnected within this time after the unload; None if unknown.
+        """Return whether all clients reconnected within `seconds` of the unload; None if unknown.
 
         False if the bundle had no owner by then or was unloaded more than once. For a bundle without clients, only its
         owner matters.

@@ -53,8 +53,9 @@ async def carry_out_moves(
             has an owner.
         on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
             completed, no further move starts, and the error is raised.
-        unloaded: bundles that an earlier attempt may have unloaded. If such a bundle is on neither its source nor its
-            destination, it has gone astray and is moved. A bundle outside this set has changed owner and is not moved.
+        unloaded: bundles that an earlier attempt may have unloaded. Such a bundle is moved even if it is on neither its
+            source nor its destination, because it has gone astray. Any other bundle with a different owner is not
+            moved.
         held: called before each move; returns why no further move may start. Moves in progress are completed.
         leaves: called before the first unload of a bundle; returns why this move must not be made. It is not called for
             bundles that an earlier attempt unloaded.

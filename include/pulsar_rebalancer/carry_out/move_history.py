@@ -62,7 +62,7 @@ class WaveHistory:
         self._begun = self._written_up_to = 0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the moves without an outcome, and those that another attempt may complete."""
+        """Return the moves that have no outcome, or an outcome that another attempt may improve."""
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:

@@ -50,7 +50,7 @@ class SplitHistory:
         self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
-        """Return the splits without an outcome, and those that another attempt may complete."""
+        """Return the splits that have no outcome, or an outcome that another attempt may improve."""
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
@@ -112,8 +112,8 @@ def tidied(
 ) -> dict[str, BundleSplit]:
     """Return the split records to keep after a run (see `attempts.remembered`).
 
-    A record older than the grace period is dropped if a sample was counted after the split, because the bundle's parts
-    have then inherited its moving averages.
+    A record older than the grace period is dropped once a sample has been counted after the split: the parts have then
+    inherited the bundle's moving averages.
 
     Args:
         counted_at: time of the last counted sample; None if there are no moving averages to inherit.

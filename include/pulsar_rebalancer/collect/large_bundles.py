@@ -93,9 +93,8 @@ def choose(
 ) -> list[LargeBundle]:
     """Return the bundles that may meet a condition for splitting, sorted by excess over a bound, largest first.
 
-    The number of bundles is limited, so bundles that would not be split are left out: those in the brokers' own
-    namespaces or in excluded namespaces, and those with a figure that validation refuses. Bundles that must wait come
-    last.
+    Only a limited number of bundles is examined, so bundles that would not be split anyway are left out: bundles in the
+    brokers' own or in excluded namespaces, and bundles with an invalid figure. Bundles that must wait come last.
 
     A moving average can exceed a bound only if its previous value or the current figure exceeds the bound, so both are
     checked.

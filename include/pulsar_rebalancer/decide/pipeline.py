@@ -60,9 +60,9 @@ class RunContext:
         force_threshold: smallest gap, in points of score, at which a forced run moves bundles, if the shedder has
             thresholds.
         unloaded_brokers: seconds from each broker's last unload to the sample.
-        arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
+        arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
         recent: moves that were carried out recently, by bundle.
-        lesson: function that returns what a shedder that learns knows after this sample.
+        lesson: function that returns what has been learned up to this sample, for a shedder that learns.
         seed: seed for the choice between equal destinations; the same seed gives the same plan.
     """
 

@@ -62,7 +62,7 @@ class RememberedPlacement(NamedTuple):
         return cls({row["bundle"]: row["broker"] for row in table.to_pylist()}, shares)
 
     def homes(self, bundles: Iterable[str]) -> dict[str, str]:
-        """Return the broker that had each of these bundles, or the bundle that it was split from.
+        """Return the broker that had each of these bundles, or that had the bundle from which it was split.
 
         Bundles that the placement does not know are left out.
         """

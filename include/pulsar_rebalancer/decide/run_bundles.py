@@ -44,7 +44,7 @@ class RunBundles(Bundles):
 
     Args:
         run: the run.
-        means: function that waits for the file with the moving averages after this sample, and returns it.
+        means: function that waits for, and returns, the file with the moving averages after this sample.
     """
 
     def __init__(self, run: RunInput, means: Callable[[], StoragePath]) -> None:

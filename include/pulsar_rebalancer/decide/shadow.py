@@ -33,8 +33,8 @@ def decide(run: RunInput, lesson: Callable[[], Lesson], bundles: RunBundles) -> 
     An error of the strategy does not affect the run: the shadow then has no plan, and its state does not change.
 
     Args:
-        lesson: function that returns what is known after this sample.
-        bundles: the run's bundles, in a reader of its own, because each strategy announces the brokers that it needs.
+        lesson: function that returns what has been learned up to this sample.
+        bundles: the run's bundles, in a separate reader, because each strategy announces the brokers that it needs.
     """
     if run.shadow is None:
         return None

@@ -1,7 +1,7 @@
 """Upkeep of the runs' files: compact past days, and delete files that are older than the settings allow.
 
-Upkeep never changes today's runs, runs younger than a day that have no outcome, runs whose plan is in the state, files
-that the state refers to, or files that the rebalancer did not write.
+Upkeep never changes today's runs, unfinished runs younger than a day, runs whose plan is in the state, files that the
+state refers to, or files from other programs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Properties of reason codes, other than their texts, that other modules use."""
+"""Properties of reason codes that other modules use: effects and traits."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class MadeBundles(BaseModel):
 
 
 class _Series(NamedTuple):
-    """The figures of one broker; `further` is the number of figures beyond the first of their minute."""
+    """The figures of one broker; `further` is the number of figures after the first in the same minute."""
 
     broker: str
     minutes: Floats
@@ -103,7 +103,7 @@ class _Series(NamedTuple):
 
     @property
     def faint(self) -> bool:
-        """Return whether the broker never uses more than one percent, as if the figures were ratios."""
+        """Return whether no figure is above one percent, which suggests that the figures are ratios."""
         return bool(0 < self.percents.max() <= 1)
 
     def at(self, minutes: Floats) -> tuple[Flags, Flags, Floats, Flags]:

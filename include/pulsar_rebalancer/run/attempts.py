@@ -25,7 +25,7 @@ _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
 def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
-    """Return the planned items without an outcome, and those that another attempt may complete.
+    """Return the planned items that have no outcome, or an outcome that another attempt may improve.
 
     Args:
         outcomes: outcomes of earlier attempts, by bundle.

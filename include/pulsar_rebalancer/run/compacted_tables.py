@@ -104,7 +104,7 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file. If it was not published, delete it, even if closing fails because the disk is full."""
+        """Close the file. Delete it if it was not published, even if closing fails because the disk is full."""
         if self._published:
             return
         try:

@@ -1,4 +1,4 @@
-"""What moves cost their bundles' clients: figures of one move, of a run, and of each bundle's last move."""
+"""What moves cost clients: the figures of one move, of a whole run, and of each bundle's last move."""
 
 from __future__ import annotations
 
@@ -132,10 +132,10 @@ class HarmSummary(BaseModel):
 
 
 def last_time(harms: Collection[Harm], moves: int) -> str:
-    """Return what planned moves cost the last time, as a sentence without a full stop.
+    """Return what the last moves of a plan's bundles cost, as a sentence without a full stop.
 
     Args:
-        harms: the last figures of the bundles, as far as they are known.
+        harms: the known figures of the bundles' last moves.
         moves: number of planned moves.
     """
     summary = HarmSummary.of(harms)

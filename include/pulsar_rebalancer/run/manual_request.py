@@ -170,7 +170,7 @@ class ByHand(BaseModel):
         approved_by, approved_because: the person who approved the plan in mode `approve`, and the reason; empty if no
             approval was needed.
         carries_out: in a run that carries out a shown plan, that plan's hash; else empty.
-        scores: scores before and after the moves, in percent, of each source and destination, assuming that scores are
+        scores: each source's and destination's scores before and after the moves, in percent, assuming that scores are
             proportional to traffic.
         topics, producers, consumers: totals over the bundles that move.
         unknown: names from the request, or from the run to undo, that match no reported bundle.

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
     """Return the folder at an address, after checking that it belongs to this cluster and DAG run.
 
-    Without this check, anyone who can write an XCom could choose another run's plan to be carried out, or another run's
-    files to be read.
+    Without this check, anyone who can write an XCom could have another run's plan carried out, or another run's files
+    read.
 
     Args:
         address: address of the run's folder, as the task *collect* returned it.
 
     Raises:
-        PlanError: `foreign_run` if the folder is not among the cluster's runs, a link leads out of the storage root, or
-            the folder's request names another cluster or DAG run.
+        PlanError: `foreign_run` if the folder is not one of the cluster's runs, is outside the storage root because of
+            a link, or has the request of another cluster or DAG run.
         SnapshotError: the folder's request cannot be read.
     """
     run = storage.run(StoragePath(address).name)

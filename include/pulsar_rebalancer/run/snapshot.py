@@ -153,8 +153,8 @@ class Snapshot:
     def means_in(self, state_folder: StoragePath) -> StoragePath | None:
         """Return the file with the moving averages from the last counted sample; None if there is none.
 
-        If the file is missing, None is returned too: the means then start with this sample, as after a change of
-        Pulsar's leader.
+        Also return None if the file is missing: the means then start with this sample, as after a change of Pulsar's
+        leader.
 
         Args:
             state_folder: folder with the cluster's means.

@@ -1,8 +1,8 @@
-"""Compare the scores that plans predicted with those that are measured ten minutes after the moves.
+"""Compare the scores that plans predicted with the scores measured ten minutes after the moves.
 
-A broker is compared if nothing else is known to have changed its load: no later moves or splits, no restart, a usable
-report in every sample. A change that all brokers share, such as the rise of traffic in the morning, is not due to the
-moves, so the median over all brokers is subtracted.
+A broker is compared only if nothing else is known to have changed its load: it had no later moves or splits, did not
+restart, and had a usable report in every sample. A change that all brokers share, such as the rise of traffic in the
+morning, is not due to the moves, so the median over all brokers is subtracted.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> Co
 def _undisturbed(
     comparison: ComparedRun, history: MovesState, run: Snapshot, scores: Mapping[str, float]
 ) -> ComparedRun:
-    """Return the comparison without brokers that something else has changed, or whose state is unknown."""
+    """Return the comparison without brokers whose load something else has changed, or whose state is unknown."""
     since = comparison.moved_at
     later = [each for each in history.unloads.values() if each.plan_id != comparison.plan_id and each.at >= since]
     moved = {end for unload in later for end in (unload.source, unload.destination, unload.owner)}

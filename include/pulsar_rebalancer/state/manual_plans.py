@@ -83,7 +83,7 @@ class HandedOverPlans(StateDocument):
     plans: dict[str, HandedOver] = {}
 
     def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
-        """Return a copy with one more plan, and without plans that are so old that no run can carry them out.
+        """Return a copy with one more plan, and without plans that are too old to be carried out by any run.
 
         Args:
             identity: hash of the plan.
@@ -116,8 +116,8 @@ class Drains(StateDocument):
 
     Attributes:
         brokers: current drains, by broker.
-        released: time of each broker's last release. It prevents an old run that is cleared from starting the drain
-            again.
+        released: time of each broker's last release. It prevents an old run from starting the drain again when the run
+            is cleared.
     """
 
     KEY: ClassVar[str] = "drains"

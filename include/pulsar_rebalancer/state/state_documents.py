@@ -146,7 +146,7 @@ class DecisionState(StateDocument):
         return frozenset(filter(None, (self.means, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
-        """Return the state from which a strategy decides: the shadow's if it was the shadow, else this one."""
+        """Return the state from which a strategy decides: the shadow's if the strategy was the shadow, else this state."""
         was_shadow = strategy == self.shadow.strategy != self.strategy
         return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 
@@ -188,7 +188,7 @@ class KeptDestination(BaseModel):
     """A destination that the leader may still store, because an unload reached the leader and then failed.
 
     The leader uses the destination for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity).
-    So the leader drops it when the bundle gets another owner, or replaces it at the next unload.
+    The leader drops the destination when the bundle gets another owner, and replaces it at the next unload.
 
     Attributes:
         at: when the unload failed.

@@ -1,7 +1,7 @@
 """The bottleneck of a cluster: the resource that decides its brokers' scores, and the measure of bundles' loads.
 
 Costs are points of score per message or per byte, so they are meaningless under a different bottleneck, and learning
-starts again. A new bottleneck must therefore last a while before it replaces the old one.
+starts again. A new bottleneck therefore replaces the old one only after it has lasted for a while.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
 
 
 def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
-    """Return what was learned before a sample and is still valid: nothing if the bottleneck changes.
+    """Return what was learned before a sample, or nothing if the sample changes the bottleneck.
 
     Args:
         counts: True if the sample counts; else the bottleneck changes only if nothing was learned yet.

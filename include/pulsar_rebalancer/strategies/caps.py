@@ -31,7 +31,7 @@ class CapacityCheck(Protocol):
     """A check, in addition to the caps, that may refuse a unit. Its result depends on the units accepted so far."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit with the same or other destinations, or with the reason why it must not be moved."""
+        """Return the unit, with its destinations unchanged or replaced, or with the reason why it must not be moved."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
@@ -50,9 +50,9 @@ def apply(
 
     The caps are applied in this order: one bundle per anti-affinity group; bundles that leave or enter a broker;
     bundles of a namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
-    its destination is right only if the group's other bundles are on the expected brokers, and their moves may fail or
-    be refused by a cap. If a hash range must not move twice at the same time, its n-th move is in wave n. Otherwise
-    waves have a fixed size, because the gate decides again before each wave. Caps do not affect hit counters.
+    its destination was chosen for the present owners of the group's other bundles, and a move of one of these could
+    still fail. If a hash range must not move twice at the same time, its n-th move is in wave n. Otherwise waves have a
+    fixed size, because the gate decides again before each wave. Caps do not affect hit counters.
 
     Args:
         moves: the result of selection and placement, in any order.

@@ -34,8 +34,8 @@ def checked(given: Settings, where: str) -> Settings:
         where: source of the settings, for errors.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`. Any error of a profile from outside the package becomes
-            one of these, so that a faulty profile affects only its own cluster.
+        SettingsError: `wrong_setting` or `contradiction`. Any error in a profile from outside the package is converted
+            to one of these, so that a faulty profile affects only its own cluster.
     """
     changed = {"strategy_settings": _own_settings(given, where, "strategy")}
     if shadow := given.of_shadow():

@@ -52,9 +52,9 @@ class ClusterSample:
         force_threshold: smallest gap, in points of score, at which a forced run moves bundles, if the shedder has
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
-        arriving: traffic that moves to each broker because of drains in this run, in msg/s and bytes/s.
+        arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
         recent: moves that were carried out recently, by bundle.
-        lesson: function that returns what a shedder that learns knows after this sample.
+        lesson: function that returns what has been learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
             moved.
     """
@@ -125,7 +125,7 @@ class CandidateMove(NamedTuple):
         pair: number of the decision.
         rank: position among the source's bundles, in the order considered.
         traffic: the bundle's figure that was compared, in the unit of `measure`.
-        reason: `taken` if the bundle is to move, else why it is passed over.
+        reason: `taken` if the bundle is to be moved, else why it is passed over.
         destination: the planned broker; None if placement will choose the broker.
         wave: number of the wave; None until caps are applied, and for bundles that are passed over.
     """
@@ -163,7 +163,7 @@ class CandidateMove(NamedTuple):
         destination: str | None = None,
         traffic: float | None = None,
     ) -> Self:
-        """Create the candidate for a bundle. If `traffic` is None, it is the bundle's short-term mean."""
+        """Create the candidate for a bundle. `traffic` defaults to the bundle's short-term mean."""
         compared = bundle.mean(measure) if traffic is None else traffic
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)

@@ -22,7 +22,7 @@ _LEAST_FACTOR = 0.0
 class OnOff:
     """Topics that are alternately busy and idle.
 
-    While a topic is on, it carries `(on + off) / on` times its mean, so that its mean over time is the same.
+    While a topic is busy, it carries `(on + off) / on` times its mean, so that its mean over time does not change.
 
     Attributes:
         bundles: their indices.
@@ -89,7 +89,7 @@ class Workload:
 
     Attributes:
         bundles: columns of all bundles.
-        on_off: pauses.
+        on_off: topics that are alternately busy and idle.
         spikes: one-off changes.
         seed: seed of the noise.
         series: further factors on each bundle's traffic (`load_series`), a row per minute; the last row is repeated.
@@ -141,7 +141,7 @@ class Workload:
 
 
 def random_shape(seed: int, use: int, number: int = 0) -> np.random.Generator:
-    """Return the stream for one thing that is drawn at the start, such as the sizes of the bundles of one group.
+    """Return the random stream for one thing that is drawn at the start, such as the bundle sizes of one group.
 
     Args:
         seed: seed of the run.

@@ -109,8 +109,8 @@ class PlanByHandOperator(BaseOperator):
         """Make and show the plan.
 
         Returns:
-            `plan` (the hash), `until`, the moves, the number of disturbed clients, for how many seconds clients were
-            away at the last move of each bundle, and scores before and after.
+            `plan` (the hash), `until`, the moves, the number of disturbed clients, the seconds that clients were away
+            at each bundle's last move, and scores before and after.
 
         Raises:
             AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.preview.show`).
@@ -231,7 +231,7 @@ class CarryOutOperator(HandOverOperator):
     ) -> HandedOver:
         """Return the record of a drain's plan: a new one, or the existing one if the same run is cleared.
 
-        If one of the brokers was released after the existing record, or another run used the plan, an error is raised.
+        An error is raised if one of the brokers was released after that record, or another run used the plan.
         """
         drains = store.drained(self.storage)
         if before is None:

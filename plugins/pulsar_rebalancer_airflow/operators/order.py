@@ -86,8 +86,8 @@ def asked(context: Context) -> tuple[ControlRequest, Order]:
 def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, str]:
     """Store an order in the `control` document; return why dropped parts could not be read, by key.
 
-    If the stored orders cannot be read completely, a pause or a resume drops the unreadable part, a stop is added to
-    the readable part, and any other order is refused.
+    If part of the stored orders is unreadable, a pause or resume drops that part, a stop is added to the readable part,
+    and any other order is refused.
 
     Raises:
         StateError: `control_unreadable`.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class RecordOperator(RunOperator):
     """Store the new state of a plan. The task's XCom is the list of batches of splits.
 
-    A retry does not store a state twice, because it skips a plan with an id that is already in the store. A plan that
+    A retry does not store a state twice: a plan whose id is already in the store is skipped. A plan that
     was made from an earlier state is refused without a retry. The copy below the storage root is written after the
     store; a retry writes it again.
     """

@@ -35,9 +35,9 @@ class SplitOperator(PlanPartOperator):
     """Carry out the splits of a plan.
 
     If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not a failure.
-    The task fails and is retried if brokers did not answer. It fails without a retry if they refused or a person
-    stopped the run. After a failure, the run moves nothing. Other holds (`Holds`) are not failures, and each wave
-    checks them again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
+    The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a request or a
+    person stopped the run. After a failure, the run moves nothing. Other holds (`Holds`) are not failures, and each
+    wave checks them again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
 
     Args:
         gate: task id of the gate.

@@ -75,9 +75,9 @@ class UnloadWaveOperator(PlanPartOperator):
     completely again.
 
     If a bundle has changed owner, has no topic or was placed on another broker, the outcome records this; it is not a
-    failure. The task fails and is retried if brokers did not answer. It fails without a retry if they refused. The XCom
-    `progress` has the number of moves that have ended. What each move cost its clients is measured (`HarmMeter`); after
-    the last move, the task waits a few seconds for clients that are not back yet.
+    failure. The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a
+    request. The XCom `progress` has the number of moves that have ended. What each move cost its clients is measured
+    (`HarmMeter`); after the last move, the task waits a few seconds for clients that are not back yet.
 
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
     pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no

@@ -108,7 +108,7 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the host that answered if it is another broker's; empty if it is the broker's own or unknown.
+    """Return the host that answered if another broker answered; empty if this broker did or the host is unknown.
 
     The load manager's metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
@@ -125,7 +125,7 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether statistics are another broker's: they cover several bundles, and this broker owns none of them.
+    """Return whether statistics come from another broker: they have several bundles, and this broker owns none of these.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: since
     then one bundle may have moved or, if the broker was drained, all of them. Heartbeat bundles are named after their

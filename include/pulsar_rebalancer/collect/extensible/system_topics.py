@@ -1,6 +1,6 @@
 """Receive messages from the system topics of the extensible load manager, with Pulsar's own client.
 
-The client is written in C++. Its log bypasses Python's logging and is discarded. It is closed before `receive` returns,
+The client is written in C++. Its log bypasses Python's logging and is discarded. `receive` closes it before returning,
 because its threads run as long as its objects exist.
 """
 

@@ -1,7 +1,7 @@
 """Bring hot brokers down to a bound with the fewest moves, by an exact search that has a limit.
 
-Choosing the bundles of one broker is easy: the largest first. What makes the problem hard (it contains bin packing) is
-that the bundles must fit into the room that other brokers have.
+Choosing the bundles of one broker is easy: the largest first. The problem is hard (it contains bin packing) because the
+bundles must fit into the other brokers' room.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def fewest_moves(
 ) -> FewestMoves:
     """Bring as many hot brokers as possible down to the bound, with as few moves as possible.
 
-    A first plan handles the brokers in turn. It takes the largest bundles that fit and, as the last one, the smallest
-    that is enough; each goes to the destination with the most room. A search over all plans then looks for better ones,
-    and skips those that cannot be better: a broker needs at least as many moves as if its largest bundles fitted, and
-    the sum of these numbers is a lower bound. The result has the fewest moves if it reaches this bound, or if the
-    search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
-    worse than the first.
+    A first plan handles the brokers in turn: it takes the largest bundles that fit, then the smallest bundle that is
+    enough, each to the destination with the most room. A search over all plans then looks for better ones. It skips
+    plans that cannot be better: a broker needs at least the moves that it would need if its largest bundles fitted, and
+    the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or the search
+    ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never worse than
+    the first.
 
     Args:
         rooms: points that each destination may gain.

@@ -81,7 +81,7 @@ def of_moves(
 
     Args:
         moves: candidates after the caps, with one negative pair number for each source.
-        explanation: what each source does, before the names of the brokers that get bundles.
+        explanation: text about what each source does; the names of the brokers that get bundles are appended.
         sentence: what the plan does, with `{}` in place of these names.
     """
     taken = [move for move in moves if move.taken]

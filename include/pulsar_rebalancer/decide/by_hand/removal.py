@@ -48,8 +48,8 @@ class Removal(NamedTuple):
 def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None) -> Removal:
     """Return the effect of removing a broker on the others, with its bundles placed as a drain would place them.
 
-    Caps and the grace period only slow a drain down, so they are ignored; so are bundles that never move, such as those
-    without topics. Bundles that are still on brokers being drained already need room too.
+    Caps and the grace period only slow a drain down, so they are ignored. Bundles that never move, such as bundles
+    without topics, are ignored too. Bundles that are still on other drained brokers also need room.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
@@ -74,7 +74,7 @@ def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: f
 
 
 def _fitted(scene: Scene, broker: str, drained: Sequence[str]) -> list[CandidateMove]:
-    """Return the moves of a broker's bundles, after those from brokers that are being drained already."""
+    """Return the moves of bundles from brokers that are already drained, then those of this broker's bundles."""
     mine = candidates_of(scene, makers.drain(scene, [broker]))
     before = [wish for name in drained for wish in makers.of_broker(scene, name)]
     leaving, moves = [*drained, broker], []

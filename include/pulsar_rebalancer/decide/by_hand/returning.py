@@ -30,8 +30,8 @@ _GROWN = 0.1
 def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     """Return the moves of bundles back to where they were in the remembered placement; None if there are none.
 
-    Only brokers that started recently get bundles back: a broker that was away, or all after a cold start. A
-    bundle stays if its home would have a larger share of the cluster's traffic than in that placement.
+    Only brokers that started recently get bundles back: a broker that was away, or all after a cold start. A bundle
+    stays if its return would raise its home's share of the cluster's traffic above that in the placement.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster, and its remembered placement.
@@ -104,7 +104,7 @@ def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
 def within_shares(
     moves: Iterable[CandidateMove], traffic: Mapping[str, float], shares: Mapping[str, float]
 ) -> list[CandidateMove]:
-    """Return the moves; a move that would exceed its home's share gets the reason why its bundle stays.
+    """Return the moves. A move that would exceed its home's share is marked with the reason why its bundle stays.
 
     All departures count before any arrival, so the order of the moves does not matter for them.
 

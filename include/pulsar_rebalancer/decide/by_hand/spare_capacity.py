@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class SpareCapacity:
     """Refuse moves that would raise a broker's score above `overloaded_threshold`, in runs that drain brokers.
 
-    The strategy's moves are checked too. If the broker that placement chose lacks capacity for a drained broker's
-    bundle, the bundle moves to the coldest broker with enough capacity that policies and the topic ceiling allow. If
-    there is no such broker, the bundle is not moved.
+    The strategy's moves are checked too. If placement's choice lacks capacity for a drained broker's bundle, the bundle
+    moves to the coldest broker that has enough and that policies and the topic ceiling allow. If there is none, the
+    bundle is not moved.
 
     Args:
         scenes: each drained broker's scene, without the rules that a person lifted for that broker.

@@ -72,7 +72,7 @@ class SplitContext:
     Attributes:
         settings: effective settings.
         extensible: True if the cluster runs the extensible load manager, False if it runs the modular load manager.
-        hits: number of consecutive samples before this one in which a bundle met a condition, by bundle.
+        hits: number of consecutive earlier samples in which a bundle met a condition, by bundle.
         splits: recently split bundles.
         now: time of the sample.
     """
@@ -198,7 +198,7 @@ class _Walk:
         )
 
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
-        """Count a bundle's hits; return why it is not split, or None if its topics must be examined too."""
+        """Count a bundle's hits; return why it is not split, or None if its topics must still be examined."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.ONE_TOPIC
         if bundle.stays is not None:

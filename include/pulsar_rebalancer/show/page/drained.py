@@ -1,4 +1,4 @@
-"""Bundles that stay where they are, by name: those of drained brokers, and those that a plan passed over."""
+"""The names of bundles that stay: on drained brokers, and because a plan passed them over."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ class Breaker(StateDocument):
     Attributes:
         opened_at: when the breaker last opened; None if never.
         why: description of the figure that opened the breaker.
-        range_before: score range (hottest minus coldest broker, in points) before the last moves. It is None if there
-            is no such range to compare with the range after the moves.
+        range_before: score range (hottest minus coldest broker, in points) before the last moves; None once it has been
+            compared with the range after the moves, or if it is unknown.
         brokers_before: number of brokers compared for `range_before`.
         moved_at: when the last of these moves ended.
         worse: number of consecutive rounds of moves after which the score range was larger.
@@ -91,8 +91,8 @@ def advance(
 ) -> Breaker:
     """Return the document after a run. It is the same object if nothing changed or the run was already counted.
 
-    While too many brokers are faulty, each run restarts the time until the breaker closes. If a person closes the
-    breaker, it opens again only when more brokers are faulty than before.
+    While too many brokers are faulty, each run restarts the time until the breaker closes. After a person closes the
+    breaker, it opens again only if more brokers become faulty.
 
     Args:
         seen: the run's results.

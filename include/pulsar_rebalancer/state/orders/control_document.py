@@ -90,7 +90,7 @@ class Control(StateDocument):
         return self.breaker.open_until(rules, self.breaker_closed.at if self.breaker_closed else None)
 
     def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether a stop was ordered at or after a time, or at any time if it is None."""
+        """Return whether a stop was ordered at or after a time; for None, whether one was ever ordered."""
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 

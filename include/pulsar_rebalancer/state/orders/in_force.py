@@ -87,7 +87,7 @@ def _until(calendar: Shut) -> str:
 def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
     """Return whether an order to skip a run applies to this run. It must be the first run collected after the order.
 
-    The order does not need to be marked as done, because the previous plan shows whether a run was recorded after it. A
+    The order need not be marked as done: the previous plan shows whether a run was recorded after it. A
     reset of the state drops that plan, so one more run is skipped.
     """
     previous = time_of(sample.previous)

@@ -1,4 +1,4 @@
-"""Filter brokers for a bundle: those that policies permit, and those from which Pulsar would choose.
+"""Filter the brokers for a bundle: first by policies, then to those from which Pulsar would choose.
 
 The rules are functions of plain values. `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
 The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's filter
@@ -92,7 +92,7 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
     As in LoadManagerShared.shouldAntiAffinityNamespaceUnload.
 
     It must not leave if all candidates have the same number of the group's namespaces and the number is not 0. As in
-    Pulsar, it may always leave if its broker has more of the namespaces than another candidate.
+    Pulsar, it may always leave if its broker has more of the group's namespaces than another candidate.
 
     Args:
         candidates: brokers that policies permit for the bundle's namespace.

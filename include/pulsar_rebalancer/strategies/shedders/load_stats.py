@@ -116,7 +116,7 @@ class LoadStats:
         return pair
 
     def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
-        """Record a load that moves from the source to the destination.
+        """Record that a load moves from the source to the destination.
 
         The destination then receives no more bundles.
         """
