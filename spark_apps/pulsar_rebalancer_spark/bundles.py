@@ -27,7 +27,7 @@ class UpdatedBundles(NamedTuple):
 
     Attributes:
         bundles: a table with the columns from which the means are computed, and the columns that `means.update` adds.
-        cached: the table that Spark holds until `release`; None without one.
+        cached: the table that Spark holds until `release`; None if there is none.
     """
 
     bundles: DataFrame

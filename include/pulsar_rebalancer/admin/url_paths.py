@@ -35,7 +35,7 @@ def split_namespace(namespace: str) -> tuple[str, str]:
     """Return the tenant and the namespace of `tenant/namespace`.
 
     Raises:
-        AdminError: `not_found`, if the text has another form.
+        AdminError: `not_found` if the text has a different form.
     """
     tenant, slash, local = namespace.partition("/")
     if not (tenant and slash and local) or "/" in local:
@@ -61,7 +61,7 @@ def split_topic(topic: str) -> tuple[str, str, str, str]:
     """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes, as a segment's does.
 
     Raises:
-        AdminError: `not_found`, if the text has another form.
+        AdminError: `not_found` if the text has a different form.
     """
     domain, _, rest = topic.partition("://")
     parts = rest.split("/", 2)

@@ -1,4 +1,4 @@
-"""Approval: plans that need none, the text of the question about all other plans, and who may approve."""
+"""Approval: which plans need none, the text of the question about a plan, and who may approve it."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
-        """Return the bundle's topics to look up; persistent topics come first, because they exist even if not loaded."""
+        """Return the bundle's topics to look up; persistent ones come first, because they exist even if not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
         return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 

@@ -264,7 +264,7 @@ class MoveHarm:
         return harm
 
     async def _follow(self, topic: str, owner: str) -> None:
-        """Count a topic's clients until no fewer are connected than before."""
+        """Count a topic's clients until at least as many are connected as before the unload."""
         for pause in pauses(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:

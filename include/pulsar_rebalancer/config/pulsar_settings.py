@@ -236,12 +236,12 @@ class PulsarSettings(BaseModel):
     max_bundle_msg_rate: int = Field(
         30000,
         alias="loadBalancerNamespaceBundleMaxMsgRate",
-        description="message rate above which a bundle is split, msg/s in plus out",
+        description="message rate above which a bundle is split, msg/s inbound plus outbound",
     )
     max_bundle_bandwidth: int = Field(
         100,
         alias="loadBalancerNamespaceBundleMaxBandwidthMbytes",
-        description="throughput above which a bundle is split, MiB/s in plus out",
+        description="throughput above which a bundle is split, MiB/s inbound plus outbound",
     )
     max_namespace_bundles: int = Field(
         128,

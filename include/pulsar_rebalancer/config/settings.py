@@ -140,7 +140,7 @@ class Settings(PulsarSettings):
         None, ge=1, description="maximum bundles of one namespace moved per run"
     )
     max_bytes_per_run: float | None = Field(
-        None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s in plus out"
+        None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s inbound plus outbound"
     )
     excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
     max_quarantined_brokers: int = Field(2, ge=0, description="maximum brokers left out before the run is blocked")
@@ -264,7 +264,7 @@ class Settings(PulsarSettings):
         return self
 
     def of_shadow(self) -> Self | None:
-        """Return the settings with which the shadow decides, with its default placement; None without a shadow."""
+        """Return the settings with which the shadow decides, with its default placement; None if there is none."""
         if not self.shadow:
             return None
         own = {"strategy": self.shadow, "strategy_settings": self.shadow_settings, "placement": None}

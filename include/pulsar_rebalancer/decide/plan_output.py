@@ -94,7 +94,7 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
 
 
 def _held(decided: RunDecision, roll: Roll) -> RunDecision:
-    """Return the decision with all its moves held, because a rolling restart is in force."""
+    """Return the decision with all its moves held, because a rolling restart is active."""
     held = [move.put_off(Reason.ROLLING) for move in decided.moves]
     return decided._replace(moves=held, sentence=f"{decided.sentence}. {roll.progress[:1].upper()}{roll.progress[1:]}")
 

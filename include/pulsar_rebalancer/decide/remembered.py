@@ -88,7 +88,7 @@ class RememberedPlacement(NamedTuple):
 
 
 def remember(run: RunInput) -> Remembered:
-    """Return what is remembered after a run's sample; write the file of a placement that is to be remembered.
+    """Return what is remembered after a run's sample, and write the placement's file if it is to be remembered.
 
     A placement is good if the scores were close together in several counted samples in a row.
     """
@@ -109,7 +109,7 @@ def remember(run: RunInput) -> Remembered:
 
 
 def is_good(balanced: int) -> bool:
-    """Return whether a placement is to be remembered after this number of balanced samples in a row."""
+    """Return whether to remember the placement after this number of consecutive balanced samples."""
     return balanced == ENOUGH or (balanced > 0 and balanced % _RENEWED == 0)
 
 

@@ -146,7 +146,7 @@ class RunInput(Snapshot):
         return restore(self, self.state_folder) if wanted else None
 
     def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None without any."""
+        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if none move."""
         roll = self.before.roll
         if roll is not None:
             home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
@@ -168,7 +168,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def shadow(self) -> RunContext | None:
-        """Return the shadow's input, except for the tables; None without a shadow, or if the sample does not count."""
+        """Return the shadow's input, except for the tables; None if there is no shadow, or the sample does not count."""
         settings = self.settings.of_shadow()
         if settings is None or not self.counting.counts:
             return None
@@ -177,7 +177,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def learned(self) -> Learned | None:
-        """Return what the strategy that learns has learned (the active one or the shadow); None if neither learns."""
+        """Return what the active strategy or the shadow has learned; None if neither learns."""
         deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
         return next((kept.shedder.learned for settings, kept in deciding if profile_of(settings).learns), None)
 

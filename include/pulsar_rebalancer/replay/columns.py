@@ -61,7 +61,7 @@ class MeanColumns:
 
     Attributes:
         short: msg/s and bytes/s, in and out: a row for each figure in `run.tables.TRAFFIC`.
-        long_term_msg_rate: msg/s, in plus out.
+        long_term_msg_rate: msg/s, inbound plus outbound.
     """
 
     def __init__(self, count: int) -> None:
@@ -106,7 +106,7 @@ class ColumnBundles(Bundles):
         owner: position of the broker that reports each bundle; `NOBODY` if no broker does.
         present: the bundles' current load, a row for each of `FIGURES`.
         reasons: why a bundle must stay, by position.
-        kind: function that returns the kind of policy for a namespace; None without a policy.
+        kind: function that returns the kind of policy for a namespace; None if there is none.
         loads: the bundles' `load_now` and `load_later`; None if costs are not learned.
     """
 

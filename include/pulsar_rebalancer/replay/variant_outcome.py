@@ -59,7 +59,7 @@ class VariantOutcome:
         hot: number of samples in which a broker was above `HOT` percent.
         events: number of samples after which the variant moved bundles.
         moved: number of bundles moved.
-        disturbed: total throughput of the moved bundles when they moved, bytes/s in plus out.
+        disturbed: total throughput of the moved bundles when they moved, bytes/s inbound plus outbound.
         lost: number of bundles placed because their broker was gone.
         failed: why the variant was not replayed to the end; None if it was.
         minutes: for each of `ranges`, its minute since 1970; only the recording's outcome has them.

@@ -220,7 +220,7 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Refuse a table with another version, because its columns may have another meaning.
+    """Refuse a table of another version, because its columns may have a different meaning.
 
     Tables from Spark have no version.
 

@@ -95,7 +95,7 @@ class Summary(VersionedDocument):
         bundles_split: number of bundles to split.
         splits_passed_over: number of bundles that met a split condition but are not split, by reason code.
         splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.
-        shadow: plan of the shadow; None without a shadow, or if the sample does not count.
+        shadow: plan of the shadow; None if there is no shadow, or the sample does not count.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"

@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser_of(command: str, description: str | None) -> argparse.ArgumentParser:
-    """Return the parser of a command of this folder, with the options that all of them have."""
+    """Return a command's parser, with the options that all commands of this folder share."""
     parser = argparse.ArgumentParser(prog=f"python -m pulsar_rebalancer.show.{command}", description=description)
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")

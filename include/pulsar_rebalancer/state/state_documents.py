@@ -117,7 +117,7 @@ class DecisionState(StateDocument):
         hits: AvgShedder's hit counts, by broker, without zero counts.
         kept: state of a strategy other than AvgShedder and of its placement, in their own format.
         samples: samples that caused a hit within the last host interval, by broker.
-        restarts: for each broker whose hits are reset once the plan is carried out, the sample that the plan used.
+        restarts: brokers whose hits are reset once the plan is carried out, each with the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
         shadow: state of the shadow, if there is or was one.
@@ -146,7 +146,7 @@ class DecisionState(StateDocument):
         return frozenset(filter(None, (self.means, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
-        """Return the state from which a strategy decides: the shadow's if the strategy was the shadow, else this state."""
+        """Return the state from which a strategy decides: the shadow's if it was the shadow before, else this one."""
         was_shadow = strategy == self.shadow.strategy != self.strategy
         return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 

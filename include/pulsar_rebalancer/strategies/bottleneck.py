@@ -49,7 +49,7 @@ def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settin
     """Return what was learned before a sample, or nothing if the sample changes the bottleneck.
 
     Args:
-        counts: True if the sample counts; else the bottleneck changes only if nothing was learned yet.
+        counts: True if the sample counts. If it does not, the bottleneck changes only if nothing was learned yet.
     """
     if before.samples and not counts:
         return before

@@ -47,8 +47,8 @@ class Rules:
             the bundle is placed when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle is unavailable.
         unload_cpu_seconds: CPU for each bundle that moves, on the old broker and on the new one.
-        reconnect_seconds: mean time until the bundles of a stopped broker are looked up once the others have noticed
-            it; not used when `direct`.
+        reconnect_seconds: mean time from the detection of a stopped broker until its bundles are looked up; not used if
+            `direct`.
         session_seconds: time until a stopped broker is noticed.
         reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
         busy_cpu: additional CPU of a broker that has any traffic, percent of one core.

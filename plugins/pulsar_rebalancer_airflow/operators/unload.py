@@ -85,8 +85,8 @@ class UnloadWaveOperator(PlanPartOperator):
     `not_recorded`.
 
     Nothing is unloaded if the store now has another plan, or if Pulsar's own shedding was switched on. If the wave does
-    not start in time, its moves are recorded as not made. So are moves to a broker that is now drained, and moves of a
-    bundle or broker that is now excluded.
+    not start in time, its moves are recorded as not made. The same applies to moves to a broker that is now drained,
+    and to moves of a bundle or broker that is now excluded.
     """
 
     template_fields: Sequence[str] = ("run", "wave")

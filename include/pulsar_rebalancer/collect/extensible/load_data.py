@@ -125,7 +125,7 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether statistics come from another broker: they have several bundles, and this broker owns none of these.
+    """Return whether statistics come from another broker: they list several bundles, none of which this broker owns.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: since
     then one bundle may have moved or, if the broker was drained, all of them. Heartbeat bundles are named after their

@@ -31,9 +31,9 @@ class Relief(NamedTuple):
 
 
 def relieve(scene: Scene, above: float, *, overload: bool) -> Relief:
-    """Choose the fewest bundles that bring all brokers above a score down to it, and raise no other broker above it.
+    """Choose the fewest bundles that bring all brokers down to a given score, without raising another broker above it.
 
-    A broker that cannot be brought down to it keeps its bundles; the largest is returned with the reason
+    A broker that cannot be brought down to the score keeps its bundles; the largest is returned with the reason
     `out_of_reach`. Drained brokers are ignored, because they are being emptied.
 
     Args:

@@ -71,7 +71,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     """Return an active roll after one step; the same document if nothing has changed.
 
     The roll stops if a step makes no progress for `facts.minutes`, for example because a broker did not come back. If
-    it is the return of bundles that makes no progress, the next broker's turn begins instead.
+    only the return of bundles makes no progress, the next broker's turn begins instead.
     """
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)

@@ -1,4 +1,4 @@
-"""The names of bundles that stay: on drained brokers, and because a plan passed them over."""
+"""The bundles that stay, by name: bundles of drained brokers, and bundles that a plan passed over."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def placement_of(settings: Settings) -> Placement:
 
 
 def _from_outside(path: str) -> Profile:
-    """Return the `PROFILE` next to the function at this path, if it is for this function; else a profile with defaults."""
+    """Return the `PROFILE` in the function's module if it is for this function; else a profile with defaults."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
         raise SettingsError(
