@@ -1,4 +1,4 @@
-"""What the package registers with Airflow: connection type, options, operators, links, notifier, plugin and asset URIs."""
+"""What Airflow gets from the package: connection type, options, operators, links, notifier, plugin and asset URIs."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def shadow(self) -> RunContext | None:
-        """Return the shadow's input, except for the tables; None if there is no shadow, or the sample does not count."""
+        """Return the shadow's input, except for the tables; None if there is no shadow or the sample does not count."""
         settings = self.settings.of_shadow()
         if settings is None or not self.counting.counts:
             return None

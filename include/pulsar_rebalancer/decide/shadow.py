@@ -30,7 +30,7 @@ class ShadowDecision(NamedTuple):
 def decide(run: RunInput, lesson: Callable[[], Lesson], bundles: RunBundles) -> ShadowDecision | None:
     """Return the shadow's decision; None if there is no shadow, or the sample does not count.
 
-    An error of the strategy does not affect the run: the shadow then has no plan, and its state does not change.
+    An error in the strategy does not affect the run: the shadow then has no plan, and its state does not change.
 
     Args:
         lesson: function that returns what has been learned up to this sample.

@@ -265,7 +265,7 @@ class Reason(StrEnum):
         "scores, or it changes within minutes. Raise the thresholds, or try a strategy that learns costs.")
     # predictions that are not compared
     MOVED_AGAIN = ("moved_again", VERDICT, Trait.NONE,
-        "The broker gave or got further bundles, or a bundle was split, before its score was compared.")
+        "The broker lost or received more bundles, or a bundle was split, before its score was compared.")
     BROKER_RESTARTED = ("broker_restarted", VERDICT, Trait.NONE,
         "The broker restarted before its score was compared.")
     COMPARED_TOO_LATE = ("compared_too_late", VERDICT, Trait.NONE,

@@ -78,8 +78,8 @@ class MeanColumns:
             present: True for each bundle that is in the sample.
             sample: a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             left_out: positions of bundles whose figures do not count; their means do not change.
-            repeated: positions of bundles whose figures repeat the previous sample. Their means do not change, and
-                start again with the next figures.
+            repeated: positions of bundles whose figures repeat the previous sample. Their means do not change in this
+                sample, and start again with the next figures.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present.copy()

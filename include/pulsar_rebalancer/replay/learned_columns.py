@@ -103,7 +103,7 @@ class LearnedColumns:
         return {names[i]: Sums(*(column[i] for column in added)) for i in np.unique(at).tolist()}
 
     def correct(self, owner: Ints, lesson: Lesson) -> None:
-        """Correct the costs."""
+        """Apply a sample's corrections to the costs."""
         of_broker = [lesson.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T

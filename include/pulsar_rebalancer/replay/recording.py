@@ -33,7 +33,7 @@ class KeptSample(NamedTuple):
         brokers: brokers that the cluster lists.
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
         traffic: the brokers' load, a row for each of `FIGURES`.
-        averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN if there is none.
+        averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN if missing.
         versions: numbers of the brokers' versions in `Index`, where an unknown version is an empty string.
         age: age of each load report, seconds.
         started: when the broker's process started, seconds since 1970; NaN where unknown.

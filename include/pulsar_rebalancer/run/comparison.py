@@ -11,7 +11,7 @@ from pulsar_rebalancer.storage.documents import VersionedDocument
 
 
 class ComparedBroker(BaseModel):
-    """A broker that gave or got bundles. Scores are in percent.
+    """A broker that lost or received bundles. Scores are in percent.
 
     Attributes:
         before: score in the sample from which the moves were planned.
@@ -41,7 +41,7 @@ class ComparedRun(VersionedDocument):
     Attributes:
         moved_at: when the moves had ended.
         compared_at: time of the sample with the measured scores; None if there is none yet.
-        brokers: the brokers that gave or got bundles, by name.
+        brokers: the brokers that lost or received bundles, by name.
     """
 
     FILE: ClassVar[str] = "comparison.json"

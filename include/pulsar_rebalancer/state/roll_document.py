@@ -52,7 +52,7 @@ class Roll(StateDocument):
 
     Attributes:
         shown: the last dry run.
-        id: of the roll; empty if there was none yet.
+        id: id of the roll; empty if there has been no roll yet.
         run_id: the run of `pulsar_roll__<cluster>` that carries it out.
         order: the brokers, in the order in which they restart.
         listed: all brokers that the cluster listed at the roll's start.
@@ -66,7 +66,7 @@ class Roll(StateDocument):
         seen: runs in which the restarted broker reported.
         outcome: outcome of the broker's turn, once its bundles are back.
         waits: what the roll waits for.
-        asked: broker whose restart a delivered message has asked for.
+        asked: broker that people were asked to restart, in a message that was delivered.
         ended: why the roll is over; empty if it is not.
         ended_at: when it ended.
         stranded: broker that the roll left drained when it stopped; empty if it left none.

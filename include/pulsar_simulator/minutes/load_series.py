@@ -77,7 +77,7 @@ def pauses(random: np.random.Generator, minutes: int, bundles: int, on: float, o
     """Return factors that repeatedly drop to 0; the times with and without traffic are exponentially distributed.
 
     Args:
-        on: mean number of minutes with traffic, which is `(on + off) / on` times its mean.
+        on: mean number of minutes with traffic; the factor is then `(on + off) / on`.
         off: mean number of minutes without traffic.
     """
     is_on = random.random(bundles) < on / (on + off)

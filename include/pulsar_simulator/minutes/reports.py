@@ -30,7 +30,7 @@ class Report:
         reported: brokers whose report arrived.
         age: age of each report, seconds.
         brokers: figures of the brokers that reported, CPU as sampled; the entries of other brokers are meaningless.
-        owner: of each bundle.
+        owner: position of each bundle's broker.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
     """
 
@@ -58,7 +58,7 @@ class Reports:
             minute: counted from 0; call this once for each minute, in order.
             truth: what brokers actually carry.
             rates: what bundles actually carry.
-            owner: of each bundle.
+            owner: position of each bundle's broker.
             registered: brokers that the cluster lists.
             alive: brokers that can answer.
         """

@@ -25,7 +25,7 @@ class OnOff:
     While a topic is busy, it carries `(on + off) / on` times its mean, so that its mean over time does not change.
 
     Attributes:
-        bundles: their indices.
+        bundles: indices of the bundles.
         on: minutes of a busy period.
         off: minutes of an idle period.
         consume_only: only consumers pause, and then catch up.
@@ -42,7 +42,7 @@ class Spike:
     """Traffic that is multiplied for a while.
 
     Attributes:
-        bundles: their indices.
+        bundles: indices of the bundles.
         minute: the first minute.
         minutes: number of minutes.
         factor: factor on the rate.
@@ -114,7 +114,7 @@ class Workload:
         return Rates(rate_in, rate_out, rate_in * columns.msg_size, rate_out * columns.msg_size)
 
     def _factors(self, number: int) -> tuple[Floats, Floats]:
-        """Return the factors on publishing and on delivery, one row per minute of a block."""
+        """Return the factors on published and on delivered messages, one row per minute of a block."""
         columns, count = self.bundles, len(self.bundles.names)
         minutes = np.arange(number * BLOCK, (number + 1) * BLOCK)
         days = minutes[:, None] / MINUTES_PER_DAY

@@ -37,10 +37,10 @@ class Turn(NamedTuple):
     """The turn of one broker, as predicted.
 
     Attributes:
-        score: its score, percent.
-        traffic: bytes/s.
+        score: the broker's score, percent.
+        traffic: the broker's traffic, bytes/s.
         bundles: number of bundles that move away and back.
-        minutes: how long it takes, without the restart itself.
+        minutes: duration of the turn without the restart itself.
         why_not: why it could not restart now; empty if it could.
     """
 
@@ -74,7 +74,7 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
 
 
 def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -> list[Turn]:
-    """Return the turns of a roll, as predicted for now.
+    """Predict the turns of a roll that would start now.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.

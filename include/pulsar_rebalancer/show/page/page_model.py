@@ -152,7 +152,7 @@ class RollView(View):
     """A rolling restart.
 
     Attributes:
-        text: its phase, and what it waits for.
+        text: the roll's phase, and what the roll waits for.
         done, total: number of brokers whose turn is over, and of all brokers in the roll.
     """
 

@@ -141,7 +141,7 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
     The first is the run in progress, else the newest run that has started. The second is the newest run that has ended.
 
-    Dry runs are left out: they never have an outcome, and no strategy decides in them.
+    Dry runs are left out, because they never have an outcome or a strategy's decision.
 
     Args:
         opened: id of the DAG run that is in progress and whose gate has opened; empty if there is none.

@@ -150,7 +150,7 @@ def of_run(run: Run, firing: str, age: float) -> Said:
     """Return the state of a cluster according to its newest run.
 
     Args:
-        firing: as in `Said`.
+        firing: as in `Said.firing`.
         age: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode

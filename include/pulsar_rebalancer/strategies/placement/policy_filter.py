@@ -1,4 +1,4 @@
-"""Filter the brokers for a bundle: first by policies, then to those from which Pulsar would choose.
+"""Filter the brokers for a bundle: keep those that policies permit, then those from which Pulsar would choose.
 
 The rules are functions of plain values. `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
 The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's filter
@@ -258,7 +258,7 @@ class PolicyFilter:
         return spreads_no_worse(spread, source, destination, leaves=leaves)
 
     def placed(self, bundle: BundleSample, destination: str) -> None:
-        """Count a bundle on its destination."""
+        """Count a placed bundle on its destination."""
         namespace = namespace_of(bundle.bundle)
         # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics
