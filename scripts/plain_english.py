@@ -28,7 +28,10 @@ INSTEAD = {
     r"stands?|stood|lies": "is",
     r"what (became|becomes) of": "the outcome of",
     r"as (\w+ as|far as) can be": "as … as possible",
-    r"of late": "recently",
+    r"of late|lately": "recently",
+    r"suffices?": "is enough",
+    r"to and fro": "back and forth",
+    r"again and again": "repeatedly",
 }
 """What to write instead, by pattern."""
 

@@ -23,7 +23,7 @@ def main() -> int:
     """Make the plans of the runs on the command line, and return the exit code."""
     # Otherwise each call that starts the session would wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
-    # Otherwise Python would scan all rows in the driver again and again, although none of them is garbage.
+    # Otherwise Python would scan all rows in the driver repeatedly, although none of them is garbage.
     gc.set_threshold(_COLLECTED_AFTER)
     end_with_process()
     with ThreadPoolExecutor(max_workers=1) as beside:

@@ -1,8 +1,8 @@
 """OverloadShedder for one run of one cluster: every broker above a fixed bound sheds the load above that bound.
 
 It uses no averages and ignores the other brokers. If all brokers of a cluster are above the bound, bundles therefore
-move again and again. The algorithm follows `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles with
-equal traffic are ordered by name; in Pulsar, by a hash map. The placement strategy chooses the destinations.
+move repeatedly. The algorithm follows `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles with equal
+traffic are ordered by name; in Pulsar, by a hash map. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
