@@ -1,7 +1,7 @@
 """Namespaces, their bundles (hash ranges) and topics.
 
 Hashes and ranges are those of Pulsar's NamespaceBundleFactory and NamespaceBundles. The hash is the unsigned CRC32 of
-the full topic name, also that of a segment of a scalable topic. A range includes its lower bound but not its upper
+the full topic name, including that of a segment of a scalable topic. A range includes its lower bound but not its upper
 bound, except the last upper bound, 0xffffffff.
 """
 

@@ -48,7 +48,7 @@ def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float]
 
 
 def sums(updated: DataFrame) -> dict[str, Sums]:
-    """Return the sums of each broker.
+    """Return each broker's sums over its bundles, from which costs are learned.
 
     Whole numbers are summed, so that the result, and with it the plan's hash, does not depend on the order.
 

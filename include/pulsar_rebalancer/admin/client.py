@@ -161,7 +161,7 @@ class PulsarAdmin:
         """Return the effective settings of a broker, or of any broker if None. All values are text.
 
         Raises:
-            AdminError: `bad_answer`, also if a shedding setting is missing, because that must not be mistaken for
+            AdminError: `bad_answer`. A missing shedding setting raises it too, because it must not be mistaken for
                 "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")

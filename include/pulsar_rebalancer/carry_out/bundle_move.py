@@ -130,7 +130,7 @@ class BundleMove:
     # before an unload
 
     async def _check(self) -> _Result | None:
-        """Check whether an unload is necessary and possible; return the result if it is not, else None."""
+        """Check whether an unload is necessary and possible; return None if so, else the result of the move."""
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early

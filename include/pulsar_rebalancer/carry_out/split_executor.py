@@ -112,7 +112,7 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        """Check whether the split must be requested; return the reason code if not, else None."""
+        """Check whether the split must be requested; return None if so, else the reason code."""
         bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
         lower, upper = HashRange.of(self._split.bundle)
         if lower not in bounds or upper not in bounds:

@@ -180,7 +180,7 @@ class _Replica:
 
 
 class _Averages:
-    """The moving averages that brokers under the extensible load manager would report with one variant.
+    """The moving averages that brokers with the extensible load manager would report under one variant.
 
     They are the recorded averages plus the moving average (BrokerLoadData) of the variant's changes. As long as the
     variant changes nothing, they are exactly the recorded ones.

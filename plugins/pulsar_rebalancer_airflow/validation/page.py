@@ -53,7 +53,7 @@ def wording(result: Any) -> dict[str, str]:
 
 
 def _texts(block: Any) -> Iterator[str]:
-    """Yield the sentences in a content block, without tables of rows and hints about queries for them."""
+    """Yield the sentences in a content block. Tables of rows, and hints about queries for such rows, are left out."""
     if isinstance(block, list):
         for part in block:
             yield from _texts(part)

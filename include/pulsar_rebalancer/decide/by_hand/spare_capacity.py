@@ -46,7 +46,7 @@ class SpareCapacity:
         self._gained = dict(gained or {})
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit of moves with destinations that have enough capacity, or with the reason not to move it."""
+        """Return the moves of a unit, with destinations that have enough capacity or the reason not to move them."""
         if unit[0].source in self._scenes:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)
