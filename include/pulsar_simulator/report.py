@@ -1,4 +1,4 @@
-"""A broker's load report (LocalBrokerData, names as in PULSAR 4.2) and its topic statistics, as JSON values."""
+"""A broker's load report (LocalBrokerData, names as in Pulsar 4.2) and its topic statistics, as JSON values."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Reporter:
         return answer
 
     def connected(self, bundle: int, number: int, *, away: bool = False) -> Json:
-        """Return the clients of a bundle's topic, as its statistics list them. All topics have about equally many.
+        """Return the clients of a bundle's topic, as its statistics list them. All topics have about the same number.
 
         Args:
             number: position of the topic among the bundle's topics.

@@ -98,7 +98,7 @@ class BrokerServer(uvicorn.Server):
     def _follow(self) -> None:
         """Open the sockets of live brokers, and close those of dead ones.
 
-        Outside the event loop, wait until this is done.
+        If called outside the event loop, wait until this is done.
         """
         loop = self._loop
         if loop is None or not loop.is_running():

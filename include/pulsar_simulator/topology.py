@@ -50,7 +50,7 @@ class Namespace:
         name: `tenant/namespace`.
         bundles: number of equal hash ranges, at least 1.
         topics_per_bundle: number of loaded topics in every bundle that has traffic.
-        domains: `persistent`, `non-persistent` or `segment`; the topics of a bundle have them in turn. A scalable topic
+        domains: `persistent`, `non-persistent` or `segment`; the topics of a bundle take turns. A scalable topic
             has four segments.
         anti_affinity_group: name of the group; empty if there is none.
     """
@@ -163,7 +163,7 @@ class Topology:
     def topics(self, bundle: int) -> list[str]:
         """Return the full names of a bundle's topics.
 
-        Names are generated until enough hash into the range, once per namespace.
+        Names are generated once per namespace, until enough of them hash into the range.
         """
         if bundle not in self._topics:
             namespace = self.namespace_of(bundle)

@@ -48,7 +48,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class Airflow:
-    """The by-hand DAG of a cluster, over Airflow's API and that of the page.
+    """The by-hand DAG of a cluster, through Airflow's API and the page's API.
 
     Args:
         url: address of Airflow, with the path below which it is served.

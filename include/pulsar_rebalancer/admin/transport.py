@@ -159,7 +159,7 @@ class Transport:
     async def _ask(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
         """Send a request to one broker. If the broker refuses the token, renew it and send the request once more.
 
-        An unload may be repeated as well: a request that is answered with 401 was not applied (RFC 9110, 15.5.2).
+        This is safe even for an unload: a request that is answered with 401 was not applied (RFC 9110, 15.5.2).
         """
         token = await self.tokens.get(place.broker)
         answer, location = await self._answer(request, place, token)

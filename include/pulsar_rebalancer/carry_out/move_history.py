@@ -73,7 +73,7 @@ class WaveHistory:
     def unloaded(self) -> frozenset[str]:
         """Return the bundles that an earlier attempt may have unloaded.
 
-        The attempt may have been killed, or the unload failed.
+        The attempt may have been killed, or the unload may have failed.
         """
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 

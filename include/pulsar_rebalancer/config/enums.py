@@ -15,7 +15,7 @@ class Mode(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the mode's position in this order. A manual run may lower the mode, but never raise it."""
+        """Return the mode's position in the order above. A manual run may lower the mode, but never raise it."""
         return list(Mode).index(self)
 
     @property

@@ -149,7 +149,7 @@ def _state(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None) -
 
 
 def _shadow_state(before: DecisionState, shadow: ShadowDecision | None, now: datetime) -> ShadowState:
-    """Return the shadow's state after this sample; without a decision, it stays as it was."""
+    """Return the shadow's state after this sample; it does not change without a decision."""
     if shadow is None or shadow.decided is None:
         return before.shadow
     strategy, counting, decided = shadow.context.settings.strategy, shadow.context.counting, shadow.decided

@@ -116,7 +116,7 @@ def is_good(balanced: int) -> bool:
 def close_together(brokers: Iterable[BrokerSample], policies: Policies, settings: Settings) -> bool:
     """Return whether the scores of brokers that may share bundles differ by less than the low threshold.
 
-    If even the hottest broker is below the threshold, this says nothing about the placement.
+    If even the hottest broker is below the threshold, close scores say nothing about the placement.
     """
     pools: dict[str | None, list[float]] = {}
     for broker in brokers:

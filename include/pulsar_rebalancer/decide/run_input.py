@@ -156,7 +156,10 @@ class RunInput(Snapshot):
 
     @property
     def kept(self) -> KeptState:
-        """Return the strategy's state after the last counted run; at most the hits, if another strategy wrote it."""
+        """Return the strategy's state after the last counted run.
+
+        Of another strategy's state, only hits that are counted in the same way are used.
+        """
         return self._kept_by(self.settings.strategy)
 
     def _kept_by(self, strategy: str) -> KeptState:

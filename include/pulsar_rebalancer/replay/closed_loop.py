@@ -218,7 +218,7 @@ def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return how bundles on a different broker than recorded change the load: a row per flow, a column per broker."""
+    """Return the load change due to bundles away from their recorded brokers: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

@@ -95,7 +95,7 @@ class LearnedColumns:
             column += step * (rate - column)
 
     def sums(self, owner: Ints, rate: Floats) -> dict[str, Sums]:
-        """Return the sums of each broker that has bundles; `owner` is the position of each bundle's broker."""
+        """Return the sums from which costs are learned, by broker; `owner` is the position of each bundle's broker."""
         cost, change, owned = self.cost, self._change, owner != NOBODY
         columns = (cost * rate, cost * change, self.variance * change**2, cost * self.quick, cost * self.hour)
         names, at = self._roster.brokers, owner[owned]

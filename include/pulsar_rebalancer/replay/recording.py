@@ -184,5 +184,5 @@ class Index(VersionedDocument):
 
 
 def minute_of(at: datetime) -> int:
-    """Return the minute that contains a time, counted from 1970."""
+    """Return the minute that contains a time, in minutes since 1970."""
     return int(at.timestamp() // 60)

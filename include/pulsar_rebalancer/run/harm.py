@@ -96,7 +96,7 @@ class HarmSummary(BaseModel):
         """Return the summary of moves that unloaded their bundle; None if there are none.
 
         Args:
-            harms: None for a move that was not measured, for example by an earlier release.
+            harms: the harm of each such move; None if it was not measured, for example by an earlier release.
         """
         moves = list(harms)
         known = [harm for harm in moves if harm is not None and not harm.unknown]

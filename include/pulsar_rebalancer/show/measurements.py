@@ -1,6 +1,6 @@
 """The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
 
-Gauges describe the cluster, the plan and the orders in force; counters count events. A gauge keeps its last value until
+Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its last value until
 it is sent again. Things that may disappear therefore have no gauges; the only exception is a broker's score. States
 that end by themselves are sent as the time of their end, which remains correct if no run follows.
 """

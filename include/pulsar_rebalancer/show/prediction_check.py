@@ -49,7 +49,7 @@ def predicted_scores(
         owners: owner of each bundle that was moved; None for all moves of the plan, to their destinations.
 
     Returns:
-        Predicted scores by broker; empty if a source has no score, as a drained broker may have none.
+        Predicted scores by broker; empty if a source has no score, for example because it is drained.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -74,7 +74,7 @@ def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, stor
 
     Args:
         history: the unload history after the run.
-        run: the run, of which validation or the plan may be missing; then nothing is compared.
+        run: the run. If its validation or its plan is missing, nothing is compared.
     """
     summary = Summary.known(run.folder)
     try:

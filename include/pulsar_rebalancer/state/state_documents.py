@@ -78,7 +78,7 @@ class StateDocument(BaseModel):
 class ShadowState(BaseModel):
     """The state of the shadow, a second strategy that moves nothing.
 
-    Its fields have the meaning that they have in `DecisionState`.
+    Its fields mean the same as in `DecisionState`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,7 +90,7 @@ class ShadowState(BaseModel):
 
 
 class Remembered(BaseModel):
-    """The last placement of bundles that kept the brokers' scores close together for a while.
+    """The last placement with which the brokers' scores stayed close together for a while.
 
     Attributes:
         balanced: number of counted samples in a row in which the scores were close together.

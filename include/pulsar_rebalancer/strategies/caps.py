@@ -153,7 +153,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return the cap that a unit exceeds, except the cap per run and the rule for groups; None if there is none."""
+        """Return the cap that a unit exceeds, None if there is none; ignore the cap per run and the rule for groups."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])

@@ -60,7 +60,7 @@ class BundleColumns:
 
     Attributes:
         names: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: mean of what is published, msg/s.
+        msg_rate_in: mean published rate, msg/s.
         msg_size: bytes per message.
         fan_out: messages delivered per message published.
         cost: CPU of a message in multiples of the mean cost.

@@ -32,7 +32,7 @@ _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-process
 class DagRun(TypedDict):
     """A DAG run in the API's answer: only the fields used here.
 
-    Times are ISO 8601 strings; None for a time that has not come.
+    Times are ISO 8601 strings; None for a time that has not been reached.
     """
 
     dag_run_id: str

@@ -219,7 +219,7 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _refuse_same_person(self, plan: ShownPlan, by: str) -> None:
-        """Refuse a person who carries out their own plan. In mode `approve`, the second person is who approves it."""
+        """Refuse a person who carries out their own plan. In mode `approve`, the second person approves it instead."""
         settings = self.entry.settings
         planned_by = [plan.by] if settings.mode is Mode.AUTO else []
         refusal = lacks_second_person(planned_by, [by]) if settings.two_people else None

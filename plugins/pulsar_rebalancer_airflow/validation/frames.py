@@ -29,7 +29,7 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
     as in the broker's score. NaN and infinity in a broker's own averages become infinity, because null means that the
     broker reported no averages. These columns are added:
 
-    * `<resource>_percent`: usage as a percentage of the limit; null without a limit;
+    * `<resource>_percent`: usage as a percentage of the limit; null if there is no limit;
     * `deciding_resource` and `deciding_percent`: result of `_deciding`;
     * `unaccounted_percent`: the largest difference, over the four traffic figures, between the broker's own figure and
       the sum over its bundles. It is 0 if the difference is at most one unit, and null if a figure is invalid, which is

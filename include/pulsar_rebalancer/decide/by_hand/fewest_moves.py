@@ -45,7 +45,8 @@ class FewestMoves(NamedTuple):
     """The moves that were found, at least one from each hot broker that can be brought down to the bound.
 
     Attributes:
-        proven: True if certainly no plan brings more brokers down to the bound, or the same number with fewer moves.
+        proven: True if it is certain that no plan brings more brokers down to the bound, or the same number with fewer
+            moves.
     """
 
     moves: list[FittingMove]
@@ -78,8 +79,9 @@ def fewest_moves(
 
     Args:
         rooms: points that each destination may gain.
-        allowed: whether a bundle may be moved from a source to a destination.
-        fits: whether moves may be made together. Adding a move must never make this true.
+        allowed: function that returns whether a bundle may be moved from a source to a destination.
+        fits: function that returns whether moves may be made together. If they may not, further moves must not change
+            that.
     """
     search = _Search(hot, rooms, allowed, fits)
     search.make_first_plan()
@@ -173,7 +175,7 @@ class _Search:
     def _picks(
         self, number: int, need: float, start: int, better: Callable[[int], bool] = lambda _: True
     ) -> Iterator[int]:
-        """Yield the index of each possible next bundle, once per destination; its move is in the plan meanwhile."""
+        """Yield each possible next bundle's index, once per destination. While yielded, its move is in the plan."""
         each = self._hot[number]
         enough = bisect_right(each.bundles, _TINY - need, lo=start, key=lambda bundle: -bundle[0])
         destinations = sorted(self._room, key=lambda name: (-self._room[name], name))

@@ -106,7 +106,7 @@ def within_shares(
 ) -> list[CandidateMove]:
     """Return the moves. A move that would exceed its home's share is marked with the reason why its bundle stays.
 
-    All departures count before any arrival, so the order of the moves does not matter for them.
+    All departures are counted before any arrival.
 
     Args:
         traffic: current traffic of each broker, bytes/s.

@@ -208,7 +208,7 @@ class Overview(View):
         hits: the whole cluster's hits; None if the strategy does not count such hits.
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan that waits for approval, if it is from another run; else None.
-        last: the last plan that moved bundles, unless `plan` has begun to.
+        last: the last plan that moved bundles; None if `plan` has begun to move some.
         roll: the active rolling restart; None if there is none.
         validated: True if the run has been validated.
         learns: True if the strategy or its shadow learns what the messages of bundles cost.

@@ -43,7 +43,7 @@ class MoveView(BundleView):
 
 
 class SplitView(BundleView):
-    """One bundle that the plan splits, which cannot be undone. Without unload, it disturbs no topic and no client.
+    """One bundle that the plan splits, which cannot be undone. Without an unload, it disturbs no topic or client.
 
     Attributes:
         positions: hashes at which the bundle is cut, as `0x…`.

@@ -108,8 +108,8 @@ def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, 
 
     Args:
         local: time without a zone.
-        widest: affects only local times that a clock change skips. If True, two different moments are returned; if
-            False, the moment of the clock change is returned twice.
+        widest: only for local times that a clock change skips: True to return two different moments, False to return
+            the moment of the clock change twice.
     """
     first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first <= second or widest:

@@ -54,9 +54,9 @@ class Control(StateDocument):
         breaker_closed: order to close the circuit breaker, if it was open at that time.
         stop_roll: order to stop the rolling restart that was active at that time.
         skip_broker: order to end the turn of its current broker.
-        breaker: the circuit breaker; it is stored in a document of its own, not in this one.
+        breaker: the circuit breaker, which is stored in its own document, not in this one.
         unreadable: why the document cannot be read, so that nothing is moved; empty if it can be read. Not stored.
-        rolling: True if a rolling restart is finishing its current broker. Not stored here either.
+        rolling: True if a rolling restart is finishing its current broker's turn. Not stored.
     """
 
     KEY: ClassVar[str] = "control"

@@ -119,7 +119,7 @@ def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *
 
 
 class PolicyFilter:
-    """The rules for one cluster. When a bundle has been placed, it counts on its destination for all later bundles.
+    """The rules for one cluster. A bundle that has been placed counts on its destination for all later bundles.
 
     Args:
         brokers: all brokers that the cluster lists. Excluded brokers cannot be destinations.

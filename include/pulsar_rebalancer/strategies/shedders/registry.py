@@ -56,7 +56,7 @@ def profile_of(settings: Settings) -> Profile:
 
 
 def counts_same_hits(strategy: str, other: str) -> bool:
-    """Return whether both strategies count hits of pairs in the same way; False if one is from outside."""
+    """Return whether both strategies count hits of pairs in the same way; False if either is from outside."""
     one, another = PROFILES.get(strategy), PROFILES.get(other)
     return bool(one and another and one.judges_pairs and one.thresholds is another.thresholds)
 
