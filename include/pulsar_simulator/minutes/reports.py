@@ -84,7 +84,7 @@ class Reports:
         )
 
     def _draw(self, minute: int) -> tuple[Floats, Floats]:
-        """Return each broker's factor on its CPU sample, and a number, 0 to 1; a low one makes its report missing or late."""
+        """Return a factor on each broker's CPU sample, and a number, 0 to 1, by which reports are missing or late."""
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
             # Draw broker by broker, so that additional brokers do not change the reports of these.
