@@ -37,7 +37,7 @@ class PlanPartOperator(RunOperator):
     """Carry out part of a plan. The task's XCom is the number of bundles by outcome.
 
     A retry continues the work. A bundle that is already moved or split as planned counts as a success; no request is
-    sent for it. Every attempt applies the gate's rules again first.
+    sent for it. Every attempt first applies the gate's rules again.
 
     Args:
         settings: the cluster's current settings in the clusters file, in JSON form.
