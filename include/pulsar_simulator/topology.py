@@ -50,8 +50,8 @@ class Namespace:
         name: `tenant/namespace`.
         bundles: number of equal hash ranges, at least 1.
         topics_per_bundle: number of loaded topics in every bundle that has traffic.
-        domains: `persistent`, `non-persistent` or `segment`; assigned to the topics of a bundle in turn. A scalable topic
-            has four segments.
+        domains: `persistent`, `non-persistent` or `segment`, assigned to a bundle's topics in turn. A scalable
+            topic has four segments.
         anti_affinity_group: name of the group; empty if there is none.
     """
 
