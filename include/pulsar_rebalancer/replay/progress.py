@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 def say(line: str) -> None:
-    """Print a line with the time."""
+    """Print a line, with the time in front."""
     print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
 
 
