@@ -67,7 +67,7 @@ class Membership:
         self._session_timeout = session_timeout
 
     def find(self, broker_id: str) -> Broker:
-        """Return the broker with an id, registered or not.
+        """Return the broker with this id, registered or not.
 
         Raises:
             Refusal: 404 if there is no such broker.

@@ -79,7 +79,7 @@ class Topology:
         self._weights: dict[str, float] = {}
 
     def namespace(self, name: str) -> Namespace:
-        """Return the namespace with a name.
+        """Return the namespace with this name.
 
         Raises:
             Refusal: 404 if there is no such namespace.
