@@ -100,9 +100,10 @@ def _random_bundles() -> Iterator[None]:
         chosen = usual(sample, own, hotter, colder)
         if chosen is None:
             return None
-        hotter.reasons[hotter.bundles.index(chosen)] = None
+        put_back = hotter.bundles.index(chosen)
+        hotter.reasons[put_back], hotter.stays[put_back] = None, False
         drawn = random.choice([number for number, reason in enumerate(hotter.reasons) if reason is None])
-        hotter.reasons[drawn], load = Reason.TAKEN, hotter.loads[:, drawn]
+        hotter.reasons[drawn], hotter.stays[drawn], load = Reason.TAKEN, True, hotter.loads[:, drawn]
         hotter.height, colder.height = hot - load / hotter.cores, cold + load / colder.cores
         return hotter.bundles[drawn]
 

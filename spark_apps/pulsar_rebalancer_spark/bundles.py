@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import BUNDLES, COSTS, MEANS, MEANS_WITH_COSTS, TRAFFIC
 from pulsar_rebalancer.strategies import bottleneck, learning
-from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer_spark import costs, means, spark_tables
-from pulsar_rebalancer_spark.session import release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,29 +18,18 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.storage.path import StoragePath
+    from pulsar_rebalancer.strategies.learning import Lesson
 
 
-class UpdatedBundles(NamedTuple):
-    """The run's bundles and, for a strategy that learns, what is known after this sample.
+def of_run(spark: SparkSession, run: RunInput, lesson: Callable[[], Lesson]) -> DataFrame:
+    """Return the run's bundles with their moving averages, which include this sample.
 
-    Attributes:
-        bundles: a table with the columns from which the means are computed, and the columns that `means.update` adds.
-        cached: the table that Spark holds until `release`; None if there is none.
+    Args:
+        lesson: function that waits for what has been learned up to this sample.
+
+    Returns:
+        A table with the columns from which the means are computed, and the columns that `means.update` adds.
     """
-
-    bundles: DataFrame
-    lesson: Lesson = Lesson()
-    cached: DataFrame | None = None
-
-    def release(self) -> None:
-        """Release the run's session, and what Spark holds for the run."""
-        if self.cached is not None:
-            self.cached.unpersist()
-        release(self.bundles.sparkSession)
-
-
-def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
-    """Return the run's bundles with their moving averages, which include this sample."""
     before = run.learned
     schema = MEANS if before is None else MEANS_WITH_COSTS
     bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
@@ -64,19 +51,15 @@ def of_run(spark: SparkSession, run: RunInput) -> UpdatedBundles:
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
     if before is None:
-        return UpdatedBundles(means.update(bundles, known, shared=run.shares_bundles))
-    counts = run.counting.counts
-    before = bottleneck.continued(before, run.brokers, run.settings, counts=counts)
+        return means.update(bundles, known, shared=run.shares_bundles)
     if not before.samples:
         known = known.withColumns({name: F.lit(None).cast("float") for name in COSTS})
+    counts = run.counting.counts
     measure, steps = bottleneck.measure_of(before.bottleneck), learning.steps(before, run.settings, counts=counts)
-    learned = partial(costs.averages, measure=measure, steps=steps)
-    updated = means.update(bundles, known, shared=run.shares_bundles, learned=learned).persist()
-    sums = costs.sums(updated)
-    if not counts:
-        return UpdatedBundles(updated, Lesson(before, sums), updated)
-    lesson = learning.learn(before, run.brokers, sums, run.context.recent.values(), run.settings)
-    return UpdatedBundles(costs.corrected(updated, lesson.corrections), lesson, updated)
+    if counts:
+        bundles = costs.with_corrections(bundles, lesson().corrections)
+    learned = partial(costs.averages, measure=measure, steps=steps, counts=counts)
+    return means.update(bundles, known, shared=run.shares_bundles, learned=learned)
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:

@@ -19,11 +19,12 @@ from pyspark.errors import AnalysisException
 from pulsar_rebalancer.decide import pipeline, plan_output, shadow
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundles
-from pulsar_rebalancer_spark.session import own_session, session
+from pulsar_rebalancer_spark.session import own_session, release, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.run.plan import Summary
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.learning import Lesson
 
 BUNDLES_PER_TASK = 100_000
 RUNS_AT_ONCE = 4
@@ -53,25 +53,24 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan.delete()
     if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run))
+    with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=1) as learning:
+        learned = learning.submit(lesson_of, run)
+        held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run, learned.result))
         # The means do not depend on the decisions.
-        kept = beside.submit(lambda: bundles.keep_means(run, held.result().bundles))
+        kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
 
         def means() -> StoragePath:
-            return bundles.means_of_sample(run, lambda: held.result().bundles, kept.result)
-
-        def lesson() -> Lesson:
-            return held.result().lesson
+            return bundles.means_of_sample(run, held.result, kept.result)
 
         try:
+            lesson = learned.result()
             decided = pipeline.decide(replace(run.context, lesson=lesson), run.brokers, RunBundles(run, means))
             beside_it = shadow.decide(run, lesson, RunBundles(run, means))
             kept.result()
         finally:
             bundles.forget_means(run)
             # The session is released after the means are written, even if something failed.
-            beside.submit(lambda: held.result().release())
+            beside.submit(lambda: release(held.result().sparkSession))
     return plan_output.write(run, decided, beside_it)
 
 

@@ -105,7 +105,7 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
     sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
     lesson = learn(Learned(), listed, sums, [], run.settings)
-    context = replace(context, lesson=lambda: lesson)
+    context = replace(context, lesson=lesson)
     found = pipeline.decide(context, listed, Bundles(held))
     # UniformLoadShedder sheds from one broker in a run.
     fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8

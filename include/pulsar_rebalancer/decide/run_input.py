@@ -24,6 +24,7 @@ from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
+from pulsar_rebalancer.strategies.bottleneck import continued
 from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.left_out import left_out_of
@@ -180,9 +181,12 @@ class RunInput(Snapshot):
 
     @cached_property
     def learned(self) -> Learned | None:
-        """Return what the active strategy or the shadow has learned; None if neither learns."""
+        """Return what the active strategy or the shadow had learned before this sample; None if neither learns."""
         deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
-        return next((kept.shedder.learned for settings, kept in deciding if profile_of(settings).learns), None)
+        for settings, kept in deciding:
+            if profile_of(settings).learns:
+                return continued(kept.shedder.learned, self.brokers, self.settings, counts=self.counting.counts)
+        return None
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:

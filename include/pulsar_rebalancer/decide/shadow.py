@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_rebalancer.decide import pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pulsar_rebalancer.decide.pipeline import RunContext, RunDecision
     from pulsar_rebalancer.decide.run_bundles import RunBundles
     from pulsar_rebalancer.decide.run_input import RunInput
@@ -27,13 +25,13 @@ class ShadowDecision(NamedTuple):
     error: str = ""
 
 
-def decide(run: RunInput, lesson: Callable[[], Lesson], bundles: RunBundles) -> ShadowDecision | None:
+def decide(run: RunInput, lesson: Lesson, bundles: RunBundles) -> ShadowDecision | None:
     """Return the shadow's decision; None if there is no shadow, or the sample does not count.
 
     An error in the strategy does not affect the run: the shadow then has no plan, and its state does not change.
 
     Args:
-        lesson: function that returns what has been learned up to this sample.
+        lesson: what has been learned up to this sample.
         bundles: the run's bundles, in a separate reader, because each strategy announces the brokers that it needs.
     """
     if run.shadow is None:

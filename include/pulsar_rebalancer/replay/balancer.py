@@ -120,7 +120,7 @@ class Balancer:
             self._settings,
             counting=counting,
             recent=recent,
-            lesson=lambda: lesson,
+            lesson=lesson,
         )
         decision = self._shed(minute, sample)
         moves = [move for move in decision.moves if move.taken]

@@ -138,6 +138,14 @@ class ColumnBundles(Bundles):
             bundles = bundles[np.argsort(-self._loads[0][bundles], kind="stable")[:largest]]
         return self._samples(bundles)
 
+    def able(self, least: float) -> set[str]:
+        """Return the brokers with a bundle that may be moved and whose load is larger, as `Bundles.able` does."""
+        if self._loads is None:
+            return set()
+        may_move = (self._owner != NOBODY) & (np.maximum(*self._loads) > least)
+        may_move[list(self._reasons)] = False
+        return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
+
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return the number of bundles for each pair of namespace and reporting broker."""
         names, owned = self._roster, self._owner != NOBODY

@@ -54,7 +54,7 @@ class ClusterSample:
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
         recent: moves that were carried out recently, by bundle.
-        lesson: function that returns what has been learned up to this sample, for a shedder that learns.
+        lesson: what has been learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
             moved.
     """
@@ -68,7 +68,7 @@ class ClusterSample:
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
     recent: Mapping[str, RecentMove] = field(default_factory=dict)
-    lesson: Callable[[], Lesson] = Lesson
+    lesson: Lesson = field(default_factory=Lesson)
     forbids: Callable[[str, str, str], Reason | None] = allow_all
 
     @cached_property
@@ -79,7 +79,7 @@ class ClusterSample:
     @property
     def measure(self) -> Measure:
         """Return the measure from which a shedder learns the loads of bundles."""
-        return measure_of(self.lesson().learned.bottleneck)
+        return measure_of(self.lesson.learned.bottleneck)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
         """Return the bundles that a broker reports, sorted by name, without those in heartbeat namespaces."""

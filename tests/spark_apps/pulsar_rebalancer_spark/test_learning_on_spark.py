@@ -13,6 +13,7 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
@@ -26,17 +27,14 @@ from pulsar_rebalancer.strategies import bottleneck
 from pulsar_rebalancer.strategies.bottleneck import UNIT
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer_spark import rebalance
-from pulsar_rebalancer_spark.bundles import of_run
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.replay.columns import Floats
-    from pulsar_rebalancer.strategies.learning import Sums
 
 SAMPLES, SATURATED, RESTARTED = 12, 8, 5
 """Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""
@@ -143,9 +141,9 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
 
     # Neither order nor partitions of the input change the plan.
-    sums = sums_of_run(spark, given)
+    sums = lesson_of(given).sums
     runs.shuffle(folder)
-    assert sums_of_run(spark, given) == sums
+    assert lesson_of(RunInput.read(str(tmp_path), folder.uri)).sums == sums
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
     given.new_means.delete()
     assert decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri)) == summary
@@ -154,13 +152,6 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
 def carried(rate: Floats, size: Floats) -> Floats:
     """The load of bundles with these rates, in and out, and sizes of messages."""
     return np.array([rate / 2, rate / 2, rate * size / 2, rate * size / 2])
-
-
-def sums_of_run(spark: SparkSession, given: RunInput) -> Mapping[str, Sums]:
-    """What the brokers' bundles add up to."""
-    updated = of_run(spark, given)
-    updated.release()
-    return updated.lesson.sums
 
 
 def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, tmp_path):

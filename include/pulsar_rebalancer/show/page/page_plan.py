@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.comparison import ComparedRun
 from pulsar_rebalancer.run.harm import BundleHarm, last_time
 from pulsar_rebalancer.run.outcome import harm_of
 from pulsar_rebalancer.run.plan import Actions, read_moves
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from pulsar_rebalancer.run.comparison import ComparedBroker
     from pulsar_rebalancer.run.harm import Harm
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move, Summary
@@ -199,13 +201,25 @@ def _by(summary: Summary) -> str:
 
 
 def _ends(run: Run) -> tuple[EndView, ...]:
-    before = known_scores(run.folder).by_broker
+    before, comparison = known_scores(run.folder).by_broker, ComparedRun.known(run.folder)
+    compared = comparison.brokers if comparison else {}
     ends = [
-        EndView(name=name, before=round(before[name], 2), after=round(after, 2))
-        for name, after in predicted(run).items()
-        if name in before
+        _end(name, before[name], after, compared.get(name)) for name, after in predicted(run).items() if name in before
     ]
     return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
+
+
+def _end(name: str, before: float, after: float, compared: ComparedBroker | None) -> EndView:
+    if compared is None:
+        return EndView(name=name, before=round(before, 2), after=round(after, 2))
+    return EndView(
+        name=name,
+        before=round(before, 2),
+        after=round(compared.predicted, 2),
+        measured=rounded(compared.measured),
+        error=rounded(compared.error),
+        dropped=compared.dropped.meaning if compared.dropped else "",
+    )
 
 
 def _move(

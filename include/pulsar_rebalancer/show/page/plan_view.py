@@ -57,11 +57,20 @@ class SplitView(BundleView):
 
 
 class EndView(View):
-    """A source or destination of moves, with its score before the plan and its predicted score after the plan."""
+    """A source or destination of moves, with its score before the plan and its predicted score after the plan.
+
+    Attributes:
+        measured: score ten minutes after the moves (`run.comparison`); None until then.
+        error: measured minus predicted score, points, without the change that all brokers share.
+        dropped: why the two are not compared; empty if they are.
+    """
 
     name: str
     before: float
     after: float
+    measured: float | None = None
+    error: float | None = None
+    dropped: str = ""
 
 
 class Count(View):

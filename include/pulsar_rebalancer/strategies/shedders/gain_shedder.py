@@ -7,10 +7,12 @@ broker is drained below the mean to fill another. The formulas are explained in 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, repeat
+from operator import attrgetter, le
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,15 +30,17 @@ from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.wording import gap_and_hits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     from pulsar_rebalancer.run.bundle_columns import BundleSample
+    from pulsar_rebalancer.run.tables import Measure
     from pulsar_rebalancer.state.learned import Learned
     from pulsar_rebalancer.strategies.sample import ClusterSample, Decision
 
     Floats = npt.NDArray[np.float64]
+    Flags = npt.NDArray[np.bool_]
 
 _ROUNDS = 40  # the largest number of bundles that a pair may move in one run
 _CRUMB = 0.2  # points; smaller bundles stay
@@ -62,9 +66,16 @@ class _Broker:
         height: points above the mean of its pool: at present, and on the hour's average.
         gives, takes: whether it is the hotter or the colder broker of a pair that fires.
         urgent: whether its pair fires by high hits, or because the run is forced.
+        unread: whether it has candidates, which are read once it is paired with a broker that takes.
         loads: points that the candidates add to a broker with the median number of cores; two rows as in `height`.
         reasons: why a candidate does not move; None while it may.
+        stays: whether it has such a reason.
         at_first: the same if another bundle moves first.
+        squares: squares of its candidates' loads, now plus later.
+        dearness: prices of their moves, in multiples of that of the smallest one.
+        worthless: the case in which no move was worth its price: how much higher it was than the colder broker, in
+            points by core, now and on the hour's average; the price, negative; the cores of the colder one. With at
+            most these figures, none is.
     """
 
     name: str
@@ -74,11 +85,21 @@ class _Broker:
     gives: bool
     takes: bool
     urgent: bool
+    unread: bool = False
     bundles: list[BundleSample] = field(default_factory=list)
     loads: Floats = field(default_factory=lambda: np.zeros((2, 0)))
+    squares: Floats = field(default_factory=lambda: np.zeros(0))
+    dearness: Floats = field(default_factory=lambda: np.zeros(0))
     reasons: list[Reason | None] = field(default_factory=list)
+    stays: Flags = field(default_factory=lambda: np.zeros(0, bool))
     at_first: list[Reason] = field(default_factory=list)
+    worthless: tuple[float, float, float, float] = (-math.inf,) * 4
     words: str = ""
+
+    @property
+    def able(self) -> bool:
+        """Return whether it may have a bundle that may move."""
+        return self.unread or None in self.reasons
 
     @property
     def level(self) -> float:
@@ -91,7 +112,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else kept.hits
     decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
-    known = sample.lesson().learned  # Spark may still be learning it
+    known = sample.lesson.learned
     learned = known if sample.counting.counts else kept.learned
     if known.bottleneck == MEMORY:
         return _as_avg_shedder(sample, kept, learned)
@@ -99,7 +120,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     moves: list[CandidateMove] = []
     if any(decision.fired for decision in decisions):
         pools = _pools(sample, decisions)
-        _read(sample, known.points, pools)
+        _read(sample, pools)
         moves = [move for pool in pools for move in _planned(sample, own, pool)]
         words = {broker.pair: broker.words for pool in pools for broker in pool if broker.gives}
         decisions = _completed(sample, decisions, words, moves)
@@ -117,7 +138,7 @@ def _as_avg_shedder(sample: ClusterSample, kept: ShedderState, learned: Learned)
 
 def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
     """Return the brokers of each pool, with their heights above 0."""
-    learned, of_brokers = sample.lesson().learned, sample.lesson().sums
+    learned, of_brokers = sample.lesson.learned, sample.lesson.sums
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
     pools: defaultdict[str, list[_Broker]] = defaultdict(list)
@@ -141,8 +162,9 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
     return [pools[name] for name in sorted(pools)]
 
 
-def _read(sample: ClusterSample, points: float, pools: Sequence[Sequence[_Broker]]) -> None:
+def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     """Subtract the mean from the heights of each pool's brokers, and read the candidates of those above it."""
+    points = sample.lesson.learned.points
     _from_mean(pools)
     at = {broker.name: broker for pool in pools for broker in pool}
     above = [broker for broker in at.values() if broker.gives or broker.level > 0]
@@ -155,15 +177,27 @@ def _read(sample: ClusterSample, points: float, pools: Sequence[Sequence[_Broker
                 if end in at:
                     at[end].height = at[end].height + sign * load / at[end].cores
     _from_mean(pools)
+    able = sample.bundles.able(_CRUMB / points) if points else set()
     for broker in above:
-        broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
-        broker.loads = points * np.array([bundle.loads for bundle in broker.bundles]).reshape(-1, 2).T
-        broker.reasons = [
-            bundle.reason
-            or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
-            or (None if load > _CRUMB else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
-            for bundle, load in zip(broker.bundles, broker.loads.max(axis=0).tolist(), strict=True)
-        ]
+        broker.unread = broker.name in able
+        if broker.gives:
+            _read_candidates(sample, broker)
+
+
+def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
+    broker.unread = False
+    broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
+    points = sample.lesson.learned.points
+    broker.loads = points * np.array([bundle.loads for bundle in broker.bundles]).reshape(-1, 2).T
+    broker.squares = (broker.loads**2).sum(axis=0)
+    broker.dearness = 1 + broker.loads.mean(axis=0) / broker.cores / _LARGE
+    broker.reasons = [
+        bundle.reason
+        or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
+        or (None if load > _CRUMB else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
+        for bundle, load in zip(broker.bundles, broker.loads.max(axis=0).tolist(), strict=True)
+    ]
+    broker.stays = np.array([reason is not None for reason in broker.reasons])
 
 
 def _from_mean(pools: Sequence[Sequence[_Broker]]) -> None:
@@ -178,7 +212,7 @@ def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) 
     taken: list[tuple[int, BundleSample, Reason, str | None]] = []
     for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
-        able = [broker for broker in pool if broker.level < 0 or None in broker.reasons]
+        able = [broker for broker in pool if broker.level < 0 or broker.able]
         able.sort(key=lambda broker: (broker.level, broker.name))
         half, moved = len(able) // 2, len(taken)
         for colder, hotter in zip(able[:half], able[: -half - 1 : -1], strict=True):
@@ -186,54 +220,67 @@ def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) 
                 taken.append((hotter.pair if hotter.gives else colder.pair, bundle, Reason.TAKEN, colder.name))
         if len(taken) == moved:
             break
-    left = [
-        (broker.pair, bundle, reason or (broker.at_first[at] if broker.at_first else Reason.BELOW_GAIN), None)
-        for broker in pool
-        if broker.gives
-        for at, (bundle, reason) in enumerate(zip(broker.bundles, broker.reasons, strict=True))
-        if reason is not Reason.TAKEN
-    ]
-    ranks, measure = {broker.pair: count() for broker in pool}, sample.measure
-    return [
+    measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
+    moves = [
         CandidateMove.of(bundle, pair=pair, rank=next(ranks[pair]), measure=measure, reason=reason, destination=to)
-        for pair, bundle, reason, to in [*taken, *left]
+        for pair, bundle, reason, to in taken
     ]
+    for broker in pool:
+        if broker.gives:
+            moves += _left(broker, ranks[broker.pair], measure)
+    return moves
+
+
+def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
+    """Yield the bundles that a giver keeps, each with its reason."""
+    taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
+    figures = map(attrgetter("bundle", measure, "msg_rate", "msg_throughput"), broker.bundles)
+    at_first = broker.at_first or repeat(Reason.BELOW_GAIN)
+    for (bundle, traffic, rate, throughput), reason, first in zip(figures, broker.reasons, at_first, strict=False):
+        if reason is not taken:
+            rank, why = next(ranks), reason or first
+            yield CandidateMove(pair, source, None, bundle, rank, measure, traffic, rate, throughput, why)
 
 
 def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle with the largest gain above its price, and return it; None if there is none."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
     least = own.min_gain / (_URGENT if urgent else 1)
-    apart = hotter.height / hotter.cores - colder.height / colder.cores
-    most = float(apart @ apart) / 2 / (hotter.cores**-2 + colder.cores**-2)  # with a bundle of the best size
-    if None not in hotter.reasons or (hotter.at_first and most < least):
+    if hotter.unread:
+        _read_candidates(sample, hotter)
+    now, later = (hotter.height / hotter.cores - colder.height / colder.cores).tolist()
+    narrow = (hotter.cores**-2 + colder.cores**-2) / 2
+    most = (now**2 + later**2) / 4 / narrow  # with a bundle of the best size
+    case = (now, later, -least, colder.cores)
+    if None not in hotter.reasons or (hotter.at_first and (most < least or all(map(le, case, hotter.worthless)))):
         return None
-    off, onto = hotter.loads / hotter.cores, hotter.loads / colder.cores
-    hot, cold = hotter.height[:, None], colder.height[:, None]
-    taken_off = (hot**2 - (hot - off) ** 2) + (cold**2 - (cold + onto) ** 2)
-    gains = (taken_off[0] + taken_off[1]) / 2
-    prices = least * (1 + (off[0] + off[1]) / 2 / _LARGE)
+    # The squared heights before the move minus those after it, averaged over now and later.
+    gains = now * hotter.loads[0] + later * hotter.loads[1] - narrow * hotter.squares
+    prices = least * hotter.dearness
     net = gains - prices
     if not hotter.at_first:
         hotter.at_first = [
             Reason.BETTER_BUNDLE if left >= 0 else Reason.BELOW_GAIN if gain > 0 else Reason.WOULD_OVERSHOOT
             for gain, left in zip(gains.tolist(), net.tolist(), strict=True)
         ]
-    net[[reason is not None for reason in hotter.reasons]] = -np.inf
+    net[hotter.stays] = -np.inf
+    worthless = case
     while net[best := int(net.argmax())] >= 0:
         forbidden = sample.forbids(hotter.bundles[best].bundle, hotter.name, colder.name)
         if forbidden is None:
             break
-        hotter.at_first[best], net[best] = forbidden, -np.inf
+        hotter.at_first[best], net[best], worthless = forbidden, -np.inf, hotter.worthless
     if net[best] == -np.inf:
         return None
-    bundle, after = hotter.bundles[best], (hotter.height - off[:, best], colder.height + onto[:, best])
+    bundle, load = hotter.bundles[best], hotter.loads[:, best]
+    after = (hotter.height - load / hotter.cores, colder.height + load / colder.cores)
     if not hotter.words:
         hotter.words = f"{_words(hotter, colder, bundle, after)}: gain {gains[best]:.0f}, price {prices[best]:.0f}"
     if net[best] < 0:
+        hotter.worthless = worthless
         return None
     hotter.height, colder.height = after
-    hotter.reasons[best] = Reason.TAKEN
+    hotter.reasons[best], hotter.stays[best] = Reason.TAKEN, True
     return bundle
 
 

@@ -86,6 +86,9 @@ export interface EndView {
   name: string;
   before: number;
   after: number;
+  measured: number | null;
+  error: number | null;
+  dropped: string;
 }
 
 export interface FindingView {

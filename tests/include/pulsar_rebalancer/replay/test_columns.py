@@ -66,7 +66,11 @@ def test_bundles_are_those_of_the_tables() -> None:
     means.update(owner != NOBODY, present / 2)
     reasons = {3: Reason.RECENTLY_UNLOADED}
     kinds = {"t/a": "isolation"}
-    columns = ColumnBundles(Roster(BROKERS, NAMES), owner, present, means, reasons, kinds.get)
+    owner[:5] = 0, 0, 1, 2, NOBODY
+    now, later = random.uniform(0, 10, (2, len(NAMES)))
+    # The largest loads: one only later, one of a bundle that must stay, one that no broker reports.
+    later[0], now[3], now[4] = 30, 20, 40
+    columns = ColumnBundles(Roster(BROKERS, NAMES), owner, present, means, reasons, kinds.get, (now, later))
     rows: list[dict[str, Any]] = [
         dict.fromkeys(COLUMNS.names)
         | {"broker": BROKERS[owner[i]], "bundle": name, "policy": kinds.get(namespace_of(name))}
@@ -75,6 +79,8 @@ def test_bundles_are_those_of_the_tables() -> None:
             "msg_rate": means.short[0, i] + means.short[1, i],
             "msg_throughput": means.short[2, i] + means.short[3, i],
             "long_term_msg_rate": means.long_term_msg_rate[i],
+            "load_now": now[i],
+            "load_later": later[i],
             "reason": reasons.get(i),
         }
         for i, name in enumerate(NAMES)
@@ -85,6 +91,8 @@ def test_bundles_are_those_of_the_tables() -> None:
         assert columns.of(broker) == tables.of(broker)
     for namespaces in (None, {"t/a"}, {"t/a", "t/ab"}, {"t/x"}):
         assert columns.served(namespaces) == tables.served(namespaces)
+    for least, able in ((0, set(BROKERS)), (15, {BROKERS[0]}), (35, set())):
+        assert columns.able(least) == tables.able(least) == able
     assert columns.long_term_msg_rates() == pytest.approx(tables.long_term_msg_rates())
     for row in rows:
         assert columns.find(row["broker"], row["bundle"]) == tables.find(row["broker"], row["bundle"])

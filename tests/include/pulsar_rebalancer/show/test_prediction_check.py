@@ -16,6 +16,8 @@ from pulsar_rebalancer.run.quarantine import predictions_off
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show import prediction_check
+from pulsar_rebalancer.show.page.page_plan import plan_view
+from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.prediction_check import check_predictions
 from pulsar_rebalancer.state.predictions import FEWEST, KEPT, Predictions
 from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState, Unload
@@ -23,6 +25,7 @@ from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState, Unl
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pulsar_rebalancer.show.page.plan_view import EndView
     from pulsar_rebalancer.storage.path import StoragePath
 
 HOT, COLD = [broker(number) for number in range(5)], [broker(number) for number in range(5, 10)]
@@ -67,6 +70,11 @@ class Cluster:
             held = self.scene.owned[name]
             self.scene.owned[name] = {bundle: load * factor for bundle, load in held.items()}
 
+    def shown(self) -> dict[str, EndView]:
+        """The brokers of the plan as the page shows them."""
+        view = plan_view(self.scene.storage, read_run(self.plan), NOW + timedelta(minutes=self.minutes))
+        return {end.name: end for end in view.brokers} if view else {}
+
     @property
     def comparison(self) -> ComparedRun:
         return ComparedRun.read(self.plan)
@@ -87,6 +95,7 @@ def test_scores_that_follow_traffic_are_as_predicted(cluster: Cluster) -> None:
     for _ in range(10):
         cluster.run()
     assert cluster.comparison.compared_at is None, "nine minutes and 40 seconds after the moves"
+    assert {end.measured for end in cluster.shown().values()} == {None}
 
     cluster.run()
 
@@ -96,6 +105,10 @@ def test_scores_that_follow_traffic_are_as_predicted(cluster: Cluster) -> None:
         assert each.error is not None
         assert abs(each.error) < 3
         assert (each.measured < each.before - 20) is (name in HOT)
+        shown = cluster.shown()[name]
+        expected = each.before, each.predicted, each.measured, each.error
+        assert (shown.before, shown.after, shown.measured, shown.error) == tuple(round(of, 2) for of in expected)
+        assert shown.dropped == ""
     predictions = cluster.history.predictions
     assert (predictions.awaited, len(predictions.errors)) == ((), 10)
     assert predictions_off(predictions) == []
@@ -176,6 +189,7 @@ def test_a_broker_that_restarted_unseen_is_not_compared(cluster: Cluster) -> Non
     cluster.run(11)
 
     assert cluster.comparison.brokers[COLD[0]].dropped is Reason.BROKER_RESTARTED
+    assert cluster.shown()[COLD[0]].dropped == Reason.BROKER_RESTARTED.meaning
     assert len(cluster.history.predictions.errors) == 9
 
 

@@ -108,7 +108,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     rows, context = means.update(bundles, known), run.context
     if profile_of(run.settings).learns:
         lesson = shown.learn(run, bundles, rows)
-        context = replace(context, lesson=lambda: lesson)
+        context = replace(context, lesson=lesson)
     schema = MEANS_WITH_COSTS if profile_of(run.settings).learns else MEANS
     run.new_means.write_table(pa.Table.from_pylist(rows, schema=schema))
     plan_output.write(run, pipeline.decide(context, run.brokers, RunBundles(run, lambda: run.new_means)))

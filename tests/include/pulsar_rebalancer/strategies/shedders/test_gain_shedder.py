@@ -66,7 +66,7 @@ def scene(
     learned = Learned(50, 0.01, 0.0, 25.0, known, bottleneck)
     settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, where="test")
     rows = [broker(name, usage, rate=100 * usage, **(brokers or {}).get(name, {})) for name, usage in cpu.items()]
-    return replace(sample(rows, held, settings), lesson=lambda: Lesson(learned, sums), **more)
+    return replace(sample(rows, held, settings), lesson=Lesson(learned, sums), **more)
 
 
 def shed_once(given: ClusterSample, hits: dict[str, HitCount] | None = None) -> SheddingResult:
@@ -204,7 +204,7 @@ def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
         completed(result)[0].explanation or ""
     )
     assert result.sentence.endswith("[memory_decides]")
-    assert result.kept.learned == given.lesson().learned
+    assert result.kept.learned == given.lesson.learned
     forced = replace(given, counting=Counting(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
     assert shed(forced, hits).kept.learned == Learned()
 

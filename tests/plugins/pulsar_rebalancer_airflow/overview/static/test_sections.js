@@ -5,6 +5,7 @@ import { counted } from "page/brokers.js";
 import { costReader } from "page/costs.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, splitText } from "page/plan.js";
+import { compared } from "page/prediction.js";
 import { isOpen, news } from "page/requests.js";
 import { ask } from "page/server.js";
 
@@ -43,6 +44,14 @@ test("a move has its outcome and the time that it took", () => {
   assert.equal(outcome({ outcome: "moved", ok: true, seconds: 1.25 }), "✓ moved, 1.3 s");
   assert.equal(outcome({ outcome: "moved", ok: true, seconds: 0 }), "✓ moved, < 0.1 s");
   assert.equal(outcome({ outcome: "astray", ok: false, seconds: 0 }), "✗ astray");
+});
+
+test("ten minutes after its moves, a broker shows how far off its prediction was", () => {
+  const end = { measured: null, error: null, dropped: "" };
+  assert.equal(compared(end), "");
+  assert.equal(compared({ ...end, measured: 54.12, error: 1.24 }), "measured 54.1 %, +1.2");
+  assert.equal(compared({ ...end, measured: 50, error: -2.96 }), "measured 50.0 %, -3.0");
+  assert.equal(compared({ ...end, dropped: "It restarted." }), "not compared");
 });
 
 test("a screen reader hears of new requests and new states, once", () => {

@@ -1,0 +1,115 @@
+"""What the bundles of a broker add up to: each bundle once, with what was known of it before the sample."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.spark_apps.pulsar_rebalancer_spark import runs
+
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_lesson import lesson_of, sums_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.tables import COSTS, LONG_TERM, MEANS_WITH_COSTS, RATES, TRAFFIC
+from pulsar_rebalancer.state.learned import Learned
+from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState
+from pulsar_rebalancer.strategies.learning import Lesson, Sums, steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
+"""In and out, each, of the bundles `t/n/<name>` with these names."""
+
+KNOWN = {name: (90.0 + number, 95.0, 80.0, 1.5, 0.125) for number, name in enumerate("abcd")}
+"""Costs (`run.tables.COSTS`) of bundles that were there before."""
+
+SPLIT, HALVES = "t/n/0x00000000_0x40000000", ("t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000")
+STATE = DecisionState(means="means-1-before.parquet", strategy="GainShedder")
+
+
+def reported(broker: str, bundle: str, rate: float | None, owners: int = 1, cluster: str = "east") -> dict[str, Any]:
+    return {"cluster": cluster, "broker": broker, "bundle": bundle, "owners": owners} | dict.fromkeys(TRAFFIC, rate)
+
+
+def known(bundle: str, costs: tuple[float, ...], cluster: str = "east") -> dict[str, Any]:
+    row = {"cluster": cluster, "bundle": bundle, "samples": 9} | dict.fromkeys((*TRAFFIC, *LONG_TERM), 1.0)
+    return row | dict(zip(COSTS, costs, strict=True))
+
+
+def given(root: Path, bundles: list[dict[str, Any]], means: list[dict[str, Any]], **more: Any) -> RunInput:
+    content = runs.tables("east", 3, 1)
+    content["bundles"] = pa.Table.from_pylist(bundles, schema=content["bundles"].schema)
+    run = RunInput.read(str(root), runs.make(root, content, state=STATE, strategy="GainShedder", **more).uri)
+    table = pa.Table.from_pylist(means, schema=MEANS_WITH_COSTS)
+    (run.state_folder / "means-1-before.parquet").write_table(table)
+    return run
+
+
+def expected(run: RunInput, before: Learned, rate: float, costs: tuple[float, ...] | None = None) -> Sums:
+    """One bundle's share of its broker's sums."""
+    averages = dict(zip(RATES, costs or (rate,) * 3, strict=False))
+    cost, variance = costs[3:] if costs else (1.0, 0.25)
+    change = rate - averages["quarter_rate"]
+    sizes = dict(zip(RATES, steps(before, run.settings, counts=True), strict=True))
+    hour, quick = (averages[name] + sizes[name] * (rate - averages[name]) for name in ("hour_rate", "quick_rate"))
+    return Sums(cost * rate, cost * change, variance * change**2, cost * quick, cost * hour)
+
+
+def added(*sums: Sums) -> Any:
+    return pytest.approx(tuple(map(sum, zip(*sums, strict=True))), abs=0.01)
+
+
+def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
+    bundles = [
+        *(reported("b1", f"t/n/{name}", RATE[name]) for name in "ae"),
+        # While b moves, two brokers report it: it counts at the first of them, with the larger figures.
+        reported("b2", "t/n/b", RATE["b"], owners=2),
+        reported("b1", "t/n/b", RATE["b"] / 2, owners=2),
+        # Validation refused c and f: only what was known before counts.
+        *(reported("b2", f"t/n/{name}", float("nan")) for name in "cf"),
+        reported("b2", "t/n/d", None),
+        # Parts of a split bundle; the second one has means of its own.
+        *(reported("b3", half, 50.0) for half in HALVES),
+        reported("b3", "t/n/a", 7.0, cluster="west"),
+    ]
+    means = [known(f"t/n/{name}", costs) for name, costs in KNOWN.items()]
+    means += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625)), known(HALVES[1], KNOWN["a"])]
+    means.insert(0, known("t/n/a", (1.0, 1.0, 1.0, 1.0, 0.25), cluster="west"))
+    findings = tuple(Finding(reason=Reason.NOT_A_NUMBER, subject=f"t/n/{name}") for name in "cf")
+    split = BundleSplit(at=runs.NOW, plan_id="p", positions=(0x20000000,), shares=(0.25, 0.75))
+    run = given(
+        tmp_path, bundles, means, validation=Validation(findings=findings), moves=MovesState(splits={SPLIT: split})
+    )
+    before = Learned(samples=30, points=0.01)
+    sums = sums_of(run, before)
+
+    def of(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
+        return expected(run, before, rate, costs)
+
+    hour, quick, _, cost, _ = KNOWN["c"]
+    assert set(sums) == {"b1", "b2", "b3"}
+    assert sums["b1"] == added(of(200, KNOWN["a"]), of(1000), of(400, KNOWN["b"]))
+    assert sums["b2"] == added(Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
+    assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 2.0, 0.0625)), of(100, KNOWN["a"]))
+
+    # Costs of another bottleneck mean nothing.
+    fresh = sums_of(run, Learned())
+    assert fresh["b1"] == added(of(200), of(1000), of(400))
+    assert fresh["b2"] == added(of(0))
+    # Nothing is known without the file.
+    (run.state_folder / "means-1-before.parquet").delete()
+    assert sums_of(RunInput.read(run.root, run.folder.uri), before) == {"b1": added(of(200), of(1000), of(400))} | {
+        "b2": added(of(0)),
+        "b3": added(of(100), of(100)),
+    }
+
+
+def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
+    run = given(tmp_path, [], [])
+    usual = replace(run, folder=runs.make(tmp_path, runs.tables("east", 3, 1)))
+    (usual.folder / "input" / "bundles.parquet").delete()
+    assert lesson_of(usual) == Lesson()
