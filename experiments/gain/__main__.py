@@ -3,6 +3,7 @@
     python -m experiments.gain parts [FAMILY ...]    # without one of its parts, and controls
     python -m experiments.gain spread [FAMILY ...]   # twenty further seeds
     python -m experiments.gain cases                 # single cases, minute by minute
+    python -m experiments.gain traces                # CSV traces through the replay
     python -m experiments.gain draw                  # the page, from the committed results
 
 With --page, the results are those that are committed. The held-out families are opened by `experiments.families`.
@@ -28,6 +29,7 @@ from experiments.families.family_run import run
 from experiments.gain import gain_page
 from experiments.gain.parts import PARTS, without
 from experiments.gain.single_cases import run_cases
+from experiments.gain.traces import run_traces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(folder / "spread", _spread(families[name], SPREAD_SEEDS[: options.seeds], commit))
     elif options.what == "cases":
         run_cases(folder / "cases", commit)
+    elif options.what == "traces":
+        run_traces(folder / "traces.json", commit)
     if options.page or options.what == "draw":
         gain_page.draw()
     return 0
@@ -89,7 +93,7 @@ def _say(family: str, contestant: str) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.gain", description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("parts", "spread", "cases", "draw"))
+    parser.add_argument("what", choices=("parts", "spread", "cases", "traces", "draw"))
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("--seeds", type=int, help="how many; all without it")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "gain", help="folder for results")
