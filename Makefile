@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families sweeps clean
+.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark roll-proof experiments families sweeps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ coverage: setup ## measure which lines the tests without Airflow's processes rea
 
 benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m benchmarks $(PART)
+
+roll-proof: setup ## restart real brokers by a roll and by SIGTERM, in turns, and renew the table of docs/rolling-restarts.md: an hour
+	@$(PYTHON_BIN) -m benchmarks.roll
 
 experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/experiments.md, DRAW=1 only draws it
 	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page) $(if $(DRAW),--draw)

@@ -256,7 +256,7 @@ class PulsarCluster:
                 process.await_that(lists_all, "listing all brokers", _START_SECONDS)
 
     def start_broker(self, broker: int) -> None:
-        """Start a killed broker again under its old id; its CPU quota is back once it is ready.
+        """Start a broker that was stopped or killed again under its old id; its CPU quota is back once it is ready.
 
         Raises:
             ProcessError: when it runs already, dies, or does not become ready.
@@ -269,6 +269,14 @@ class PulsarCluster:
     def kill_broker(self, broker: int) -> None:
         """SIGKILL: the others learn of it only when its metadata session runs out (8 s)."""
         self._brokers.pop(broker).kill()
+
+    def stop_broker(self, broker: int) -> None:
+        """SIGTERM, and wait until it has ended: it unloads its bundles first, as a service manager has it do.
+
+        Raises:
+            ProcessError: when it does not end in time.
+        """
+        self._brokers.pop(broker).terminate(_START_SECONDS)
 
     def set_cpu_quota(self, broker: int, quota_us: int | None) -> None:
         """Limit a running broker's CPU.

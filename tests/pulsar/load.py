@@ -30,14 +30,14 @@ class TopicReport:
         sent: messages handed to the client.
         acked: messages a broker acknowledged.
         errors: messages given up (queue full, or no acknowledgement within five minutes).
-        longest_ack_gap: longest time between two acknowledgements, in seconds.
+        ack_gaps: the longest times between two acknowledgements, in seconds, in no order.
         received: messages that the subscriber has seen, each counted once; 0 without one.
     """
 
     sent: int
     acked: int
     errors: int
-    longest_ack_gap: float
+    ack_gaps: list[float]
     received: int
 
 

@@ -78,6 +78,19 @@ class LoggedProcess:
         if code != 0:
             raise ProcessError(f"{self.name} failed with {code}:\n{self.log_tail()}")
 
+    def terminate(self, seconds: float) -> None:
+        """SIGTERM, and wait until it has ended, whatever its exit code.
+
+        Raises:
+            ProcessError: when it does not end in time; it is killed then.
+        """
+        self._child.terminate()
+        try:
+            self._child.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise ProcessError(f"{self.name} did not end within {seconds} s:\n{self.log_tail()}") from error
+
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone; nothing if it has ended already."""
         self._child.kill()

@@ -6,6 +6,7 @@ until standard input is closed or SIGTERM comes, and prints one line of JSON: th
 
 from __future__ import annotations
 
+import heapq
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pulsar
@@ -26,15 +27,21 @@ _STEADY_TICK_SECONDS = 0.0005
 _READ_SECONDS = 300
 """For the subscriber to see the last message; only a lost one takes that long."""
 
+_GAPS = 16
+"""Longest gaps that are kept of each producer."""
+
+_MINE = b"%d:" % time.time_ns()
+"""Begin of this process's messages: a subscription may still hold those of an earlier one."""
+
 
 @dataclass
 class Counts:
-    """What became of one topic's messages; the gap is the longest time between two acknowledgements, in seconds."""
+    """What became of one topic's messages; gaps are the longest times between two acknowledgements, in seconds."""
 
     sent: int = 0
     acked: int = 0
     errors: int = 0
-    longest_ack_gap: float = 0.0
+    ack_gaps: list[float] = field(default_factory=lambda: [0.0] * _GAPS)
     received: int = 0
 
 
@@ -56,7 +63,7 @@ class Topic:
             self._due -= 1
             self.counts.sent += 1
             try:
-                self.producer.send_async(b"%d " % self.counts.sent + body, self._acknowledged)
+                self.producer.send_async(_MINE + b"%d " % self.counts.sent + body, self._acknowledged)
             except pulsar.PulsarException:
                 self.counts.errors += 1
 
@@ -66,13 +73,14 @@ class Topic:
             return
         now = time.monotonic()
         if self._last_ack is not None:
-            self.counts.longest_ack_gap = max(self.counts.longest_ack_gap, now - self._last_ack)
+            heapq.heappushpop(self.counts.ack_gaps, now - self._last_ack)
         self._last_ack = now
         self.counts.acked += 1
 
     def receive(self, consumer: Any, message: Any) -> None:
         """Note a message; what a producer sends again after an outage has the same number."""
-        self._seen.add(message.data().partition(b" ")[0])
+        if message.data().startswith(_MINE):
+            self._seen.add(message.data().partition(b" ")[0])
         self.counts.received = len(self._seen)
         consumer.acknowledge(message)
 

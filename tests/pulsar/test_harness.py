@@ -92,7 +92,7 @@ def test_a_moved_bundle_carries_its_load_and_loses_no_message(
     for counts in report.values():
         assert counts.errors == 0
         assert counts.acked == counts.sent > 0
-        assert counts.longest_ack_gap > 0
+        assert max(counts.ack_gaps) > 0
 
 
 def test_each_broker_reports_its_own_limit(cluster: PulsarCluster, admin: Admin) -> None:

@@ -1,0 +1,283 @@
+"""What rolling restarts cost clients, next to a plain SIGTERM of each broker: `python -m benchmarks.roll`, an hour.
+
+Three real brokers with a CPU quota each, persistent topics, a producer and a consumer on every bundle. Before each
+trial, the same number of bundles is on each broker. Trials alternate: a roll through the cluster's DAGs, in which this
+program restarts the broker that the roll asks for; each broker stopped by SIGTERM and started, awaited as a roll awaits
+it; and once a roll in which no bundle returns. The strategy itself moves nothing in any of them.
+
+A finished trial is written to benchmarks/roll_results.json and docs/rolling-restarts.md at once.
+"""
+
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx
+from airflow.utils import db
+from tests.integration.airflow_world import World, dags, decided_in_one_session
+from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.distribution import from_dependencies
+from tests.pulsar.events import await_that
+from tests.pulsar.load import Load
+from tests.pulsar.test_by_hand import connection
+
+from benchmarks.conditions import commit, machine
+from benchmarks.measure import BenchmarkError
+from benchmarks.roll_results import ROLL, RUNS, SIGTERM, STAY, Trial, read, write
+from pulsar_rebalancer.decide.by_hand.rolling import REPORTS
+from pulsar_rebalancer.run.outcome import Outcome as Written
+from pulsar_rebalancer.state.roll_document import Phase, Roll
+
+if TYPE_CHECKING:
+    from tests.integration.airflow_world import Outcome
+
+VERSION = "4.2.4"
+BROKERS, NAMESPACE = range(3), "tests/roll"
+PACE_SECONDS = 10
+"""From the start of one run to that of the next."""
+
+SETTINGS: dict[str, Any] = {
+    "mode": "auto",
+    "interval_seconds": PACE_SECONDS,
+    "state_max_gap": 1000,
+    "max_plan_age_seconds": 3600,
+    "max_shown_plan_age_seconds": 3600,
+    "unload_timeout_seconds": 90,
+    "unload_concurrency": "auto",
+    # Whatever moves belongs to the roll.
+    "hit_count_low": 10_000,
+    "hit_count_high": 10_000,
+    # The first host samples of a broker that restarted show the CPU of its start.
+    "overloaded_threshold": 100,
+    "roll_wait_minutes": 60,
+}
+BROKER_SETTINGS = {"brokerShutdownTimeoutMs": "60000"}
+"""Pulsar's default: a broker that is stopped unloads its bundles."""
+
+
+def main(arguments: list[str]) -> None:
+    """Make the trials that are asked for, and keep each as soon as it is finished."""
+    given = _options(arguments)
+    order = [ROLL, SIGTERM, STAY, *[ROLL, SIGTERM] * (given.trials - 1)]
+    kept = [trial for trial in read() if given.go_on or trial.manager != given.manager]
+    for trial in kept:
+        if trial.manager == given.manager and trial.kind in order:
+            order.remove(trial.kind)
+    _say(f"{given.manager}: {', '.join(order)}")
+    with tempfile.TemporaryDirectory() as folder, _Scene(given, Path(folder)) as scene:
+        for kind in order:
+            kept.append(scene.trial(kind))
+            write(kept)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    summary, _, rest = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.roll", description=summary.partition(":")[0], epilog=rest
+    )
+    parser.add_argument("--manager", choices=("modular", "extensible"), default="modular", help="(modular)")
+    parser.add_argument("--trials", type=int, default=5, help="rolls, and restarts by SIGTERM (5)")
+    parser.add_argument("--go-on", action="store_true", help="keep the trials of an earlier run, and make the others")
+    parser.add_argument("--bundles", type=int, default=48, help="of the cluster (48)")
+    parser.add_argument("--rate", type=float, default=15.0, help="messages per second of each bundle (15)")
+    parser.add_argument("--quota", type=int, default=25, help="of each broker, percent of a core (25)")
+    return parser.parse_args(arguments)
+
+
+def _say(what: str) -> None:
+    print(f"{datetime.now(UTC):%H:%M:%S} {what}", flush=True)
+
+
+class _Scene:
+    """The cluster, its DAGs, and what the trial under way has seen."""
+
+    def __init__(self, given: argparse.Namespace, folder: Path) -> None:
+        self._given = given
+        self._folder = folder
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._opened.close()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._opened.close()
+
+    def _open(self) -> None:
+        enter, manager = self._opened.enter_context, self._given.manager
+        self._cluster = enter(
+            PulsarCluster(
+                from_dependencies(VERSION),
+                self._folder / "cluster",
+                len(BROKERS),
+                cgroups=True,
+                bookie=True,
+                extensible=manager == "extensible",
+                extra=BROKER_SETTINGS,
+            )
+        )
+        self._admin = enter(Admin(self._cluster))
+        found = topics_in_bundles(
+            NAMESPACE, self._admin.create_namespace(NAMESPACE, self._given.bundles), 1, "persistent"
+        )
+        self._topics = {f"{NAMESPACE}/{one}": topic for one, (topic,) in found.items()}
+        self._home = {bundle: number % len(BROKERS) for number, bundle in enumerate(self._topics)}
+        self._bring_home()
+        db.initdb()
+        enter(decided_in_one_session())
+        self._world = World(manager, enter(dags(manager, self._folder, connection(self._cluster), **SETTINGS)))
+
+    def trial(self, kind: str) -> Trial:
+        """Restart all brokers once."""
+        _say(f"{kind}: every bundle goes to its broker")
+        self._bring_home()
+        self._moves, self._again, self._ranges = Counter[str](), Counter[str](), list[tuple[float, float]]()
+        self._restarted_at, self._fresh, self._usage = 0.0, set[str](), dict[str, float]()
+        rates = dict.fromkeys(self._topics.values(), self._given.rate)
+        with Load(
+            self._cluster, rates, self._folder / "load.log", batching=False, steady=True, subscribed=True
+        ) as load:
+            load.start()
+            for broker in BROKERS:
+                self._cluster.set_cpu_quota(broker, 1000 * self._given.quota)
+            while not self._ranges:
+                self._run()
+            _say(f"{kind}: the range is {self._ranges[-1][1]:.0f} before")
+            at, begun = datetime.now(UTC), time.monotonic()
+            if kind == SIGTERM:
+                self._stop_and_start()
+            else:
+                self._roll(back=kind == ROLL)
+            seconds = time.monotonic() - begun
+            while len(self._ranges) < RUNS:
+                self._run()
+            reports = load.report()
+        gaps = [
+            gap
+            for bundle, topic in self._topics.items()
+            for gap in sorted(reports[topic].ack_gaps, reverse=True)[: self._moves[bundle] + self._again[bundle]]
+        ]
+        _say(f"{kind}: longest gap {max(gaps):.2f} s, ranges {self._ranges}, {seconds:.0f} s")
+        return Trial(
+            kind=kind,
+            manager=self._given.manager,
+            at=at,
+            commit=commit(),
+            machine=machine(),
+            settings={name: getattr(self._given, name) for name in ("bundles", "rate", "quota")},
+            seconds=round(seconds),
+            moves=dict(sorted(Counter(self._moves[bundle] for bundle in self._topics).items())),
+            again=self._again.total(),
+            sent=sum(report.sent for report in reports.values()),
+            acked=sum(report.acked for report in reports.values()),
+            received=sum(report.received for report in reports.values()),
+            errors=sum(report.errors for report in reports.values()),
+            gaps=[round(gap, 3) for gap in sorted(gaps, reverse=True)],
+            ranges=self._ranges,
+        )
+
+    def _bring_home(self) -> None:
+        for bundle, topic in self._topics.items():
+            self._admin.move(NAMESPACE, bundle.rpartition("/")[2], topic, self._home[bundle])
+
+    def _roll(self, *, back: bool) -> None:
+        world, restarted = self._world, set[str]()
+        shown = world.run("roll", reason="a new kernel")
+        plan = shown.xcom("roll") or {}
+        if "plan" not in plan:
+            raise BenchmarkError(f"no roll was shown: {shown.xcom('roll', 'failure')}")
+        roll = world.begin(world.start("roll", plan=plan["plan"]), "roll", last="roll")
+        while roll.state == "running":
+            now = world.document(Roll)
+            _say(f"  {now.progress}")
+            if now.phase is Phase.RESTARTING and now.broker not in restarted:
+                self._restart(self._cluster.broker_ids.index(now.broker))
+                restarted.add(now.broker)
+            if now.phase is Phase.RETURNING and not back:
+                world.run("control", action="skip_broker", reason="its bundles stay where they are")
+            else:
+                self._run()
+            roll = world.go_on(roll, last="roll")
+        if roll.state != "success":
+            raise BenchmarkError(f"the roll ended {roll.state}: {roll.xcom('roll', 'failure')}")
+
+    def _stop_and_start(self) -> None:
+        owners = self._owners()
+        for broker in BROKERS:
+            self._restart(broker)
+            for _ in range(REPORTS):
+                self._run()
+            before, owners = owners, self._owners()
+            self._moves.update(bundle for bundle in owners if owners[bundle] != before[bundle])
+
+    def _restart(self, broker: int) -> None:
+        begun = time.monotonic()
+        self._cluster.stop_broker(broker)
+        stopped = time.monotonic()
+        self._cluster.start_broker(broker)
+        self._restarted_at = time.monotonic()
+        _say(f"  broker {broker} took {stopped - begun:.0f} s to end, {self._restarted_at - stopped:.0f} s to start")
+        self._ranges.clear()
+        self._fresh.clear()
+        self._usage.pop(self._cluster.broker_ids[broker], None)
+
+    def _run(self) -> None:
+        """Let the cluster's DAG run; note what has moved, and the range if every broker has measured its CPU again."""
+        begun = time.monotonic()
+        run = self._world.run()
+        if run.state != "success":
+            _say(f"  a run ended {run.state}: {run.xcom('validate', 'failure') or run.states}")
+        else:
+            self._note(run)
+        time.sleep(max(0.0, begun + PACE_SECONDS - time.monotonic()))
+
+    def _note(self, run: Outcome) -> None:
+        written = Written.find(run.folder)
+        for move in written.moves if written else ():
+            self._moves[move.bundle] += move.attempts > 0
+            self._again[move.bundle] += max(0, move.attempts - 1)
+        rows = (run.folder / "input" / "brokers.parquet").read_table().to_pylist()
+        usage = {row["broker"]: row["cpu_usage"] for row in rows}
+        scores = [100 * row["cpu_usage"] / row["cpu_limit"] for row in rows]
+        self._fresh |= {broker for broker, cpu in usage.items() if cpu != self._usage.get(broker, cpu)}
+        self._usage = usage
+        _say(f"  run: scores {', '.join(f'{score:.0f}' for score in scores)}; {written.verdict if written else ''}")
+        if len(self._fresh) == len(BROKERS):
+            after = time.monotonic() - self._restarted_at if self._restarted_at else 0.0
+            self._ranges.append((round(after), round(max(scores) - min(scores), 1)))
+            self._fresh.clear()
+
+    def _owners(self) -> dict[str, str]:
+        """Return the owner of every bundle, once each has one."""
+        owners: dict[str, str] = {}
+
+        def known() -> bool:
+            try:
+                owners.update({bundle: self._admin.owner(bundle) for bundle in self._topics})
+            except (httpx.HTTPError, KeyError):
+                return False
+            return True
+
+        await_that(known)
+        return owners
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
