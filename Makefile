@@ -82,8 +82,8 @@ coverage: setup ## measure which lines the tests without Airflow's processes rea
 benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m benchmarks $(PART)
 
-roll-proof: setup ## restart real brokers by a roll and by SIGTERM, in turns, and renew the table of docs/rolling-restarts.md: an hour
-	@$(PYTHON_BIN) -m benchmarks.roll
+roll-proof: setup ## restart real brokers by a roll and by SIGTERM in turns, renew the table of docs/rolling-restarts.md; MANAGER=extensible; TRIALS=1; GO_ON=1 keeps earlier trials
+	@$(PYTHON_BIN) -m benchmarks.roll $(if $(MANAGER),--manager $(MANAGER)) $(if $(TRIALS),--trials $(TRIALS)) $(if $(GO_ON),--go-on)
 
 experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/experiments.md, DRAW=1 only draws it
 	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page) $(if $(DRAW),--draw)

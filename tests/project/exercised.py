@@ -30,7 +30,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.sdk import Connection
 from airflow.utils.session import create_session
-from benchmarks import page
+from benchmarks import page, roll_results
 from benchmarks.results import PARTS
 from experiments.__main__ import _options
 from experiments.families import family
@@ -141,6 +141,13 @@ def benchmark_page(words: list[str]) -> None:
     for part in (page.CONDITIONS, *PARTS):
         assert "measured like this" in page.renewed(text, part, "measured like this")
         assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
+
+
+def rolled(words: list[str]) -> None:
+    """It takes these options, and the page has a place for its table."""
+    assert words[1:3] == ["-m", "benchmarks.roll"]
+    done("--help")(words)
+    assert roll_results.page([]) != roll_results.page(roll_results.read())
 
 
 def mutated(words: list[str]) -> None:

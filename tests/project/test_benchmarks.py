@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import conditions, page, results
+from benchmarks import conditions, page, results, roll_results
 from benchmarks.measure import Comparison, Goal, Taken, alternately
 
 if TYPE_CHECKING:
@@ -205,3 +207,40 @@ def test_fewer_than_three_repetitions_are_no_median(checkout, capsys):
 def test_a_goal_within_its_own_spread(measured, floor, verdict):
     goal = Goal.of(lambda seconds: seconds + 1.5, floor, words="floor + 1.5 s")
     assert page.verdict(Comparison("n", {"run": measured, "floor": floor}, goal)) == f"floor + 1.5 s: 5.5 s {verdict}"
+
+
+def rolled(kind: str = roll_results.ROLL, **differs: Any) -> roll_results.Trial:
+    given = {
+        "moves": {2: 48},
+        "acked": 9,
+        "received": 9,
+        "gaps": [1.0, *[0.5] * 1000],
+        "ranges": [(60, 40.0), (120, 9.0)],
+    } | differs
+    settings: dict[str, Any] = {"settings": {}, "seconds": 1, "again": 0, "sent": 9, "errors": 0}
+    where = {"manager": "modular", "at": datetime(2026, 11, 26, tzinfo=UTC), "commit": "a", "machine": "b"}
+    return roll_results.Trial(kind=kind, **where, **settings, **given)
+
+
+@pytest.mark.parametrize(
+    ("differs", "missed"),
+    [
+        ({}, []),
+        ({"moves": {2: 47, 3: 1}}, ["at most 2"]),
+        ({"received": 8}, ["none"]),
+        ({"gaps": [1.1, *[0.5] * 1000]}, ["1.0 s"]),
+        ({"gaps": [0.95] * 1000}, ["0.9 s"]),
+        ({"ranges": [(60, 9.0), (120, 10.0)]}, ["below 10"]),
+    ],
+)
+def test_a_goal_of_a_roll_that_is_missed_is_said(differs: dict[str, Any], missed: list[str]) -> None:
+    sigterm = rolled(roll_results.SIGTERM, gaps=[2.0, *[1.8] * 1000])
+    stay = rolled(roll_results.STAY, ranges=[(60, 5.0), (120, 31.0)])
+    table = roll_results.table([sigterm, stay, rolled(), rolled(**differs)])
+    goals = table.splitlines()[-1]
+    assert re.findall(r"([^|,]+): \*\*missed", goals) == [f" {each}" for each in missed], table
+    assert goals.count(": met") == 6 - len(missed)
+
+
+def test_a_range_that_stays_small_without_the_return_is_said() -> None:
+    assert "above 30 without the return: **missed**" in roll_results.table([rolled(), rolled(roll_results.STAY)])
