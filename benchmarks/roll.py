@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 VERSION = "4.2.4"
 BROKERS, NAMESPACE = range(3), "tests/roll"
-PACE_SECONDS = 10
+PACE_SECONDS = 5
 """From the start of one run to that of the next."""
 
 SETTINGS: dict[str, Any] = {
@@ -92,7 +92,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="rolls, and restarts by SIGTERM (5)")
     parser.add_argument("--go-on", action="store_true", help="keep the trials of an earlier run, and make the others")
     parser.add_argument("--bundles", type=int, default=48, help="of the cluster (48)")
-    parser.add_argument("--rate", type=float, default=15.0, help="messages per second of each bundle (15)")
+    parser.add_argument("--rate", type=float, default=8.0, help="messages per second of each bundle (8)")
     parser.add_argument("--quota", type=int, default=25, help="of each broker, percent of a core (25)")
     return parser.parse_args(arguments)
 
@@ -107,6 +107,7 @@ class _Scene:
     def __init__(self, given: argparse.Namespace, folder: Path) -> None:
         self._given = given
         self._folder = folder
+        self._sources = commit()
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -179,7 +180,7 @@ class _Scene:
             kind=kind,
             manager=self._given.manager,
             at=at,
-            commit=commit(),
+            commit=self._sources,
             machine=machine(),
             settings={name: getattr(self._given, name) for name in ("bundles", "rate", "quota")},
             seconds=round(seconds),
