@@ -168,7 +168,7 @@ class _Scene:
             else:
                 self._roll(back=kind == ROLL)
             seconds = time.monotonic() - begun
-            while len(self._ranges) < RUNS:
+            while kind != SIGTERM and len(self._ranges) < RUNS:
                 self._run()
             reports = load.report()
         gaps = [

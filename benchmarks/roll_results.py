@@ -36,7 +36,7 @@ class Trial:
         again: unloads beyond one for each move.
         gaps: seconds between two acknowledgements, one for each unload: the longest gaps of its bundle's producer.
         ranges: for each run after the last restart that saw a new host sample of every broker: seconds since the
-            restart, and points between the highest and the lowest score.
+            restart, and points between the highest and the lowest score. Not awaited under `SIGTERM`.
     """
 
     kind: str
@@ -97,7 +97,7 @@ def table(trials: list[Trial]) -> str:
 
 
 def _row(trials: list[Trial]) -> list[str]:
-    ranges = [trial.last_range for trial in trials]
+    ranges = [trial.last_range for trial in trials if len(trial.ranges) >= RUNS]
     return [
         str(len(trials)),
         _most_moves(trials),
@@ -105,7 +105,7 @@ def _row(trials: list[Trial]) -> list[str]:
         f"{_lost(trials):,}",
         f"{_longest(trials):.1f} s",
         f"{_percentile(trials):.1f} s",
-        f"{min(ranges):.0f}-{max(ranges):.0f}" if len(ranges) > 1 else f"{ranges[0]:.0f}",
+        "-".join(f"{each:.0f}" for each in sorted({min(ranges), max(ranges)})) if ranges else "",
     ]
 
 
