@@ -217,9 +217,14 @@ def rolled(kind: str = roll_results.ROLL, **differs: Any) -> roll_results.Trial:
         "gaps": [1.0, *[0.5] * 1000],
         "ranges": [(60, 40.0), (120, 9.0)],
     } | differs
-    settings: dict[str, Any] = {"settings": {}, "seconds": 1, "again": 0, "sent": 9, "errors": 0}
-    where = {"manager": "modular", "at": datetime(2026, 11, 26, tzinfo=UTC), "commit": "a", "machine": "b"}
-    return roll_results.Trial(kind=kind, **where, **settings, **given)
+    same: dict[str, Any] = {
+        "manager": "modular",
+        "at": datetime(2026, 11, 26, tzinfo=UTC),
+        "commit": "a",
+        "machine": "b",
+    }
+    same |= {"settings": {}, "seconds": 1, "again": 0, "sent": 9, "errors": 0}
+    return roll_results.Trial(kind=kind, **same, **given)
 
 
 @pytest.mark.parametrize(
