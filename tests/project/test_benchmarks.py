@@ -210,7 +210,7 @@ def test_a_goal_within_its_own_spread(measured, floor, verdict):
 
 
 def rolled(kind: str = roll_results.ROLL, **differs: Any) -> roll_results.Trial:
-    given = {
+    given: dict[str, Any] = {
         "moves": {2: 48},
         "acked": 9,
         "received": 9,
