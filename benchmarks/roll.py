@@ -56,8 +56,8 @@ SETTINGS: dict[str, Any] = {
     "max_plan_age_seconds": 3600,
     "max_shown_plan_age_seconds": 3600,
     "unload_timeout_seconds": 90,
-    "unload_concurrency": "auto",
     # Lookups of two clients lead bundles astray (apache/pulsar#24884), above all where brokers are short of CPU.
+    "unload_concurrency": 1,
     "unload_retries": 5,
     # Whatever moves belongs to the roll.
     "hit_count_low": 10_000,
@@ -160,8 +160,8 @@ class _Scene:
             load.start()
             for broker in BROKERS:
                 self._cluster.set_cpu_quota(broker, 1000 * self._given.quota)
-            while kind != SIGTERM and not self._ranges:
-                self._run()
+            while not self._run():
+                pass
             at, begun = datetime.now(UTC), time.monotonic()
             if kind == SIGTERM:
                 self._stop_and_start()
@@ -251,8 +251,8 @@ class _Scene:
             return False
         return True
 
-    def _run(self) -> None:
-        """Let the cluster's DAG run; note what has moved, and the range if every broker has measured its CPU again."""
+    def _run(self) -> bool:
+        """Let the cluster's DAG run and note what it saw and did; return whether it succeeded."""
         begun = time.monotonic()
         run = self._world.run()
         if run.state != "success":
@@ -260,8 +260,10 @@ class _Scene:
         else:
             self._note(run)
         time.sleep(max(0.0, begun + PACE_SECONDS - time.monotonic()))
+        return run.state == "success"
 
     def _note(self, run: Outcome) -> None:
+        """Note what has moved, and the range if every broker has measured its CPU again."""
         written = Written.find(run.folder)
         for move in written.moves if written else ():
             self._moves[move.bundle] += move.attempts > 0
