@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark roll-proof experiments families sweeps clean
+.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark roll-proof gain-proof experiments families sweeps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -84,6 +84,9 @@ benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide me
 
 roll-proof: setup ## restart real brokers by a roll and by SIGTERM in turns, renew the table of docs/rolling-restarts.md; MANAGER=extensible; TRIALS=1; GO_ON=1 keeps earlier trials
 	@$(PYTHON_BIN) -m benchmarks.roll $(if $(MANAGER),--manager $(MANAGER)) $(if $(TRIALS),--trials $(TRIALS)) $(if $(GO_ON),--go-on)
+
+gain-proof: setup ## balance real brokers by GainShedder and by AvgShedder in turns, renew the table of docs/gain-shedder.md; MINUTES=20 and BLOCKS=1 for shorter and fewer blocks; GO_ON=1 keeps earlier blocks
+	@$(PYTHON_BIN) -m benchmarks.gain_proof $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(GO_ON),--go-on)
 
 experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/experiments.md, DRAW=1 only draws it
 	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page) $(if $(DRAW),--draw)

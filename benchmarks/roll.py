@@ -10,7 +10,7 @@ A finished trial is written to benchmarks/roll_results.json and docs/rolling-res
 
 from __future__ import annotations
 
-import tests.airflow_home  # noqa: F401 - before anything of Airflow
+from benchmarks.real_cluster import BROKERS, RealCluster, real_cluster, say
 
 # isort: split
 
@@ -19,24 +19,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-import httpx
-from airflow.utils import db
-from tests.integration.airflow_world import World, dags, decided_in_one_session
-from tests.pulsar.admin import Admin, topics_in_bundles
-from tests.pulsar.cluster import PulsarCluster
-from tests.pulsar.distribution import from_dependencies
-from tests.pulsar.events import await_that
+from tests.integration.airflow_world import World, dags
 from tests.pulsar.load import Load
 from tests.pulsar.test_by_hand import connection
 
 from benchmarks.conditions import commit, machine
 from benchmarks.measure import BenchmarkError
-from benchmarks.roll_results import ROLL, RUNS, SIGTERM, STAY, Trial, read, write
+from benchmarks.roll_results import ROLL, RUNS, SIGTERM, STAY, TRIALS, RollTrial
+from benchmarks.trials import messages
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.state.roll_document import Phase, Roll
@@ -44,8 +38,6 @@ from pulsar_rebalancer.state.roll_document import Phase, Roll
 if TYPE_CHECKING:
     from tests.integration.airflow_world import Outcome
 
-VERSION = "4.2.4"
-BROKERS, NAMESPACE = range(3), "tests/roll"
 PACE_SECONDS = 5
 """From the start of one run to that of the next."""
 
@@ -66,23 +58,27 @@ SETTINGS: dict[str, Any] = {
     "overloaded_threshold": 100,
     "roll_wait_minutes": 60,
 }
-BROKER_SETTINGS = {"brokerShutdownTimeoutMs": "60000"}
-"""Pulsar's default: a broker that is stopped unloads its bundles."""
 
 
 def main(arguments: list[str]) -> None:
     """Make the trials that are asked for, and keep each as soon as it is finished."""
     given = _options(arguments)
     order = [ROLL, SIGTERM, STAY, *[ROLL, SIGTERM] * (given.trials - 1)]
-    kept = [trial for trial in read() if given.go_on or trial.manager != given.manager]
+    kept = [trial for trial in TRIALS.read() if given.go_on or trial.manager != given.manager]
     for trial in kept:
         if trial.manager == given.manager and trial.kind in order:
             order.remove(trial.kind)
-    _say(f"{given.manager}: {', '.join(order)}")
-    with tempfile.TemporaryDirectory() as folder, _Scene(given, Path(folder)) as scene:
-        for kind in order:
-            kept.append(scene.trial(kind))
-            write(kept)
+    say(f"{given.manager}: {', '.join(order)}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (
+            real_cluster(folder, given.bundles, extensible=given.manager == "extensible") as real,
+            dags(given.manager, folder, connection(real.brokers), **SETTINGS) as root,
+        ):
+            scene = _Scene(given, folder, real, World(given.manager, root))
+            for kind in order:
+                kept.append(scene.trial(kind))
+                TRIALS.write(kept)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -99,67 +95,29 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _say(what: str) -> None:
-    print(f"{datetime.now(UTC):%H:%M:%S} {what}", flush=True)
-
-
 class _Scene:
     """The cluster, its DAGs, and what the trial under way has seen."""
 
-    def __init__(self, given: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, given: argparse.Namespace, folder: Path, real: RealCluster, world: World) -> None:
         self._given = given
         self._folder = folder
+        self._real = real
+        self._world = world
         self._sources = commit()
-        self._opened = ExitStack()
 
-    def __enter__(self) -> Self:
-        try:
-            self._open()
-        except BaseException:
-            self._opened.close()
-            raise
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._opened.close()
-
-    def _open(self) -> None:
-        enter, manager = self._opened.enter_context, self._given.manager
-        self._cluster = enter(
-            PulsarCluster(
-                from_dependencies(VERSION),
-                self._folder / "cluster",
-                len(BROKERS),
-                cgroups=True,
-                bookie=True,
-                extensible=manager == "extensible",
-                extra=BROKER_SETTINGS,
-            )
-        )
-        self._admin = enter(Admin(self._cluster))
-        found = topics_in_bundles(
-            NAMESPACE, self._admin.create_namespace(NAMESPACE, self._given.bundles), 1, "persistent"
-        )
-        self._topics = {f"{NAMESPACE}/{one}": topic for one, (topic,) in found.items()}
-        self._home = {bundle: number % len(BROKERS) for number, bundle in enumerate(self._topics)}
-        self._bring_home()
-        db.initdb()
-        enter(decided_in_one_session())
-        self._world = World(manager, enter(dags(manager, self._folder, connection(self._cluster), **SETTINGS)))
-
-    def trial(self, kind: str) -> Trial:
+    def trial(self, kind: str) -> RollTrial:
         """Restart all brokers once."""
-        _say(f"{kind}: every bundle goes to its broker")
-        self._bring_home()
+        say(f"{kind}: every bundle goes to its broker")
+        self._real.bring_home()
         self._moves, self._again, self._ranges = Counter[str](), Counter[str](), list[tuple[float, float]]()
         self._restarted_at, self._fresh, self._usage = 0.0, set[str](), dict[str, float]()
-        rates = dict.fromkeys(self._topics.values(), self._given.rate)
+        rates = dict.fromkeys(self._real.topics.values(), self._given.rate)
         with Load(
-            self._cluster, rates, self._folder / "load.log", batching=False, steady=True, subscribed=True
+            self._real.brokers, rates, self._folder / "load.log", batching=False, steady=True, subscribed=True
         ) as load:
             load.start()
             for broker in BROKERS:
-                self._cluster.set_cpu_quota(broker, 1000 * self._given.quota)
+                self._real.brokers.set_cpu_quota(broker, 1000 * self._given.quota)
             while not self._run():
                 pass
             at, begun = datetime.now(UTC), time.monotonic()
@@ -173,11 +131,11 @@ class _Scene:
             reports = load.report()
         gaps = [
             gap
-            for bundle, topic in self._topics.items()
+            for bundle, topic in self._real.topics.items()
             for gap in sorted(reports[topic].ack_gaps, reverse=True)[: self._moves[bundle] + self._again[bundle]]
         ]
-        _say(f"{kind}: longest gap {max(gaps):.2f} s, ranges {self._ranges}, {seconds:.0f} s")
-        return Trial(
+        say(f"{kind}: longest gap {max(gaps):.2f} s, ranges {self._ranges}, {seconds:.0f} s")
+        return RollTrial(
             kind=kind,
             manager=self._given.manager,
             at=at,
@@ -185,19 +143,12 @@ class _Scene:
             machine=machine(),
             settings={name: getattr(self._given, name) for name in ("bundles", "rate", "quota")},
             seconds=round(seconds),
-            moves=dict(sorted(Counter(self._moves[bundle] for bundle in self._topics).items())),
+            moves=dict(sorted(Counter(self._moves[bundle] for bundle in self._real.topics).items())),
             again=self._again.total(),
-            sent=sum(report.sent for report in reports.values()),
-            acked=sum(report.acked for report in reports.values()),
-            received=sum(report.received for report in reports.values()),
-            errors=sum(report.errors for report in reports.values()),
             gaps=[round(gap, 3) for gap in sorted(gaps, reverse=True)],
             ranges=self._ranges,
+            **messages(reports),
         )
-
-    def _bring_home(self) -> None:
-        for bundle, topic in self._topics.items():
-            self._admin.move(NAMESPACE, bundle.rpartition("/")[2], topic, self._home[bundle])
 
     def _roll(self, *, back: bool) -> None:
         world, restarted = self._world, set[str]()
@@ -208,9 +159,9 @@ class _Scene:
         roll = world.begin(world.start("roll", plan=plan["plan"]), "roll", last="roll")
         while roll.state == "running":
             now = world.document(Roll)
-            _say(f"  {now.progress}")
+            say(f"  {now.progress}")
             if now.phase is Phase.RESTARTING and now.broker not in restarted:
-                self._restart(self._cluster.broker_ids.index(now.broker))
+                self._restart(self._real.brokers.broker_ids.index(now.broker))
                 restarted.add(now.broker)
             if now.phase is Phase.RETURNING and not back:
                 world.run("control", action="skip_broker", reason="its bundles stay where they are")
@@ -221,42 +172,27 @@ class _Scene:
             raise BenchmarkError(f"the roll ended {roll.state}: {roll.xcom('roll', 'failure')}")
 
     def _stop_and_start(self) -> None:
-        owners = self._owners()
+        owners = self._real.owners()
         for broker in BROKERS:
             self._restart(broker)
             for _ in range(REPORTS):
                 self._run()
-            before, owners = owners, self._owners()
+            before, owners = owners, self._real.owners()
             self._moves.update(bundle for bundle in owners if owners[bundle] != before[bundle])
 
     def _restart(self, broker: int) -> None:
-        begun = time.monotonic()
-        self._cluster.stop_broker(broker)
-        stopped = time.monotonic()
-        self._cluster.start_broker(broker)
-        # Otherwise the first client waits until the broker has loaded its classes.
-        await_that(lambda: self._healthy(broker))
+        self._real.restart(broker)
         self._restarted_at = time.monotonic()
-        _say(f"  broker {broker} took {stopped - begun:.0f} s to end, {self._restarted_at - stopped:.0f} s to start")
         self._ranges.clear()
         self._fresh.clear()
-        self._usage.pop(self._cluster.broker_ids[broker], None)
-
-    def _healthy(self, broker: int) -> bool:
-        """Return whether the broker writes and reads a message of its own, as `pulsar-admin brokers healthcheck`."""
-        try:
-            self._admin.call("GET", "/admin/v2/brokers/health", params={"topicVersion": "V2"}, broker=broker)
-        except httpx.HTTPError as error:
-            _say(f"  broker {broker} is not healthy yet: {error!r:.200}")
-            return False
-        return True
+        self._usage.pop(self._real.brokers.broker_ids[broker], None)
 
     def _run(self) -> bool:
         """Let the cluster's DAG run and note what it saw and did; return whether it succeeded."""
         begun = time.monotonic()
         run = self._world.run()
         if run.state != "success":
-            _say(f"  a run ended {run.state}: {run.xcom('validate', 'failure') or run.states}")
+            say(f"  a run ended {run.state}: {run.xcom('validate', 'failure') or run.states}")
         else:
             self._note(run)
         time.sleep(max(0.0, begun + PACE_SECONDS - time.monotonic()))
@@ -273,25 +209,11 @@ class _Scene:
         scores = [100 * row["cpu_usage"] / row["cpu_limit"] for row in rows]
         self._fresh |= {broker for broker, cpu in usage.items() if cpu != self._usage.get(broker, cpu)}
         self._usage = usage
-        _say(f"  run: scores {', '.join(f'{score:.0f}' for score in scores)}; {written.verdict if written else ''}")
+        say(f"  run: scores {', '.join(f'{score:.0f}' for score in scores)}; {written.verdict if written else ''}")
         if len(self._fresh) == len(BROKERS):
             after = time.monotonic() - self._restarted_at if self._restarted_at else 0.0
             self._ranges.append((round(after), round(max(scores) - min(scores), 1)))
             self._fresh.clear()
-
-    def _owners(self) -> dict[str, str]:
-        """Return the owner of every bundle, once each has one."""
-        owners: dict[str, str] = {}
-
-        def known() -> bool:
-            try:
-                owners.update({bundle: self._admin.owner(bundle) for bundle in self._topics})
-            except (httpx.HTTPError, KeyError):
-                return False
-            return True
-
-        await_that(known)
-        return owners
 
 
 if __name__ == "__main__":

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime  # noqa: TC003 - pydantic reads it
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from benchmarks.measure import ROOT
-from benchmarks.page import renewed
+from benchmarks.trials import Trial, Trials, lost, markdown, verdict
 
-COMMITTED = Path(__file__).with_name("roll_results.json")
-PAGE = ROOT / "docs" / "rolling-restarts.md"
 ROLL, SIGTERM, STAY = "roll", "SIGTERM", "roll without the return"
 MOST_MOVES, LARGEST_SHARE, LARGEST_RANGE, UNTOUCHED_RANGE = 2, 0.5, 10, 30
 """Goals: moves per bundle, gaps as a share of those under SIGTERM, the range after a roll and without the return."""
@@ -24,8 +19,8 @@ RUNS = 2
 """Runs after the last restart by which the range is judged."""
 
 
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, kw_only=True)
+class RollTrial(Trial):
     """All brokers restarted once.
 
     Attributes:
@@ -41,17 +36,9 @@ class Trial:
 
     kind: str
     manager: str
-    at: datetime
-    commit: str
-    machine: str
-    settings: dict[str, Any]
     seconds: float
     moves: dict[int, int]
     again: int
-    sent: int
-    acked: int
-    received: int
-    errors: int
     gaps: list[float]
     ranges: list[tuple[float, float]]
 
@@ -61,101 +48,73 @@ class Trial:
         return self.ranges[RUNS - 1][1]
 
 
-_JSON = TypeAdapter(list[Trial])
-
-
-def read() -> list[Trial]:
-    """Return the committed trials, in the order in which they were made."""
-    return _JSON.validate_json(COMMITTED.read_bytes()) if COMMITTED.exists() else []
-
-
-def write(trials: list[Trial]) -> None:
-    """Replace the committed trials, and renew the page."""
-    lines = (TypeAdapter(Trial).dump_json(trial).decode() for trial in trials)
-    COMMITTED.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-    PAGE.write_text(page(trials), encoding="utf-8")
-
-
-def page(trials: list[Trial]) -> str:
-    """Return the document with these trials."""
-    return renewed(PAGE.read_text(encoding="utf-8"), "roll", "\n\n".join([table(trials), *conditions(trials)]))
-
-
-def table(trials: list[Trial]) -> str:
+def table(trials: list[RollTrial]) -> str:
     """Return a Markdown table: a row for each manager and kind, and one for the goals of the manager."""
     lines = [
         ["", "trials", "moves per bundle", "acknowledged", "lost", "longest gap", "99th percentile", "range after"],
         ["---"] * 8,
     ]
-    by_manager: dict[str, dict[str, list[Trial]]] = defaultdict(lambda: defaultdict(list))
+    by_manager: dict[str, dict[str, list[RollTrial]]] = defaultdict(lambda: defaultdict(list))
     for trial in sorted(trials, key=lambda trial: (trial.manager != "modular", trial.kind != ROLL)):
         by_manager[trial.manager][trial.kind].append(trial)
     for manager, kinds in by_manager.items():
         lines += [[f"{manager}, {kind}", *_row(of_kind)] for kind, of_kind in kinds.items()]
         lines.append([f"{manager}: goals of a roll", "", *_goals(kinds)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown(lines)
 
 
-def _row(trials: list[Trial]) -> list[str]:
+def _row(trials: list[RollTrial]) -> list[str]:
     ranges = [trial.last_range for trial in trials if len(trial.ranges) >= RUNS]
     return [
         str(len(trials)),
         _most_moves(trials),
         f"{sum(trial.acked for trial in trials):,}",
-        f"{_lost(trials):,}",
+        f"{lost(trials):,}",
         f"{_longest(trials):.1f} s",
         f"{_percentile(trials):.1f} s",
         "-".join(f"{each:.0f}" for each in sorted({min(ranges), max(ranges)})) if ranges else "",
     ]
 
 
-def _goals(kinds: dict[str, list[Trial]]) -> list[str]:
+def _goals(kinds: dict[str, list[RollTrial]]) -> list[str]:
     """Return each goal with its verdict; empty where the trials do not show it."""
     roll, sigterm, stay = (kinds.get(kind, []) for kind in (ROLL, SIGTERM, STAY))
     if not roll:
         return [""] * 6
     most = max(count for trial in roll for count in trial.moves)
     after = max(trial.last_range for trial in roll)
-    goals = [_verdict(f"at most {MOST_MOVES}", most <= MOST_MOVES), "", _verdict("none", _lost(roll) == 0)]
+    goals = [verdict(f"at most {MOST_MOVES}", most <= MOST_MOVES), "", verdict("none", lost(roll) == 0)]
     for figure in (_longest, _percentile):
         limit = LARGEST_SHARE * figure(sigterm) if sigterm else 0.0
-        goals.append(_verdict(f"{limit:.1f} s", figure(roll) <= limit) if sigterm else "")
+        goals.append(verdict(f"{limit:.1f} s", figure(roll) <= limit) if sigterm else "")
     without = min((trial.last_range for trial in stay), default=None)
     above = (
-        "" if without is None else _verdict(f", above {UNTOUCHED_RANGE} without the return", without > UNTOUCHED_RANGE)
+        "" if without is None else verdict(f", above {UNTOUCHED_RANGE} without the return", without > UNTOUCHED_RANGE)
     )
-    return [*goals, _verdict(f"below {LARGEST_RANGE}", after < LARGEST_RANGE) + above]
+    return [*goals, verdict(f"below {LARGEST_RANGE}", after < LARGEST_RANGE) + above]
 
 
-def _verdict(goal: str, met: bool) -> str:
-    return f"{goal}: {'met' if met else '**missed**'}"
-
-
-def _most_moves(trials: list[Trial]) -> str:
+def _most_moves(trials: list[RollTrial]) -> str:
     counts = sorted({count for trial in trials for count in trial.moves})
     return f"{counts[0]}-{counts[-1]}" if len(counts) > 1 else str(counts[0])
 
 
-def _lost(trials: list[Trial]) -> int:
-    return sum(trial.acked - trial.received for trial in trials)
-
-
-def _longest(trials: list[Trial]) -> float:
+def _longest(trials: list[RollTrial]) -> float:
     return max(max(trial.gaps) for trial in trials)
 
 
-def _percentile(trials: list[Trial]) -> float:
+def _percentile(trials: list[RollTrial]) -> float:
     return float(np.percentile([gap for trial in trials for gap in trial.gaps], 99))
 
 
-def conditions(trials: list[Trial]) -> list[str]:
-    """Return where and when it was measured; nothing without trials."""
-    if not trials:
-        return []
-    commits = " and ".join(f"`{commit}`" for commit in dict.fromkeys(trial.commit for trial in trials))
-    machines = "; ".join(dict.fromkeys(trial.machine for trial in trials))
-    return [f"Measured at commit {commits} on {machines}; {max(trial.at for trial in trials):%Y-%m-%d}."]
+TRIALS = Trials(
+    RollTrial,
+    file=Path(__file__).with_name("roll_results.json"),
+    document=ROOT / "docs" / "rolling-restarts.md",
+    part="roll",
+    table=table,
+)
 
 
 if __name__ == "__main__":
-    write(read())
+    TRIALS.write(TRIALS.read())

@@ -32,7 +32,6 @@ from airflow.sdk import Connection
 from airflow.utils.session import create_session
 from benchmarks import page
 from benchmarks.results import PARTS
-from benchmarks.roll import _options as roll_options
 from experiments.__main__ import _options
 from experiments.families import family
 from experiments.families.__main__ import _options as family_options
@@ -64,6 +63,7 @@ from pulsar_rebalancer_airflow.notifications.notifier import receivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 OWN_CLUSTER = "tests/integration/test_embedded.py::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"
 
@@ -144,10 +144,14 @@ def benchmark_page(words: list[str]) -> None:
         assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
 
 
-def rolled(words: list[str]) -> None:
-    """It takes these options; tests/pulsar/test_roll.py lets real brokers roll."""
-    assert words[1:3] == ["-m", "benchmarks.roll"]
-    roll_options(words[3:])
+def measured(program: ModuleType) -> Callable[[list[str]], None]:
+    """It takes these options; test_generated.py looks at its page, and tests/pulsar/test_roll.py lets brokers roll."""
+
+    def check(words: list[str]) -> None:
+        assert words[1:3] == ["-m", program.__name__]
+        program._options(words[3:])
+
+    return check
 
 
 def mutated(words: list[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import sync_bag_to_db
 from airflow.utils import db
+from benchmarks import gain_proof, roll
 from tests.airflow_home import HOME
 from tests.project.documentation import ROOT, commands, commands_in_blocks, prose
 from tests.project.exercised import (
@@ -36,6 +37,7 @@ from tests.project.exercised import (
     exported,
     helped,
     make,
+    measured,
     mutated,
     observes,
     observes_simulated,
@@ -46,7 +48,6 @@ from tests.project.exercised import (
     removal_checked,
     removed,
     replayed,
-    rolled,
     strategy,
     swept,
     triggered,
@@ -90,9 +91,11 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make benchmark PART=decide": make(benchmark),
     ".venv/bin/python -m benchmarks.page": benchmark_page,
     ".venv/bin/python -m benchmarks.unload_cost": done("--help"),
-    "make roll-proof": make(rolled),
-    "make roll-proof MANAGER=extensible TRIALS=1": make(rolled),
-    "make roll-proof GO_ON=1": make(rolled),
+    "make roll-proof": make(measured(roll)),
+    "make roll-proof MANAGER=extensible TRIALS=1": make(measured(roll)),
+    "make roll-proof GO_ON=1": make(measured(roll)),
+    "make gain-proof": make(measured(gain_proof)),
+    "make gain-proof GO_ON=1": make(measured(gain_proof)),
     "make experiments": make(experiment),
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
     "make experiments PAGE=1": make(experiment),

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from benchmarks import roll_results
+from benchmarks import gain_results, roll_results
 from scripts import reference
 from scripts.pictures import drawn
 
@@ -42,9 +42,11 @@ def test_pictures_are_those_of_the_code(file):
     assert file.read_text(encoding="utf-8") == pictures[file], "run .venv/bin/python -m scripts.pictures"
 
 
-def test_the_table_of_rolls_is_that_of_the_committed_trials():
-    text = roll_results.PAGE.read_text(encoding="utf-8")
-    assert text == roll_results.page(roll_results.read()), "run .venv/bin/python -m benchmarks.roll_results"
+@pytest.mark.parametrize("results", [gain_results, roll_results])
+def test_tables_of_long_measurements_are_those_of_the_committed_trials(results):
+    trials = results.TRIALS
+    text = trials.document.read_text(encoding="utf-8")
+    assert text == trials.page(trials.read()), f"run .venv/bin/python -m {results.__name__}"
 
 
 def test_every_picture_is_shown_in_light_and_dark():

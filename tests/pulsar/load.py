@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,13 +90,32 @@ class Load:
                 [sys.executable, str(_CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
         child = self._child
-        if child.stdin is None or child.stdout is None:
+        if child.stdout is None:
             raise LoadError("the child process has no pipes")
-        child.stdin.write(json.dumps(self._order) + "\n")
-        child.stdin.flush()
+        self._write(self._order)
         if child.stdout.readline() != "ready\n":
             child.wait()
             raise LoadError(f"producers did not connect:\n{self._log.read_text(errors='replace')[-4000:]}")
+
+    def change(self, rates: Mapping[str, float]) -> None:
+        """Send on at other rates.
+
+        Args:
+            rates: messages per second by topic; topics without one keep theirs.
+
+        Raises:
+            LoadError: when the load was never started or its process died.
+        """
+        self._write(dict(rates))
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if self._child is None or self._child.stdin is None:
+            raise LoadError("the load was not started")
+        try:
+            self._child.stdin.write(json.dumps(line) + "\n")
+            self._child.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._died(self._child.wait()) from error
 
     def report(self) -> dict[str, TopicReport]:
         """Stop sending, wait for outstanding acknowledgements, and return what happened by topic.
@@ -108,8 +127,11 @@ class Load:
             raise LoadError("the load was not started")
         output, _ = self._child.communicate()
         if self._child.returncode != 0:
-            raise LoadError(f"producers died:\n{self._log.read_text(errors='replace')[-4000:]}")
+            raise self._died(self._child.returncode)
         return {topic: TopicReport(**counts) for topic, counts in json.loads(output).items()}
+
+    def _died(self, code: int) -> LoadError:
+        return LoadError(f"producers died with {code}:\n{self._log.read_text(errors='replace')[-4000:]}")
 
     def signal(self, number: int) -> None:
         """Send a signal to the producers: SIGTERM ends the sending, the report can still be read."""

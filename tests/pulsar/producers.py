@@ -1,7 +1,8 @@
 """Child process of `load.Load`: one Pulsar client that sends to many topics, each at its own rate, and may read them.
 
 Reads one line of JSON (the order) from standard input, prints a line ``ready`` when every producer is connected, sends
-until standard input is closed or SIGTERM comes, and prints one line of JSON: the report.
+until standard input is closed or SIGTERM comes, and prints one line of JSON: the report. Each further line on standard
+input sets new rates by topic.
 """
 
 from __future__ import annotations
@@ -147,7 +148,9 @@ def main() -> None:
     print("ready", flush=True)
 
     def watch_input() -> None:
-        sys.stdin.read()
+        for line in sys.stdin:
+            for name, rate in json.loads(line).items():
+                topics[name].rate = rate
         stop.set()
 
     threading.Thread(target=watch_input, daemon=True).start()

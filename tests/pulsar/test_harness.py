@@ -87,6 +87,9 @@ def test_a_moved_bundle_carries_its_load_and_loses_no_message(
         assert admin.look_up(second) == cluster.broker_ids[destination]
         assert admin.owner(full_name) == cluster.broker_ids[destination]
         await_that(lambda: rate_on(destination) > 50 and rate_on(source) == 0)
+
+        load.change({first: 200.0})
+        await_that(lambda: rate_on(destination) > 150)
         report = load.report()
     assert report.keys() == rates.keys()
     for counts in report.values():
