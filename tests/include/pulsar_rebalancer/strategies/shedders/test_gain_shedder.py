@@ -221,6 +221,38 @@ def test_a_broker_without_bundles_to_give_leaves_its_partner_to_the_next():
     assert {move.source for move in shed_once(given).moves} == {"mild"}
 
 
+def test_a_hot_broker_that_could_give_nothing_leaves_its_partner_even_if_its_pair_does_not_fire():
+    # Two bundles bring hot to 60 and cold to 34. Busy, at 70, has none, so the third one goes to cool, at 30.
+    loads = {"hot": steady(*[12] * 7), "busy": [], "cool": steady(30), "cold": steady(10)}
+    found = moved(shed_once(scene(loads, residuals={"busy": 70.0})))
+    assert found == {"hot-0": "cold", "hot-1": "cold", "hot-2": "cool", "hot-3": "cold"}
+
+
+CROSSING = {"hot": steady(50, 20, 20), "mild": steady(0.5, 55.5), "cool": steady(41), "cold": steady(23)}
+"""After a move from hot to cold, cool is the coldest, and mild is paired with cold: 13 points apart instead of 15."""
+
+
+def test_a_move_that_was_not_worth_its_price_may_be_worth_a_lower_one():
+    # 0.5 gains 14.5 less than 20.6 for cool, but 12.5 more than 10.3 for cold, whose pair is urgent.
+    assert moved(shed_once(scene(CROSSING)))["mild-0"] == "cold"
+
+
+def test_a_bundle_that_may_not_go_to_one_broker_may_go_to_the_next():
+    def forbids(name: str, source: str, destination: str) -> Reason | None:
+        return Reason.POLICY_FORBIDS if destination == "cool" and name == "t/n/mild-0" else None
+
+    given = scene(CROSSING | {"mild": steady(10, 46)}, forbids=forbids, forced=True, force_threshold=10)
+    assert moved(shed_once(given, {}))["mild-0"] == "cold"
+
+
+def test_the_price_counts_what_a_bundle_weighs_on_its_broker():
+    # 32 points of a standard broker are 16 on hot, which has twice the cores.
+    loads = {"hot": steady(32, *[16] * 6), "mild": steady(20), "cold": steady(0)}
+    explanation = shed_once(scene(loads, brokers={"hot": {"cpu_limit": 200.0, "cpu_usage": 128.0}})).decisions[0]
+    assert "t/n/hot-0 to cold" in (explanation.explanation or "")
+    assert (explanation.explanation or "").endswith("price 30")
+
+
 def test_cores_scale_what_a_bundle_weighs():
     # 20 points of a standard broker are 10 on one with twice the cores.
     loads = {"hot": steady(*[5] * 12), "mild": steady(30), "cold": steady(20)}
