@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import RATES
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.learning import Correction
 
 
+_CORRECTIONS = pa.schema([("broker", pa.string()), ("gain", pa.float64()), ("shrink", pa.float64())])
+
+
 def with_corrections(bundles: DataFrame, corrections: Mapping[str, Correction]) -> DataFrame:
     """Return the bundles with the columns `gain` and `shrink` of their brokers' corrections; 0 without one."""
     rows = [{"broker": broker, **correction._asdict()} for broker, correction in corrections.items()]
-    of_broker = F.broadcast(literal(bundles.sparkSession, rows, "broker string, gain double, shrink double"))
+    of_broker = F.broadcast(literal(bundles.sparkSession, rows, _CORRECTIONS))
     return bundles.join(of_broker, on="broker", how="left").fillna(0.0, ["gain", "shrink"])
 
 

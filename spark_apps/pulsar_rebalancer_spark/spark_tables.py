@@ -9,9 +9,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pulsar_rebalancer.run.tables import MEANS_WITH_COSTS
+from pulsar_rebalancer.run.tables import MEANS, MEANS_WITH_COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,21 +34,16 @@ _TYPES: dict[pa.DataType, T.DataType] = {
 _DICTIONARY = "parquet.enable.dictionary"
 _MANY_VALUES = {"bundle", *(field.name for field in MEANS_WITH_COSTS if pa.types.is_floating(field.type))}
 
-QUARANTINED = "cluster string, bundle string"
+QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
 """Bundles that validation left out."""
 
-PARTS = "cluster string, bundle string, part string, share double"
+PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share", pa.float64())])
 """Parts of recently split bundles, with their shares of the traffic."""
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return a table's columns (`pulsar_rebalancer.run.tables`) as a Spark schema."""
     return T.StructType([T.StructField(field.name, _TYPES[field.type]) for field in schema])
-
-
-def columns(schema: pa.Schema) -> str:
-    """Return the names and SQL types of a table's columns as text."""
-    return ", ".join(f"{field.name} {_TYPES[field.type].simpleString()}" for field in schema)
 
 
 def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
@@ -77,21 +73,21 @@ def is_written(file: StoragePath) -> bool:
     return (file / "_SUCCESS").exists()
 
 
-def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], columns: str) -> DataFrame:
+def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
     """Return rows in the driver as a table, which is a literal in the query.
 
     Args:
         spark: the session.
         rows: a few rows, such as excluded bundles. A missing key becomes null.
-        columns: names and SQL types of the columns.
+        schema: the columns.
     """
     text = json.dumps([dict(row) for row in rows])
+    parsed = F.from_json(F.lit(text), T.ArrayType(spark_schema(schema)))
+    table = spark.range(0, 1, 1, 1).select(F.inline(parsed))
     # Spark drops a join with an empty table from its plan only if it knows that the table is empty.
-    limit = "LIMIT 0" if text == "[]" else ""
-    fields = columns.replace(" ", ": ").replace(",:", ",")
-    return spark.sql(f"SELECT inline(from_json(:rows, 'array<struct<{fields}>>')) {limit}", args={"rows": text})
+    return table.limit(0) if text == "[]" else table
 
 
 def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     """Return a table without rows."""
-    return literal(spark, [], columns(schema))
+    return literal(spark, [], schema)
