@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pulsar_rebalancer.run.tables import RATES
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.bottleneck import UNIT
-from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE
+from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE, Correction
 from pulsar_rebalancer_spark.spark_tables import literal
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pulsar_rebalancer.run.tables import Measure
-    from pulsar_rebalancer.strategies.learning import Correction
 
 
-_CORRECTIONS = pa.schema([("broker", pa.string()), ("gain", pa.float64()), ("shrink", pa.float64())])
+_CORRECTIONS = pa.schema(
+    [pa.field("broker", pa.string()), *(pa.field(name, pa.float64()) for name in Correction._fields)]
+)
 
 
 def with_corrections(bundles: DataFrame, corrections: Mapping[str, Correction]) -> DataFrame:

@@ -89,6 +89,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     **dict.fromkeys(commands_in_blocks("replay.md"), replayed),
     "make benchmark": make(benchmark),
     "make benchmark PART=decide": make(benchmark),
+    "make benchmark PART=interval": make(benchmark),
     ".venv/bin/python -m benchmarks.page": benchmark_page,
     ".venv/bin/python -m benchmarks.unload_cost": done("--help"),
     "make roll-proof": make(measured(roll)),
