@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pulsar_rebalancer.run.tables import RATES
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.bottleneck import UNIT
-from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE, Correction
+from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE
 from pulsar_rebalancer_spark.spark_tables import literal
 
 if TYPE_CHECKING:
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pulsar_rebalancer.run.tables import Measure
+    from pulsar_rebalancer.strategies.learning import Correction
 
 
-_CORRECTIONS = pa.schema(
-    [pa.field("broker", pa.string()), *(pa.field(name, pa.float64()) for name in Correction._fields)]
-)
+_COLUMNS: dict[str, pa.DataType] = {"broker": pa.string(), "gain": pa.float64(), "shrink": pa.float64()}
 
 
 def with_corrections(bundles: DataFrame, corrections: Mapping[str, Correction]) -> DataFrame:
     """Return the bundles with the columns `gain` and `shrink` of their brokers' corrections; 0 without one."""
     rows = [{"broker": broker, **correction._asdict()} for broker, correction in corrections.items()]
-    of_broker = F.broadcast(literal(bundles.sparkSession, rows, _CORRECTIONS))
+    of_broker = F.broadcast(literal(bundles.sparkSession, rows, pa.schema(_COLUMNS)))
     return bundles.join(of_broker, on="broker", how="left").fillna(0.0, ["gain", "shrink"])
 
 
