@@ -156,5 +156,5 @@ class HashRange(NamedTuple):
         return cls(lower, upper)
 
     def contains(self, other: HashRange) -> bool:
-        """Return whether this range contains another one."""
+        """Return whether this range contains another range."""
         return self.lower <= other.lower and other.upper <= self.upper

@@ -1,4 +1,4 @@
-"""Clean text from people and the network, so that it can be stored and printed on one line; counts with their nouns."""
+"""Clean text from people and the network for storage and for printing on one line; format counts with their nouns."""
 
 from __future__ import annotations
 
@@ -75,10 +75,11 @@ def require_storable(document: object) -> None:
 
 
 def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
-    """Return the JSON document in UTF-8 bytes; lone surrogates become question marks.
+    """Parse UTF-8 bytes as JSON and return the document; lone surrogates become question marks.
 
     Args:
-        fix: function that is applied to all strings if the data has any JSON escape; other data is left unchanged.
+        fix: function that is applied to all strings if the data contains any JSON escapes; other data is left
+            unchanged.
 
     Raises:
         ValueError: the data is not JSON, or is nested too deeply.

@@ -1,4 +1,4 @@
-"""The brokers' answers about themselves, which can be wrong because of faults."""
+"""The answers of brokers about themselves. Faults can make these answers wrong."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Membership:
         return True
 
     def join(self, broker: Broker, now: float) -> None:
-        """Start a broker's process and register the broker. It becomes the leader only if there is none."""
+        """Start a broker's process and register the broker. The broker becomes the leader only if there is none."""
         broker.alive = broker.registered = True
         broker.started_at = now
         broker.session_ends = float("inf")

@@ -134,7 +134,7 @@ class Cluster:
     def start_broker(self, broker_id: str) -> None:
         """Start or restart a broker.
 
-        It has no bundles, reports no load, and becomes the leader only if there is none.
+        The broker has no bundles, reports no load, and becomes the leader only if there is none.
         """
         self._timeline.start_broker(self.membership.find(broker_id), self.clock.now())
 
@@ -210,7 +210,7 @@ class Cluster:
         return self.reporter.connected(answer.bundle, topics.index(topic), away=away)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
-        """Unload a bundle, following all redirects. It has no owner until the next lookup.
+        """Unload a bundle, following all redirects. The bundle has no owner until the next lookup.
 
         Raises:
             Refusal: the same status as in the REST API (404, 409, 412, 500); 500 if a redirect leads to a dead broker.
@@ -222,7 +222,7 @@ class Cluster:
             hop = self.unload_at(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
 
     def lookup(self, topic: str) -> str:
-        """Look up a topic, following all redirects. If its bundle has no owner, it gets one.
+        """Look up a topic, following all redirects. If the topic's bundle has no owner, the lookup assigns one.
 
         Returns:
             brokerId of the owner.
@@ -262,7 +262,7 @@ class Cluster:
 
     @_up_to_date
     def owner(self, bundle: str) -> str | None:
-        """Return the brokerId of a bundle's owner; None if it has none.
+        """Return the brokerId of a bundle's owner; None if the bundle has no owner.
 
         Unlike a lookup, this never assigns an owner.
         """

@@ -201,7 +201,7 @@ class Faults:
         return fault
 
     def clear(self, kind: FaultKind | str | None = None, broker: str | None = None) -> None:
-        """Switch off faults. If a kind or a broker is given, only its faults are switched off."""
+        """Switch off faults. If a kind or a broker is given, switch off only the faults of this kind or broker."""
         with self._lock:
             self._faults = [
                 fault

@@ -74,7 +74,7 @@ class Noise:
     Attributes:
         traffic: relative standard deviation of a bundle's rate between stats periods.
         cpu: relative standard deviation of a broker's CPU sample.
-        cost: relative variation of the CPU cost of a message between bundles.
+        cost: relative variation, between bundles, of the CPU cost of a message.
         drift: relative amplitude of a slow wave in each bundle's rate.
         drift_period: mean period of the wave, seconds.
     """

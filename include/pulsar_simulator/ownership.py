@@ -96,7 +96,7 @@ class Ownership:
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
         """Answer a lookup of a topic, as the broker with the index `at`.
 
-        If its bundle has no owner, the leader places it.
+        If the topic's bundle has no owner, the leader places the bundle.
 
         Raises:
             Refusal: 404 for an unknown namespace, 412 for an invalid topic name, 500 if there is no leader or no

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PlacementStrategy(StrEnum):
-    """Strategies to choose a broker for a bundle without a destination."""
+    """Strategies that choose a broker for a bundle without a destination."""
 
     LEAST_LOADED = "least_loaded"  # lowest message rate now, ties by name
     RANDOM = "random"  # AvgShedder.selectBroker without a plan: crc32 of a random number's text, modulo n
@@ -39,7 +39,7 @@ class BundlePlacement:
         faults: active faults; `stray` places a bundle on a broker other than its destination.
         strategy: strategy for bundles without a destination.
         by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
-            4.2.1. Namespaces with the same range then share one destination.
+            4.2.1. Bundles of different namespaces with the same range then share one destination.
         rates: function that returns the current message rate of every broker, inbound plus outbound, msg/s.
         seed: seed of the random choices.
     """

@@ -322,7 +322,7 @@ class AdminApi:
         return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []
 
     def _owned_here(self, request: Request) -> tuple[int, Response | None]:
-        """Return the request's bundle, and a redirect if another broker owns it; refuse with 412 if no broker does."""
+        """Return the request's bundle, and a redirect if another broker owns it; refuse with 412 if it has no owner."""
         bundle = self._cluster.topology.resolve(self._namespace(request), request.path_params["bundle"])
         name = self._cluster.topology.bundles[bundle]
         owner = self._cluster.owner(name)

@@ -1,4 +1,4 @@
-"""Scalable topics (`topic://`, Pulsar 5.0), which exist as long as one of their segments does.
+"""Scalable topics (`topic://`, Pulsar 5.0), each of which exists as long as one of its segments exists.
 
 Names and answers are those of PIP-460, PIP-468 and ScalableTopicMetadata.
 """

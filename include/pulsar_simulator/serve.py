@@ -96,7 +96,7 @@ class BrokerServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _follow(self) -> None:
-        """Open the sockets of live brokers, and close those of dead ones.
+        """Open the sockets of live brokers, and close the sockets of dead brokers.
 
         If called outside the event loop, wait until this is done.
         """

@@ -23,7 +23,7 @@ class ClusterSpec:
         brokers: the brokers, at least one; the first is the leader.
         topology: namespaces, bundles and topics.
         traffic: load of every bundle.
-        owner: index of each bundle's owner at the start; `NOBODY` if it has none.
+        owner: index of each bundle's owner at the start; `NOBODY` if the bundle has no owner.
         producers: number of producers of each bundle.
         consumers: number of consumers of each bundle.
         name: cluster name.

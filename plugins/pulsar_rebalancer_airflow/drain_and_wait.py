@@ -33,7 +33,7 @@ _NEVER_MOVE = ("system_namespace", "no_topic")
 
 
 class RefusedError(Exception):
-    """Airflow refused the request, or its answer makes no sense; the message has no secrets."""
+    """Airflow refused the request, or its answer is invalid; the message has no secrets."""
 
 
 class NotYetError(Exception):
@@ -41,14 +41,14 @@ class NotYetError(Exception):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirect, which would send the token elsewhere."""
+    """Follows no redirects, because a redirect would send the token elsewhere."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         """Return None: the redirect is an error."""
 
 
 class Airflow:
-    """The by-hand DAG of a cluster, through Airflow's API and the page's API.
+    """Access to a cluster's by-hand DAG through Airflow's API and the page's API.
 
     Args:
         url: address of Airflow, with the path below which it is served.
@@ -63,11 +63,11 @@ class Airflow:
         self._opener = build_opener(_NoRedirects())
 
     def order(self, **form: Any) -> str:
-        """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows none.
+        """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows no plan.
 
         Raises:
             RefusedError: the run was refused or failed.
-            NotYetError: it has not ended in time.
+            NotYetError: the run has not ended in time.
         """
         begun = self._ask(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
         run = quote(str(begun["dag_run_id"]), safe="")

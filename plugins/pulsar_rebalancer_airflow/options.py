@@ -21,7 +21,7 @@ VARIABLES = f"AIRFLOW__{SECTION.upper()}__"
 
 
 def option(name: str) -> str:
-    """Return the value of an option; empty if it has none.
+    """Return the value of an option; empty if the option has no value.
 
     Raises:
         SettingsError: `wrong_setting` if the section has an unknown option, because its name may be misspelt.

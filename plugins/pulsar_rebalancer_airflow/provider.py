@@ -1,4 +1,4 @@
-"""What Airflow gets from the package: connection type, options, operators, links, notifier, plugin and asset URIs."""
+"""What the package registers in Airflow: connection type, options, operators, links, notifier, plugin, asset URIs."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return what Airflow registers, for the entry point `apache_airflow_provider`.
+    """Return the components that Airflow registers through the entry point `apache_airflow_provider`.
 
-    Airflow loads the plugin through the entry point `airflow.plugins`; here it is only listed.
+    The plugin is only listed here: Airflow loads it through the entry point `airflow.plugins`.
     """
     return {
         "package-name": "pulsar-rebalancer",

@@ -83,7 +83,9 @@ def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None
 
 
 def archive_path(cache: Path) -> Path:
-    """Return the path of the archive for the installed Spark and Java, and Java's options. Java ignores other archives.
+    """Return the path of the archive for the installed Spark, the installed Java and Java's options.
+
+    Java ignores other archives.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.
@@ -127,7 +129,7 @@ def _sample_runs(root: str) -> list[StoragePath]:
 
 
 def _sample_run(root: str, strategy: str, firing: dict[str, Any]) -> StoragePath:
-    """Write a run of four brokers with ten bundles each, as *collect* and *validate* leave it; return its folder."""
+    """Write a run of four brokers with ten bundles each, as *collect* and *validate* would; return the run's folder."""
     storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
     run = storage.new_run(now)
     of_run: dict[str, Any] = {"cluster": strategy, "collected_at": now}

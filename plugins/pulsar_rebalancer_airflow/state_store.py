@@ -122,7 +122,7 @@ class StoredState:
             raise StateError(Reason.APPROVAL_UNREADABLE, f"{model.KEY}: {error.message}") from None
 
     def readable(self, model: type[_Document]) -> _Document:
-        """Return a document; if it cannot be read, return an initial one.
+        """Return a document; if it cannot be read, return an initial document.
 
         Use this only before replacing the document, or to show it.
         """
@@ -230,7 +230,7 @@ class StoredState:
 
         Args:
             drains: the result of the method `drained`.
-            started: start of the run in progress, which a stop may affect; None if no run is in progress.
+            started: start of the run in progress, because a stop may affect this run; None if no run is in progress.
         """
         return OrdersInForce(
             control=self.control(storage),

@@ -1,7 +1,7 @@
 """The application that makes plans: `spark-submit application.py --root ROOT --run RUN [--run RUN ...]`.
 
-In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/. If the wheel is installed, it is not
-needed.
+In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/. If the wheel is installed, PYTHONPATH is
+not needed.
 """
 
 from __future__ import annotations

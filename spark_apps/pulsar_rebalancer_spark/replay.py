@@ -1,9 +1,9 @@
-"""The application that replays: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
+"""The replay application: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
 
-A replay's folder contains a file `request.json`. The samples from the cluster's runs are read once, and stored in this
-folder as one file per sample. The executors then replay separate periods of the samples in parallel, each with several
-variants. Several clusters can be replayed at the same time. With `--trace FILE`, the recording is a CSV trace, and the
-answer is written to FOLDER. The package must be installed on the executors.
+A replay's folder contains a file `request.json`. The samples from the cluster's runs are read once, and stored in the
+replay's folder as one file per sample. The executors then replay separate periods of the samples in parallel, each with
+several variants. Several clusters can be replayed at the same time. With `--trace FILE`, the recording is a CSV trace,
+and the answer is written to FOLDER. The package must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the replays, and return the exit code.
 
-    It is 1 if any replay fails. A line with the reason code is printed for each failure.
+    The exit code is 1 if any replay fails. A line with the reason code is printed for each failure.
     """
     given = options(arguments)
     folders = [StoragePath(folder.rstrip("/")) for folder in dict.fromkeys(given.replay)]

@@ -64,7 +64,7 @@ def release_all() -> None:
 def end_with_process() -> None:
     """Stop this process's work on the Spark Connect server when the process is terminated.
 
-    It would continue otherwise.
+    Otherwise the work would continue.
     """
     if CONNECTED:
         signal.signal(signal.SIGTERM, _leave)

@@ -1,6 +1,6 @@
 """Spark DataFrames from files with declared columns, and from a few rows in the driver.
 
-No function here infers a schema or starts a Python worker, which would take seconds.
+No function here infers a schema or starts a Python worker, because either would take seconds.
 """
 
 from __future__ import annotations

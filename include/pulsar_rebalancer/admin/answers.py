@@ -57,7 +57,7 @@ class BrokerAnswer:
     Attributes:
         what: method and path of the request.
         broker: brokerId, or the seed's address if the request went to a seed.
-        cut: True if the body was too long, so that only its beginning was read.
+        cut: True if only the beginning of the body was read, because the body was too long.
     """
 
     what: str
@@ -69,9 +69,9 @@ class BrokerAnswer:
 
     @property
     def is_unauthenticated(self) -> bool:
-        """Return whether the broker refused the credentials themselves (401 without a reason, from Jetty).
+        """Return whether the broker rejected the credentials themselves: Jetty then answers 401 without a reason.
 
-        A valid role that lacks the permission gets a 401 with a reason.
+        A valid role without the required permission gets a 401 with a reason.
         """
         return self.status == 401 and not self._said()
 

@@ -76,7 +76,7 @@ def require(values: Mapping[str, str], value: str) -> None:
     """Check that every broker has applied the value.
 
     Raises:
-        AdminError: `setting_not_taken`; the message names the brokers that have not.
+        AdminError: `setting_not_taken`; the message names the brokers that have not applied the value.
     """
     if not _all(values, value):
         others = ", ".join(f"{broker} says {said}" for broker, said in values.items() if said != value)

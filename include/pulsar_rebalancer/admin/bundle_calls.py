@@ -77,7 +77,7 @@ class BundleAdmin:
         return topics or await segments_in(self._transport, bundle)
 
     async def topic_hash_positions(self, bundle: str, topic: str = "", broker: str = "") -> dict[str, int]:
-        """Return the bundle's topics with their hashes (0 … 2**32 - 1), as its owner reports them.
+        """Return the bundle's topics with their hashes (0 … 2**32 - 1), as the bundle's owner reports them.
 
         Args:
             topic: the only topic to return; if empty, all topics of the bundle are returned.
@@ -101,9 +101,9 @@ class BundleAdmin:
         """Look up a topic as clients do. If the topic's bundle has no owner, the lookup assigns one.
 
         Args:
-            destination: broker that takes over a bundle without an owner, in place of the leader's choice. The leader
-                redirects a lookup to its choice and marks the redirect as authoritative, which makes that broker the
-                owner (NamespaceService.searchForCandidateBroker). A bundle that has an owner is not affected.
+            destination: broker to which a bundle without an owner is assigned, instead of the leader's choice. The
+                leader redirects a lookup to its choice and marks the redirect as authoritative, which makes that broker
+                the owner (NamespaceService.searchForCandidateBroker). A bundle that has an owner is not affected.
         """
         answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
@@ -209,7 +209,7 @@ class BundleAdmin:
         return owner
 
     async def clients(self, topic: str, broker: str) -> Clients:
-        """Return how many clients are connected to a topic now, according to its owner.
+        """Return the number of clients that are now connected to a topic, as the topic's owner reports it.
 
         Ask only about topics that had clients recently: the owner loads a persistent topic to answer
         (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.

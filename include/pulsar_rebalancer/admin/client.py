@@ -158,11 +158,11 @@ class PulsarAdmin:
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Return the effective settings of a broker, or of any broker if None. All values are text.
+        """Return the effective settings of a broker, or of any broker if `broker` is None. All values are text.
 
         Raises:
-            AdminError: `bad_answer`. A missing shedding setting raises it too, because it must not be mistaken for
-                "off".
+            AdminError: `bad_answer`. A missing shedding setting also raises this error, because it must not be mistaken
+                for "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()

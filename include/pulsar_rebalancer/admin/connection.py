@@ -68,25 +68,25 @@ def _base(url: str, key: str) -> str:
 
 
 def https_url(url: str, key: str) -> str:
-    """Return an https URL without a trailing slash; refuse any other, because a secret is sent there."""
+    """Return an https URL without a trailing slash; refuse any other URL, because a secret is sent to it."""
     if not url.startswith("https://"):
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: an https:// address is required")
     return _base(url, key)
 
 
 def is_token(text: str) -> bool:
-    """Return whether a header can contain the text; otherwise the HTTP library would quote the header in its error."""
+    """Return whether a header can contain the text. If it cannot, the HTTP library would quote it in an error."""
     return re.fullmatch(r"[!-~]+", text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth2:
-    """An issuer of tokens for OAuth 2.0 client credentials, in the terms of Pulsar's own clients.
+    """An issuer of tokens for OAuth 2.0 client credentials, configured as in Pulsar's own clients.
 
     Attributes:
         credentials_file: JSON file with `client_id` and `client_secret`, the `privateKey` of Pulsar's clients.
         issuer_url: https URL of the issuer; empty to use the file's `issuer_url`.
-        audience: name of the cluster that the issuer requires; empty to send none.
+        audience: the audience that the issuer requires, which names the cluster; empty to send none.
         scope: scopes to request, separated by spaces; empty to send none.
     """
 

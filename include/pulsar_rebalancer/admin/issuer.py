@@ -1,8 +1,8 @@
 """Get a token from an issuer with the OAuth 2.0 client credentials grant (RFC 6749, 4.4), as Pulsar's own clients do.
 
 The grant is one form in one POST. OAuth libraries (Authlib, requests-oauthlib, httpx-auth) add sessions and other
-grants, but not what a long wave needs: a valid token is used while the issuer is down, a refused one is replaced, and
-answers are bounded and masked.
+grants, but do not do what a long wave needs: use a valid token while the issuer is down, replace a refused token, limit
+the size of answers, and mask the secrets in them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 
 
 async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
-    """Get a token. The credentials file is read each time, because secrets are replaced.
+    """Get a token. The credentials file is read each time, because its secret may have been replaced.
 
     Raises:
         AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`.

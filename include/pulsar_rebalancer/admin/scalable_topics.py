@@ -40,10 +40,11 @@ class _Layout(BaseModel):
 
 
 async def segments_in(transport: Transport, bundle: str) -> list[str]:
-    """Return segments in the bundle, all of one scalable topic; empty if the namespace has none in the bundle.
+    """Return the segments of one scalable topic that are in the bundle; empty if the bundle contains no segments.
 
     Raises:
-        AdminError: a request fails. "Not found" is not an error: brokers without scalable topics answer this.
+        AdminError: a request fails. "Not found" is not an error: it is the answer of brokers that do not support
+            scalable topics.
     """
     tenant, local, _ = split_bundle(bundle)
     folder = path("admin", "v2", "scalable", tenant, local)

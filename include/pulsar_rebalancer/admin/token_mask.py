@@ -23,7 +23,7 @@ class TokenMask:
         self.add(token.get_secret_value() if token is not None else "")
 
     def add(self, value: str) -> None:
-        """Mask this token or secret too."""
+        """Add a token or secret to be masked."""
         forms = {value, quote(value, safe=""), html.escape(value), json.dumps(value)[1:-1]} - {""}
         self._forms = sorted(forms.union(self._forms), key=len, reverse=True)
 

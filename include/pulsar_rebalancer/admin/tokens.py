@@ -1,4 +1,4 @@
-"""The token of each request: constant, from a file that is replaced, or from an issuer; renewed before it expires."""
+"""The token for requests: constant, read from a file, or requested from an issuer. It is renewed before it expires."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _THREAD_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, when to renew it, and when it expires (both by `time.monotonic`)."""
+    """A token, the time to renew it, and the time at which it expires (both by `time.monotonic`)."""
 
     value: str
     renew_at: float = math.inf
@@ -74,7 +74,7 @@ class Tokens:
             return self._token.value
 
     def get_in_thread(self) -> str:
-        """Return the token to a thread outside the event loop; the last token if it cannot be renewed."""
+        """Return the token, for a caller in another thread; return the last token if it cannot be renewed."""
         with suppress(Exception):  # Pulsar's client would print it
             if self._loop is not None:
                 return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_S)

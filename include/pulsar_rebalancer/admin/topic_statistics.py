@@ -33,7 +33,7 @@ def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValu
 
 
 def clients_in(topic: JsonValue) -> Clients | None:
-    """Return the clients in the statistics of one topic; None if they do not list the connected clients."""
+    """Return the clients in the statistics of one topic; None if the statistics do not list the connected clients."""
     producers = topic.get("publishers") if isinstance(topic, dict) else None
     subscriptions = topic.get("subscriptions") if isinstance(topic, dict) else None
     if not isinstance(producers, list) or not isinstance(subscriptions, dict):

@@ -1,1 +1,1 @@
-"""Act 3, carry out: the gate, moves and splits that are verified with the brokers, and their history."""
+"""Act 3, carry out: the gate, the moves and splits (each verified with the brokers), and their history."""

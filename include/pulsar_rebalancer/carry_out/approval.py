@@ -1,4 +1,4 @@
-"""Approval: which plans need none, the text of the question about a plan, and who may approve it."""
+"""Approval of plans: which plans need no approval, the question about a plan, and who may approve the plan."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _gain(summary: Summary) -> float:
 
 
 def lacks_second_person(requested_by: Collection[str], person: Collection[str]) -> PlanError | None:
-    """Return why a person may not approve or carry out a plan in a cluster that needs two people; None if they may.
+    """Return why a person may not approve or carry out a plan in a cluster that requires two people; None if allowed.
 
     Args:
         requested_by: users who requested the plan, as in `Summary.requested_by`.

@@ -1,9 +1,9 @@
-"""Move one bundle: unload it, look up a topic so that it is placed, and query the brokers until its owner is known.
+"""Move a bundle: unload it, look up a topic so that a broker gets the bundle, and query the brokers for the owner.
 
 With the modular load manager, the leader keeps a planned destination in memory, and the next placement of the bundle
 consumes that destination (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore does not
-prove that the bundle is on its destination; only the new owner's own answer does. The extensible load manager transfers
-a bundle before it answers; its brokers are queried in the same way.
+prove that the bundle is on its destination; only the answer of the new owner itself proves it. The extensible load
+manager transfers a bundle before it answers; its brokers are queried in the same way.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class BundleMove:
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
-        """Return the result if the destination already owns the bundle or does not answer; None otherwise.
+        """Return a result if the destination already owns the bundle or does not answer; else None.
 
         The destination itself is queried, because a killed broker is listed as active until its session ends.
         """
@@ -160,7 +160,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
-        """Return the bundle's topics to look up; persistent ones come first, because they exist even if not loaded."""
+        """Return the bundle's topics to look up; persistent ones come first, because they exist even if they are not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
         return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 
@@ -217,8 +217,8 @@ class BundleMove:
     async def _unload(self) -> None:
         """Unload the bundle. If the request reaches no broker, repeat it until the timeout.
 
-        If the leader or the owner has died, requests are redirected to it until its session ends. If the owner is dead,
-        the leader has stored the destination, and a client's lookup may have placed the bundle there.
+        If the leader or the owner has died, requests are redirected to it until its session ends. If the owner has
+        died, the leader has already stored the destination, and a client's lookup may have placed the bundle there.
 
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the timeout.

@@ -1,8 +1,8 @@
-"""Measure what moves cost their clients, from the brokers' topic statistics.
+"""Measure the cost of moves for clients, from the brokers' topic statistics.
 
 Before a bundle is unloaded, its source reports the clients of a few of its topics. Afterwards the new owner is polled
-until all of them are back. This delays a move only briefly, before its unload, and never makes it fail. What brokers do
-not answer is recorded as unknown.
+until all these clients are back. The measurement delays a move only briefly, before its unload, and never makes a move
+fail. If a broker does not answer, the cost is recorded as unknown.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class HarmMeter:
 
     Args:
         moves: the moves of the wave.
-        on_harm: function that is called with a bundle and the cost of its move once it is known, possibly after the
-            move's outcome.
+        on_harm: function that is called with a bundle and the cost of its move once the cost is known, possibly after
+            the move's outcome.
     """
 
     def __init__(self, admin: PulsarAdmin, moves: Sequence[Move], on_harm: Callable[[str, Harm], None]) -> None:
@@ -214,7 +214,7 @@ class MoveHarm:
         self.unknown = f"{type(error).__name__}, see the task's log"
 
     def ended(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return the outcome with what is known so far, and keep counting in the background."""
+        """Return the outcome with the figures known so far, and keep counting in the background."""
         self._unloads = outcome.attempts
         if not outcome.attempts:
             return outcome

@@ -53,14 +53,13 @@ async def carry_out_moves(
             has an owner.
         on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
             completed, no further move starts, and the error is raised.
-        unloaded: bundles that an earlier attempt may have unloaded. Such a bundle is moved even if it is on neither its
-            source nor its destination, because it has gone astray. Any other bundle with a different owner is not
-            moved.
+        unloaded: bundles that an earlier attempt may have unloaded. Such a bundle is moved even if its owner is now
+            neither its source nor its destination. Any other bundle with such an owner is not moved.
         held: called before each move; returns why no further move may start. Moves in progress are completed.
         leaves: called before the first unload of a bundle; returns why this move must not be made. It is not called for
             bundles that an earlier attempt unloaded.
         begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
-        meter: measures what the moves cost their clients; None to measure nothing.
+        meter: measures the cost of the moves for clients; None to measure nothing.
         pace: adapts the number of concurrent moves per broker, up to `concurrency`. It needs a meter.
         affinity: True if the leader stores destinations, as under the modular load manager.
 

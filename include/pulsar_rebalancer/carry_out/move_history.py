@@ -124,7 +124,7 @@ class WaveHistory:
             self.write()
 
     def measured(self, bundle: str, harm: Harm) -> None:
-        """Record in the wave's file what a finished move cost its clients; written at most once a second."""
+        """Record the cost of a finished move for clients in the wave's file, which is written at most once a second."""
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
             self._write_details()
@@ -207,7 +207,7 @@ def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: 
 def still_kept(
     history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
 ) -> MovesState:
-    """Drop destinations that the leader no longer stores, because their bundles have a new owner.
+    """Drop destinations that the leader has forgotten because their bundles have a new owner.
 
     Args:
         owners: the brokers that reported each bundle. Bundles of brokers without a report are not included.

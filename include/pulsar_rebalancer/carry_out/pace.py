@@ -1,7 +1,7 @@
 """The order in which the moves of a wave begin, and how many run at the same time.
 
-The rule of `unload_concurrency: auto` is that of TCP's congestion control (additive increase, multiplicative decrease,
-RFC 5681), for each broker; clients that are late take the place of lost packets.
+`unload_concurrency: auto` applies the rule of TCP's congestion control (additive increase, multiplicative decrease, RFC
+5681) to each broker. Late clients correspond to lost packets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class AdaptivePace:
     """Limits the concurrent moves from or to each broker to what its clients tolerate.
 
     Each broker starts with one concurrent move. The number grows by one with each move whose clients are back in time;
-    after the first late move, it grows by one only per round of moves. It is halved, but stays at least one, when
+    after the first late move, it grows only by one per round of moves. It is halved, but stays at least one, when
     clients are late or a bundle had to be unloaded again. A move counts until its clients are back or late. The number
     does not change if it is unknown whether clients are back.
 
@@ -42,7 +42,7 @@ class AdaptivePace:
         self._halved_at = Counter[str]()
 
     def begins(self, move: Move) -> bool:
-        """Return whether a move may begin now; if so, it counts from now on."""
+        """Return whether a move may begin now; if so, count it from now on."""
         if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers(move)):
             return False
         self._begun[move.bundle] = len(self._begun) + 1

@@ -112,7 +112,7 @@ async def collect(
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
-        AdminError: the list of brokers, the leader or every configuration cannot be read; the credentials are invalid;
+        AdminError: the list of brokers, the leader or all configurations cannot be read; the credentials are invalid;
             `no_load_report` if the load manager provides no reports; `client_missing`; or the system topics of the
             extensible load manager cannot be read.
     """

@@ -32,7 +32,7 @@ class LargeBundle(NamedTuple):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of the bundle's owner.
-        excess: the largest ratio between a figure of the bundle and its bound.
+        excess: the largest ratio of one of the bundle's figures to the bound for this figure.
     """
 
     bundle: str
@@ -66,7 +66,7 @@ class _Bounds(NamedTuple):
         return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
-        """Return the largest ratio between a figure in a row and its bound."""
+        """Return the largest ratio of a figure in a row to the bound for this figure."""
         return max(
             _times(row["topics"], self.topics),
             _times(_sum(row, "producers", "consumers"), self.sessions),

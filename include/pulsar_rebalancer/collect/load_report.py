@@ -88,8 +88,8 @@ def read_report(
 def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, host_interval_s: float) -> dict[str, Cell]:
     """Return the columns of the brokers table for one report.
 
-    `last_update` is the time of the last write to the metadata store, which is up to 15 minutes ago in a healthy
-    cluster. Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
+    `last_update` is the time at which the report was last written to the metadata store. In a healthy cluster, this is
+    at most 15 minutes ago. Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
     """
     now_ms = collected_at.timestamp() * 1000
     updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))

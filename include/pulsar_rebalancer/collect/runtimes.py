@@ -50,7 +50,7 @@ class Runtimes:
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 
     def switches(self) -> dict[str, bool | str]:
-        """Return columns of the table `cluster` about brokers' settings.
+        """Return the columns of the table `cluster` that describe brokers' settings.
 
         A flag is true if a switch is on in at least one broker. One column lists the settings that differ between
         brokers.
@@ -68,7 +68,7 @@ async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration.
 
     Raises:
-        AdminError: the leader cannot be read, or none of the configurations.
+        AdminError: the leader cannot be read, or no configuration can be read.
     """
     leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configurations(admin, brokers))
     return Runtimes(leader, by_broker, failed)

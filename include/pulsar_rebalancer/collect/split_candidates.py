@@ -1,4 +1,4 @@
-"""Read the topics and the namespace's bounds of each bundle that may have to be split; there are only a few."""
+"""Read the topics and the namespace's bounds of bundles that may have to be split. There are few such bundles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def read_candidates(
     settings: Settings,
     waits: Callable[[str], bool] = lambda _: False,
 ) -> Candidates:
-    """Return the bundles that may have to be split, with the load of each topic as reported by the bundle's owner.
+    """Return the bundles that may have to be split, with the load of each topic, as the bundle's owner reports it.
 
     Nothing is requested if `split_mode` is off.
 
@@ -103,7 +103,7 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 async def _topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
 ) -> tuple[TopicLoad, ...] | None:
-    """Return the load of a bundle's topics; None if it cannot be read or there are more than `most` topics."""
+    """Return the load of a bundle's topics; None if it cannot be read or the bundle has more than `most` topics."""
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:

@@ -1,4 +1,4 @@
-"""The load reports that can be used, and the reasons why the others cannot."""
+"""The usable load reports, and the reasons why the others are not usable."""
 
 from __future__ import annotations
 

@@ -91,8 +91,9 @@ class ClusterEntry(BaseModel):
     Attributes:
         name: the cluster's name in this file, which is part of folders and DAG ids.
         given: the cluster's settings in the file, including those from `defaults`, by our field names.
-        settings: the given settings, with Pulsar's defaults for the others. The live brokers' settings are added later.
-        error: why the entry cannot be used, in which case it has the default settings; empty if it can be used.
+        settings: the given settings, with Pulsar's defaults for all other settings. The live brokers' settings are
+            added later.
+        error: why the entry cannot be used; empty if it can. An entry that cannot be used has the default settings.
     """
 
     model_config = ConfigDict(frozen=True)

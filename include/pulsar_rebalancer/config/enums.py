@@ -25,7 +25,7 @@ class Mode(StrEnum):
 
 
 class Strategy(StrEnum):
-    """Shedders: Pulsar's, by class name, and one of our own."""
+    """Shedders: Pulsar's shedders, by class name, and one of our own."""
 
     AVG = "AvgShedder"
     THRESHOLD = "ThresholdShedder"
@@ -48,7 +48,7 @@ class Placement(StrEnum):
 
 
 class SplitAlgorithm(StrEnum):
-    """Pulsar's algorithms, by name, for choosing the positions at which a bundle is split."""
+    """Pulsar's algorithms that choose the positions at which a bundle is split."""
 
     RANGE = "range_equally_divide"
     TOPIC_COUNT = "topic_count_equally_divide"

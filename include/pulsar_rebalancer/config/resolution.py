@@ -42,7 +42,7 @@ THRESHOLD_FIELDS = ("low_threshold", "high_threshold", "hit_count_low", "hit_cou
 
 
 class RunParams(BaseModel):
-    """Parameters of a manual run. It may force a balance, lower the mode, change thresholds and add exclusions."""
+    """Parameters of a manual run. They may force a balance, lower the mode, change thresholds and add exclusions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -146,7 +146,7 @@ def resolve(
     Args:
         file: the cluster's entry in the clusters file, by our names or Pulsar's.
         brokers: live settings, from `from_brokers`.
-        params: parameters of a manual run. Its lists are added to the file's; its mode must not be higher than the
+        params: parameters of a manual run. Their lists are added to the file's; their mode must not be higher than the
             file's.
         check: additional check, as in `validate`.
 

@@ -124,9 +124,9 @@ def _placed(
 ) -> RunDecision:
     """Return the decision of a shedder for which the pipeline handles samples and policies.
 
-    A sample that follows the last one too soon still has the last sample's moving averages. The shedder's result is
-    then reported, but nothing is shed. If the shedder counts hits, the same applies to a sample without a new figure.
-    Only samples that count change the state for the next run.
+    A sample that follows the last one too soon still has the last sample's moving averages. For such a sample, the
+    shedder's result is reported, but nothing is shed. If the shedder counts hits, the same applies to a sample without
+    a new figure. Only samples that count change the state for the next run.
     """
     counting = context.counting
     samples = _samples(sample, shed)

@@ -110,9 +110,9 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
 
 
 def _with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
-    """Return the decision with the moves to new brokers instead of the strategy's.
+    """Return the decision with the moves to new brokers instead of the strategy's moves.
 
-    Hits start again for the brokers of these moves.
+    The hits of the brokers in these moves are reset.
     """
     ends = {end for move in filling.moves if move.taken for end in (move.source, move.destination)}
     decisions = []

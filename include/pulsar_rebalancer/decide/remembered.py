@@ -88,7 +88,7 @@ class RememberedPlacement(NamedTuple):
 
 
 def remember(run: RunInput) -> Remembered:
-    """Return what is remembered after a run's sample, and write the placement's file if it is to be remembered.
+    """Return what is remembered after a run's sample, and write the file of a newly remembered placement.
 
     A placement is good if the scores were close together in several counted samples in a row.
     """

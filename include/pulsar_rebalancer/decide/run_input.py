@@ -142,7 +142,7 @@ class RunInput(Snapshot):
         return DrainedBrokers(self, self.state_folder)
 
     def restoring(self) -> Filling | None:
-        """Return the moves that restore the remembered placement; None if there are none or they are not wanted."""
+        """Return the moves that restore the remembered placement; None if there are none or restoring is off."""
         wanted = self.settings.restore_placement and self.counting.counts and not self.before.roll
         return restore(self, self.state_folder) if wanted else None
 

@@ -37,7 +37,7 @@ _NOT_OURS = "not the rebalancer's"
 def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
     """Compact and delete the files that have reached their age limit, and return a report.
 
-    If this is interrupted, the next call completes it.
+    If a call is interrupted, the next call completes the work.
 
     Args:
         settings: `compact_after_days`, `retention_days` and `history_days` are used.

@@ -34,7 +34,7 @@ class Needed(NamedTuple):
 
     Attributes:
         plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
-        files: names of files in the state folder: copies to keep, and what they refer to. None if
+        files: names of files in the state folder: copies to keep, and the files to which these refer. None if
             the stored state is lost; then every file in the folder may be needed to restore it.
     """
 
@@ -74,8 +74,8 @@ def unneeded_files(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return the entries in a state folder that can be deleted.
 
-    Records of changes (the person, the change and the reason) are never deleted. Neither are published load data,
-    drains, orders, the rolling restart and the costs of moves.
+    These are never deleted: records of changes (the person, the change and the reason), published load data, drains,
+    orders, the rolling restart and the costs of moves.
 
     Args:
         needed: names of files that must not be deleted, from `Needed.files`.

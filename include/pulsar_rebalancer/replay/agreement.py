@@ -1,4 +1,4 @@
-"""What the recorded cluster did, and how closely a replay with the current settings repeats it."""
+"""The behaviour of the recorded cluster, and how closely a replay with the current settings reproduces it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDING = "recording"
 
 
 class RecordedCluster:
-    """The recorded cluster. A bundle that changes its broker between samples counts as unloaded, whatever the cause.
+    """The recorded cluster. A bundle whose broker changes between samples counts as unloaded, whatever the cause.
 
     It counts as lost instead if its previous broker is gone, has restarted or does not report. A new bundle, such as a
     part of a split bundle, counts as neither.
@@ -55,7 +55,7 @@ class RecordedCluster:
 
 
 class Agreement(BaseModel):
-    """How closely a replay with the current settings repeats the recording.
+    """How closely a replay with the current settings reproduces the recording.
 
     Attributes:
         range_recorded, range_replayed: mean score range over time, points.
@@ -63,7 +63,7 @@ class Agreement(BaseModel):
         range_correlation: correlation of the two ranges over time, -1 to 1; None if one of them never changes.
         unloads_recorded, unloads_replayed: bundles moved per day.
         bundles_recorded, bundles_replayed: number of bundles that moved at least once.
-        bundles_both: number of bundles that moved at least once in both.
+        bundles_both: number of bundles that moved at least once in both the recording and the replay.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""Replay recorded load through variants in a closed loop: a bundle that a variant moves takes its load along.
+"""Replay recorded load through variants in a closed loop: a bundle that a variant moves keeps its load.
 
 Data that does not depend on the bundles' brokers is computed once for all variants: moving averages, and the load that
 each bundle carries. A variant uses the brokers' recorded figures, adjusted for the bundles that are on a different
@@ -58,15 +58,15 @@ def replay(
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
-    """Return each variant's outcome, followed by the recording's if one variant has the current settings.
+    """Return each variant's outcome, followed by the recording's outcome if one variant has the current settings.
 
     A variant ends as failed when its strategy raises an exception.
 
     Args:
         variants: the variants to replay, in a single pass through the samples.
         judged_by: settings with the resource weights for the scores by which variants are compared.
-        first: minute of the first sample, since 1970; None for the recording's first.
-        last: minute of the last sample; None for the recording's last.
+        first: minute of the first sample, since 1970; None for the first minute in the recording.
+        last: minute of the last sample; None for the last minute in the recording.
         report: function that is called regularly with the completed share, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
@@ -218,7 +218,7 @@ def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return the load change due to bundles away from their recorded brokers: a row per flow, a column per broker."""
+    """Return the change in load from bundles that left their recorded brokers: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
     """Return the effective settings of the newest run that had no parameters, and the name of their source.
 
-    They include the live brokers' settings. Runs are looked up in their folders and in the compacted tables.
+    The settings include those of the live brokers. Runs are looked up in their folders and in the compacted tables.
 
     Args:
         of_file: settings from the clusters file, returned if there is no such run.

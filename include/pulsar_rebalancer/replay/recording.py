@@ -95,7 +95,7 @@ class Coverage(BaseModel):
         repeated: number of samples after the first in the same minute; for a trace, the largest such number of any
             broker.
         interpolated: share of a trace's load reports that are interpolated between two of its figures, 0 to 1.
-        faint: brokers of a trace that never used more than one percent of CPU.
+        faint: brokers in a trace whose CPU usage was never above one percent.
         unreadable: the first files that could not be read, and why.
         unreadable_count: number of files that could not be read.
         made: how bundles were generated if none were recorded; else empty.

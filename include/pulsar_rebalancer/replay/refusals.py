@@ -1,4 +1,4 @@
-"""Limits on the size of a replay; a larger one is refused with advice on how to reduce it."""
+"""Limits on the size of a replay. Larger replays are refused with advice on how to reduce their size."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ReplayRequest(VersionedDocument):
 
     Attributes:
         cluster: name in the clusters file.
-        airflow_run_id: the DAG run that requested the replay; empty for a command.
+        airflow_run_id: the DAG run that requested the replay; empty if a command requested it.
         requested_by: the person who requested it.
         settings: the current settings; their resource weights also determine the scores.
         settings_from: where the settings come from.
@@ -90,7 +90,8 @@ class ReplayRequest(VersionedDocument):
         """Validate and return the request that a person typed.
 
         Raises:
-            SettingsError: `wrong_setting` or `contradiction`, in a field or in the grid; the message names it.
+            SettingsError: `wrong_setting` or `contradiction`, in a field or in the grid; the message names the field or
+                setting.
         """
         try:
             request = cls.model_validate(dict(values))
@@ -104,7 +105,7 @@ class FailedVariant(BaseModel):
     """A variant whose strategy raised an exception.
 
     Attributes:
-        at: time of the sample at which it was raised.
+        at: time of the sample at which the exception was raised.
         error: type and text of the exception.
     """
 
@@ -130,7 +131,7 @@ class ReplayResult(VersionedDocument):
         variants: number of variants, including those that failed.
         left_out: the first combinations in the grid that contradict themselves.
         left_out_count: number of such combinations.
-        agreement: how far the replayed current settings agree with the recording; None if they failed.
+        agreement: how closely a replay with the current settings reproduces the recording; None if this replay failed.
         failed: the first variants whose strategy raised an exception; they have no figures and are never picked.
         failed_count: number of such variants.
         seconds: duration of the replay.

@@ -99,7 +99,7 @@ def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
 
 
 def started(brokers: pa.Table) -> Floats:
-    """Return when the brokers' processes started, seconds since 1970; NaN where unknown."""
+    """Return the start times of the brokers' processes, seconds since 1970; NaN where unknown."""
     if _STARTED not in brokers.column_names:
         return np.full(brokers.num_rows, np.nan)
     return floats(brokers[_STARTED].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6

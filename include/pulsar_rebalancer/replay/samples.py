@@ -236,7 +236,7 @@ def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
 
 
 def _bounds(bundle: str) -> tuple[int, int]:
-    """Return the bounds of a bundle's hash range; if its name has none, an empty range beyond all hashes."""
+    """Return the bounds of a bundle's hash range; if its name contains no range, an empty range beyond all hashes."""
     first, _, last = range_of(bundle).partition("_")
     beyond = 1 << 32
     try:

@@ -29,7 +29,7 @@ class Failure(NamedTuple):
     """The error that ended a variant's replay.
 
     Attributes:
-        minute: minute of the sample at which it was raised, since 1970.
+        minute: minute, since 1970, of the sample at which the error was raised.
         error: type and text of the exception, on one line.
     """
 
@@ -62,7 +62,7 @@ class VariantOutcome:
         disturbed: total throughput of the moved bundles when they moved, bytes/s inbound plus outbound.
         lost: number of bundles placed because their broker was gone.
         failed: why the variant was not replayed to the end; None if it was.
-        minutes: for each of `ranges`, its minute since 1970; only the recording's outcome has them.
+        minutes: for each of `ranges`, its minute since 1970; only the recording's outcome has minutes.
         bundles, moved_at: position and minute of each bundle moved; only kept for the recording and the current
             settings.
     """

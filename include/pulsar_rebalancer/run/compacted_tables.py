@@ -84,7 +84,7 @@ def with_run(schema: pa.Schema) -> pa.Schema:
 class Draft:
     """A context manager for a table that is being written; the table is published only when complete.
 
-    It needs the memory of one row group, regardless of the size of the table.
+    Writing needs only the memory for one row group, regardless of the size of the table.
 
     Args:
         target: the file to publish.

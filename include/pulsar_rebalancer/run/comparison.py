@@ -1,4 +1,4 @@
-"""`comparison.json`: what a run's moves should do to the brokers' scores, and what was measured later."""
+"""`comparison.json`: the predicted effect of a run's moves on the brokers' scores, and the scores measured later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class ComparedBroker(BaseModel):
     Attributes:
         before: score in the sample from which the moves were planned.
         predicted: score after the moves that were carried out.
-        measured: score in the first counted sample ten minutes later; None until then, and if it is not compared.
+        measured: score in the first counted sample at least ten minutes after the moves; None until then, or if the
+            broker is not compared.
         error: measured minus predicted score, points, without the change that all brokers share.
         dropped: why the broker is not compared; None if it is.
     """
@@ -39,7 +40,7 @@ class ComparedRun(VersionedDocument):
     """The comparison of a run's predicted scores with measured ones.
 
     Attributes:
-        moved_at: when the moves had ended.
+        moved_at: time at which all moves had ended.
         compared_at: time of the sample with the measured scores; None if there is none yet.
         brokers: the brokers that lost or received bundles, by name.
     """

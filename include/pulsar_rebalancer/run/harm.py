@@ -1,4 +1,4 @@
-"""What moves cost clients: the figures of one move, of a whole run, and of each bundle's last move."""
+"""The cost of moves for clients: the figures of one move, of a whole run, and of each bundle's last move."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = 2000
 
 
 class Harm(BaseModel):
-    """What one move cost its clients, according to the brokers. What brokers did not answer is None, never 0.
+    """The cost of one move for its clients, according to the brokers. A figure that was not reported is None, not 0.
 
     Clients are the producers and consumers of a sample of the bundle's topics.
 
@@ -33,7 +33,7 @@ class Harm(BaseModel):
             were missing at the last count.
         watched_seconds: seconds from the unload to the last count; None if there was none.
         clients_before: number of clients before the unload.
-        clients_back: number of these that were connected at the last count.
+        clients_back: number of these clients that were connected at the last count.
         topics: number of the bundle's topics that had clients.
         topics_measured: number of topics in the sample.
         errors: number of topics in the sample that returned an error at the last count.
@@ -70,7 +70,7 @@ class Harm(BaseModel):
 
 
 class HarmSummary(BaseModel):
-    """What several moves cost their clients.
+    """The cost of several moves for their clients.
 
     Attributes:
         moves: number of moves that unloaded their bundle.
@@ -132,7 +132,7 @@ class HarmSummary(BaseModel):
 
 
 def last_time(harms: Collection[Harm], moves: int) -> str:
-    """Return what the last moves of a plan's bundles cost, as a sentence without a full stop.
+    """Return the cost of the last moves of a plan's bundles, as a sentence without a full stop.
 
     Args:
         harms: the known figures of the bundles' last moves.
@@ -147,7 +147,7 @@ def last_time(harms: Collection[Harm], moves: int) -> str:
 
 
 class LastHarm(BaseModel):
-    """What the last measured move of a bundle cost its clients, and when the run ended."""
+    """The cost of a bundle's last measured move for its clients, and the time at which the move's run ended."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -156,14 +156,14 @@ class LastHarm(BaseModel):
 
 
 class BundleHarm(VersionedDocument):
-    """`state/bundle-harm.json`: what the last measured move of each bundle cost. Only the task *report* writes it."""
+    """`state/bundle-harm.json`: the cost of each bundle's last measured move. Only the task *report* writes it."""
 
     FILE: ClassVar[str] = BUNDLE_HARM
 
     bundles: dict[str, LastHarm] = {}
 
     def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
-        """Return a copy with further moves. The oldest figures are dropped; an unknown harm replaces nothing."""
+        """Return a copy with further moves. The oldest figures are dropped; unknown figures replace nothing."""
         known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
         every = self.bundles | known
         newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
@@ -171,6 +171,6 @@ class BundleHarm(VersionedDocument):
 
     @classmethod
     def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, Harm]:
-        """Return what the last moves of these bundles cost, by bundle; those without a known figure are missing."""
+        """Return the cost of each of these bundles' last move; bundles without a known figure are not included."""
         known = cls.known(folder) or cls()
         return {bundle: known.bundles[bundle].harm for bundle in bundles if bundle in known.bundles}

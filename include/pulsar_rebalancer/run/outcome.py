@@ -38,7 +38,7 @@ class MoveOutcome(BaseModel):
         seconds: seconds from the first request to the outcome.
         error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
         destination_kept: True if the leader may still store the destination, although the unload failed.
-        harm: what the move cost the bundle's clients; None if that is unknown, or if the bundle was not unloaded.
+        harm: cost of the move for the bundle's clients; None if it is unknown, or if the bundle was not unloaded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,7 +117,7 @@ class Outcome(VersionedDocument):
         destinations_kept: destinations from this or an earlier run that the leader may still store, by bundle.
         splits: outcomes of all splits of the plan if its gate was open, else empty.
         in_force: a sentence about the orders at the time of writing, and the people who gave them.
-        harm: what the moves cost their clients; None if no bundle was unloaded.
+        harm: cost of the moves for their clients; None if no bundle was unloaded.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -186,7 +186,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
 
 
 def harm_of(moves: Iterable[MoveOutcome]) -> HarmSummary | None:
-    """Return what moves cost their clients; None if no bundle was unloaded."""
+    """Return the cost of moves for their clients; None if no bundle was unloaded."""
     return HarmSummary.of(move.harm for move in moves if move.attempts)
 
 

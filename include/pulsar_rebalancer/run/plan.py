@@ -75,12 +75,12 @@ class Summary(VersionedDocument):
     Attributes:
         plan_id: name of the run's folder.
         base_seq: sequence number of the state from which the plan was made.
-        hash: hash over decisions, accepted moves, new state and splits. It does not depend on the Spark master,
+        hash: hash of decisions, accepted moves, new state and splits. It does not depend on the Spark master,
             partitioning or the order of the input.
         by_hand: record of the request, if a person made the plan; else None.
         drains: progress of each drained broker's drain, by broker.
         counting: reason code that explains whether the run counted hits.
-        score_min, score_max, score_mean: scores of the compared brokers, percent; None if none were compared.
+        score_min, score_max, score_mean: scores of the compared brokers, percent; None if no brokers were compared.
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.

@@ -96,7 +96,7 @@ def interval_below_host_sample(settings: Settings) -> list[Finding]:
 
 
 def predictions_off(predictions: Predictions) -> list[Finding]:
-    """Return a warning if the scores after moves differ too much from the predicted ones."""
+    """Return a warning if the scores after moves differ too much from the predicted scores."""
     error = predictions.median_error
     if error is None or error <= LARGEST_ERROR:
         return []

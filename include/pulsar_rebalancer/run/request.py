@@ -79,7 +79,7 @@ class Validation(VersionedDocument):
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[Reason, int]:
-        """Return the number of findings for each reason with this effect, the most frequent reason first."""
+        """For each reason, return the number of findings that have the given effect, the most frequent reason first."""
         return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
 
     @property

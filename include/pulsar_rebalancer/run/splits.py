@@ -40,7 +40,8 @@ class Split(BaseModel):
             `positions`.
         unload: True if the new bundles are unloaded afterwards, so that placement may put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
-        value, bound: the figure that met the condition and its bound, in the unit of the condition's setting.
+        value, bound: the figure that met the condition, and the bound that it exceeds, in the unit of the condition's
+            setting.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,12 +58,12 @@ class Split(BaseModel):
 
     @property
     def cut(self) -> str:
-        """Return where the bundle is cut, and each part's share of its traffic, as text."""
+        """Return text with the positions at which the bundle is cut and each part's share of the bundle's traffic."""
         return in_parts(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
 
     @property
     def excess(self) -> str:
-        """Return how far the bundle exceeds the bound of its condition, as text; empty for a manual split."""
+        """Return text that says how far the bundle exceeds the bound of its condition; empty for a manual split."""
         return excess(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
@@ -84,7 +85,7 @@ def at_positions(positions: Iterable[int]) -> str:
 
 
 def in_parts(positions: Iterable[int], shares: Iterable[float]) -> str:
-    """Return where a bundle is cut, and each part's share of its traffic (0 to 1), as text."""
+    """Return text with the positions at which a bundle is cut and each part's share of its traffic (0 to 1)."""
     each = ", ".join(f"{100 * share:.0f} %" for share in shares)
     return f"at {at_positions(positions)} into parts with {each} of its traffic"
 

@@ -1,8 +1,8 @@
 """The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
 
 Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its last value until
-it is sent again. Things that may disappear therefore have no gauges; the only exception is a broker's score. States
-that end by themselves are sent as the time of their end, which remains correct if no run follows.
+it is sent again. Things that may disappear therefore have no gauges; the only exception is a broker's score. For a
+state that ends on its own, the time of its end is sent, because this time remains correct if no run follows.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
 
 
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
-    """Yield the measurements of what people and the breaker ordered, and of the plan that waits for approval.
+    """Yield measurements of the orders of people and the breaker, and of the plan that waits for approval.
 
     Args:
         settings: settings from the clusters file.

@@ -69,8 +69,8 @@ def predicted_scores(
 def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, storage: ClusterStorage) -> MovesState:
     """Compare the predictions that are due with a run's sample, and schedule the comparison of the run's own moves.
 
-    The comparison is in the file `comparison.json` of the run that moved the bundles. It counts once the returned
-    history is stored. Until then, the same run can repeat it with the same result.
+    The comparison is in the file `comparison.json` of the run that moved the bundles. The comparison counts once the
+    returned history is stored. Until then, the same run can repeat the comparison with the same result.
 
     Args:
         history: the unload history after the run.
@@ -127,7 +127,7 @@ def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> Co
 def _undisturbed(
     comparison: ComparedRun, history: MovesState, run: Snapshot, scores: Mapping[str, float]
 ) -> ComparedRun:
-    """Return the comparison without brokers whose load something else has changed, or whose state is unknown."""
+    """Return the comparison without brokers whose load has changed for another reason, or whose state is unknown."""
     since = comparison.moved_at
     later = [each for each in history.unloads.values() if each.plan_id != comparison.plan_id and each.at >= since]
     moved = {end for unload in later for end in (unload.source, unload.destination, unload.owner)}

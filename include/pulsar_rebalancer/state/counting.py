@@ -79,7 +79,7 @@ def decide_counting(
         forced: True if the run moves bundles without waiting for hits; it adds no hits.
         thresholds: True if the run has its own thresholds; it adds no hits.
         same_hits: True if the strategy that wrote the state counts the same hits, so that the change of strategy resets
-            none.
+            no hits.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
     since = (now - state.counted_at).total_seconds() if state.counted_at else None

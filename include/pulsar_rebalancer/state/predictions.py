@@ -1,4 +1,4 @@
-"""Predicted scores: which runs' predictions are still to be compared with measurements, and the last errors."""
+"""Predicted scores: the runs whose predictions are still to be compared with measurements, and the last errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT, FEWEST = 50, 10
 
 
 class Predictions(BaseModel):
-    """What is known about predictions.
+    """The predictions to compare, and the errors of earlier predictions.
 
     Attributes:
         awaited: plan_id of each run whose moves are to be compared.

@@ -1,7 +1,7 @@
 """The `roll` document: a rolling restart. Only the task *roll* of `pulsar_roll__<cluster>` writes it.
 
-A reset or restore of the state does not change it. There is a copy below the storage root, in case the state store is
-lost.
+A reset or restore of the state does not change the document. There is a copy below the storage root, in case the state
+store is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """What happens to the current broker."""
+    """The phases of a broker's turn."""
 
     WAITING = "waiting"
     DRAINING = "draining"
@@ -53,7 +53,7 @@ class Roll(StateDocument):
     Attributes:
         shown: the last dry run.
         id: id of the roll; empty if there has been no roll yet.
-        run_id: the run of `pulsar_roll__<cluster>` that carries it out.
+        run_id: the run of `pulsar_roll__<cluster>` that carries out the roll.
         order: the brokers, in the order in which they restart.
         listed: all brokers that the cluster listed at the roll's start.
         done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
@@ -68,7 +68,7 @@ class Roll(StateDocument):
         waits: what the roll waits for.
         asked: broker that people were asked to restart, in a message that was delivered.
         ended: why the roll is over; empty if it is not.
-        ended_at: when it ended.
+        ended_at: when the roll ended.
         stranded: broker that the roll left drained when it stopped; empty if it left none.
     """
 
@@ -116,11 +116,11 @@ class Roll(StateDocument):
 
     @property
     def under_way(self) -> bool:
-        """Return whether a broker's turn has begun; the roll then finishes it, even outside the maintenance windows."""
+        """Return whether a broker's turn has begun. It is then completed, even outside the maintenance windows."""
         return self.active and self.phase is not Phase.WAITING
 
     def drains(self) -> dict[str, Drain]:
-        """Return the drain of the current broker, or of one that was left drained; empty if there is none."""
+        """Return the drain of the current broker, or of a broker that was left drained; empty if there is no drain."""
         drained = self.broker if self.phase in (Phase.DRAINING, Phase.RESTARTING) else ""
         drained = drained or self.stranded
         if not drained or self.turn_at is None:
@@ -152,7 +152,7 @@ class Roll(StateDocument):
         )
 
     def turned(self, outcome: Reason, now: datetime) -> Self:
-        """Return the document after a broker's turn: the next broker waits for its own, or the roll is over."""
+        """Return the document after a broker's turn: the next broker waits for its turn, or the roll is over."""
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}

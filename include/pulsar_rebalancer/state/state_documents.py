@@ -95,7 +95,7 @@ class Remembered(BaseModel):
     Attributes:
         balanced: number of counted samples in a row in which the scores were close together.
         file: file with the placement, in the cluster's state folder; empty if there is none.
-        at: when the placement was seen.
+        at: time of the sample with this placement.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -146,7 +146,7 @@ class DecisionState(StateDocument):
         return frozenset(filter(None, (self.means, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
-        """Return the state from which a strategy decides: the shadow's if it was the shadow before, else this one."""
+        """Return the state from which a strategy decides: the shadow's if it was the shadow, else this one."""
         was_shadow = strategy == self.shadow.strategy != self.strategy
         return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 
@@ -244,7 +244,8 @@ class MovesState(StateDocument):
 
         As in ModularLoadManagerImpl, an unload is dropped if `ts < now - grace`.
 
-        If the clock was set back, unloads may be in the future. Those further away than the grace period are dropped.
+        If the clock was set back, unloads may be in the future. Unloads further ahead than the grace period are
+        dropped.
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}

@@ -111,8 +111,8 @@ def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
         base: the cluster's folder; nothing outside this folder is deleted.
         folder: the folder to delete from, below `base`.
         content: entries to delete, from `walk` or `entries`; entries that are neither files nor folders are kept.
-        whole: True if `content` is everything in the folder, so that an object store can delete the folder in few
-            requests.
+        whole: True if `content` is everything in the folder, so that an object store can delete the folder in just a
+            few requests.
 
     Raises:
         SnapshotError: `file_damaged` if a path is outside the cluster's folder, or `storage_failed`.

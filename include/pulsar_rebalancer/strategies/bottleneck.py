@@ -1,7 +1,7 @@
 """The bottleneck of a cluster: the resource that decides its brokers' scores, and the measure of bundles' loads.
 
 Costs are points of score per message or per byte, so they are meaningless under a different bottleneck, and learning
-starts again. A new bottleneck therefore replaces the old one only after it has lasted for a while.
+must start again. A new bottleneck therefore replaces the old one only after it has lasted for a while.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
 
 
 def measure_of(bottleneck: str) -> Measure:
-    """Return the measure of bundles' loads; the message rate for direct memory, which no traffic explains."""
+    """Return the measure of bundles' loads; for direct memory, whose usage no traffic explains, the message rate."""
     return Measure.THROUGHPUT if bottleneck == NETWORK else Measure.RATE
 
 
@@ -49,7 +49,7 @@ def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settin
     """Return what was learned before a sample, or nothing if the sample changes the bottleneck.
 
     Args:
-        counts: True if the sample counts. If it does not, the bottleneck changes only if nothing was learned yet.
+        counts: True if the sample counts. If it does not, the bottleneck changes only if nothing has been learned yet.
     """
     if before.samples and not counts:
         return before

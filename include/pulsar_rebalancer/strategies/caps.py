@@ -97,7 +97,7 @@ def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
 
 
 class _Caps:
-    """How much of each cap the accepted units of a plan have used."""
+    """The amount of each cap that the accepted units of a plan have used."""
 
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings
@@ -153,7 +153,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return the cap that a unit exceeds, None if there is none; ignore the cap per run and the rule for groups."""
+        """Return the cap that a unit exceeds, or None. The cap per run and the rule for groups are ignored."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
@@ -188,7 +188,7 @@ def _over(count: float, cap: float | None) -> bool:
 
 
 def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
-    """Return whether bundles of two namespaces with the same hash range must not move at the same time.
+    """Return whether bundles with the same hash range, from two namespaces, must not move at the same time.
 
     Before apache/pulsar #25518, the leader under the modular load manager stored planned destinations by hash range,
     without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader, so one

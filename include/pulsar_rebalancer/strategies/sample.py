@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RecentMove(NamedTuple):
-    """A move that was carried out some minutes ago; the destination is the broker that owns the bundle now."""
+    """A move that was carried out a few minutes ago; the destination is the broker that owns the bundle now."""
 
     source: str
     destination: str
@@ -201,7 +201,7 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
 
 
 def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str, float]:
-    """Return the scores that caused hits, by broker; in a run that counts no hits, those that caused moves.
+    """Return the scores that caused hits, by broker; in a run that counts no hits, the scores that caused moves.
 
     Args:
         decisions: one cluster's decisions, with the bundles that move after policies and caps.

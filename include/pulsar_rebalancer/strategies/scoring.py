@@ -116,7 +116,7 @@ def score(broker: BrokerSample, settings: Settings) -> float:
 
 
 def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str, float]:
-    """Return each broker's limit of a resource in multiples of the median broker's; 1 if the limit is unknown."""
+    """Return each broker's limit of a resource as a multiple of the median limit; 1 if the limit is unknown."""
     limits = {broker.broker: broker.resources.get(resource, ResourceUsage()).limit or 0.0 for broker in brokers}
     usual = median([limit for limit in limits.values() if limit > 0] or [1.0])
     return {name: limit / usual if limit > 0 else 1.0 for name, limit in limits.items()}

@@ -1,4 +1,4 @@
-"""The size of brokers, and what the traffic of their bundles costs them."""
+"""The size of brokers, and the resources that the traffic of their bundles uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BrokerColumns:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What brokers carry and need in one minute, one entry per broker.
+    """The traffic that brokers carry in one minute, and the resources that they use; one entry per broker.
 
     Attributes:
         traffic: msg/s and bytes/s that get through.
@@ -59,7 +59,7 @@ class Demand:
 
 
 def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor: Floats, extra_cpu: Floats) -> Demand:
-    """Return what the brokers carry; an overloaded broker serves the same share of each of its bundles' traffic.
+    """Return the brokers' traffic and usage; an overloaded broker serves the same share of every bundle.
 
     Args:
         rates: offered traffic per bundle.

@@ -56,8 +56,8 @@ class Reports:
 
         Args:
             minute: counted from 0; call this once for each minute, in order.
-            truth: what brokers actually carry.
-            rates: what bundles actually carry.
+            truth: the brokers' actual traffic and usage.
+            rates: the bundles' actual traffic.
             owner: position of each bundle's broker.
             registered: brokers that the cluster lists.
             alive: brokers that can answer.

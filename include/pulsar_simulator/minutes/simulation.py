@@ -1,4 +1,4 @@
-"""A cluster minute by minute: who owns which bundle, and what brokers carry."""
+"""A cluster minute by minute: the owners of bundles, and the traffic of brokers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Simulation:
                 self.owner[bundle] = destination
 
     def step(self) -> Report:
-        """Simulate one minute, and return what brokers report at its end."""
+        """Simulate one minute, and return the brokers' reports at the end of this minute."""
         start = self.minute * MINUTE
         for event in self._events.get(self.minute, ()):
             self._happen(event, start)
@@ -113,7 +113,7 @@ class Simulation:
                 self._lose(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
 
     def _lose(self, bundle: int, looked_up: float) -> None:
-        """Remove a bundle's owner. The next lookup places it; without `direct`, only clients look bundles up."""
+        """Remove a bundle's owner. The next lookup places the bundle; without `direct`, only clients look it up."""
         self.owner[bundle] = NOBODY
         anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
         self._due[bundle] = looked_up if anybody else float("inf")
@@ -154,7 +154,7 @@ class Simulation:
     # what is carried
 
     def _carry(self) -> tuple[Demand, Rates]:
-        """Return what brokers and bundles carry in the current minute."""
+        """Return the traffic of brokers and bundles in the current minute."""
         spec, rules = self.spec, self.spec.rules
         offered = spec.workload.at(self.minute)
         self.down = self._down.copy()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Happening(StrEnum):
-    """What can happen to a broker."""
+    """The kinds of events that can happen to a broker."""
 
     STOP = "stop"  # its process ends without deregistering
     START = "start"  # it starts or restarts: empty

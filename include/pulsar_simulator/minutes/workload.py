@@ -1,4 +1,4 @@
-"""What bundles carry from minute to minute: noise, daily cycles, trends, on/off topics, spikes."""
+"""The traffic of bundles from minute to minute: noise, daily cycles, trends, on/off topics, spikes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class BundleColumns:
         clients: number of producers and consumers; without any, a bundle that lost its broker is not looked up.
         noise: relative standard deviation from minute to minute.
         daily: relative amplitude of the daily cycle.
-        peak: hour of its peak.
+        peak: hour of the cycle's peak.
         trend: relative growth per day.
     """
 

@@ -153,7 +153,7 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
     """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
 
-    A stored history that cannot be read is dropped. A reset drops the stored destinations: people use it after the
+    A stored history that cannot be read is dropped. A reset drops the stored destinations: people use a reset after the
     leader has restarted and lost its destinations.
     """
     try:

@@ -61,7 +61,7 @@ def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
 def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_seconds: float) -> Stopped:
     """Wait for the end of the current wave or splits, and return their outcome.
 
-    A task checks for a stop before each bundle. Which bundles were in progress is known only when the task ends.
+    A task checks for a stop before each bundle. The bundles that were in progress are known only when the task ends.
 
     Args:
         store: the cluster's store, in which the stop is already stored.

@@ -1,4 +1,4 @@
-"""The DAG in which a person requests moves. It shows a plan; a second run with the plan's hash carries it out."""
+"""The DAG in which a person requests moves. It shows a plan; a second run with the plan's hash carries out the plan."""
 
 from __future__ import annotations
 

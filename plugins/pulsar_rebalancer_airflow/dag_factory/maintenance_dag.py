@@ -26,7 +26,7 @@ _FIRST_MINUTE, _MINUTES = 60, 240
 def daily_schedule(cluster: str) -> str:
     """Return the cron expression (UTC) of a cluster's upkeep.
 
-    A hash of the name gives clusters different start times.
+    A hash of the cluster's name gives clusters different start times.
     """
     hour, minute = divmod(_FIRST_MINUTE + crc32(cluster.encode()) % _MINUTES, 60)
     return f"{minute} {hour} * * *"

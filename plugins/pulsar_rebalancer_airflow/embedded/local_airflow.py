@@ -207,7 +207,7 @@ class LocalAirflow:
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
-        """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator has no end."""
+        """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator never ends."""
         seen: set[str] = set()
         for _ in self._polled(math.inf):
             for run in self.runs(dag_id):

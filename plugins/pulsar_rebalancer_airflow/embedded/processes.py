@@ -26,8 +26,8 @@ class Processes:
     Signals that would end this process are delayed while a child is started and during the shutdown, so that no child
     continues to run.
 
-    Because of its own session, a child does not receive Ctrl-C, so this process determines the order of the shutdown.
-    The session also identifies orphans, which remain in it after their parent has ended.
+    Because each child has its own session, it does not receive Ctrl-C, and this process determines the order of the
+    shutdown. The session also identifies orphans: they remain in the session after their parent has ended.
     """
 
     def __init__(self) -> None:

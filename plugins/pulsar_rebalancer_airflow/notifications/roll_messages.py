@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     """Send the message that is due, if any; return the document, with the broker that people were asked to restart.
 
-    A request to restart that no receiver accepted is sent again at the next change; news of a stopped roll is not.
+    A request to restart that no receiver accepted is sent again at the next change; a message about a stopped roll is
+    sent only once.
     """
     settings = entry.settings
     asks = roll.active and roll.phase is Phase.RESTARTING and not settings.roll_restart_dag

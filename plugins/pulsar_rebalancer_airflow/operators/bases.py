@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ClusterOperator(BaseOperator):
-    """A task of a cluster that does not belong to a rebalancing run.
+    """A task that belongs to a cluster but not to a rebalancing run.
 
     Args:
         entry: the cluster's entry in the clusters file.

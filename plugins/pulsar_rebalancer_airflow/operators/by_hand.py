@@ -77,7 +77,7 @@ class FormOperator(BaseBranchOperator):
 
 
 class CollectForPlanOperator(CollectOperator):
-    """Collect the sample for a manual plan. Unlike the form of a rebalancing run, its form has no run parameters."""
+    """Collect the sample for a manual plan. The form for a manual plan has no run parameters."""
 
     only_shows = True
 
@@ -231,7 +231,8 @@ class CarryOutOperator(HandOverOperator):
     ) -> HandedOver:
         """Return the record of a drain's plan: a new one, or the existing one if the same run is cleared.
 
-        An error is raised if one of the brokers was released after that record, or another run used the plan.
+        An error is raised if one of the brokers was released after the existing record was made, or another run used
+        the plan.
         """
         drains = store.drained(self.storage)
         if before is None:

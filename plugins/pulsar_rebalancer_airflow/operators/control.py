@@ -112,7 +112,7 @@ class ControlOperator(ClusterOperator):
         }
 
     def _undecided(self, context: Context, store: StateStore, storage: ClusterStorage) -> bool:
-        """Return whether a run without a recorded plan is in progress. The order applies to this run too."""
+        """Return whether a run without a recorded plan is in progress. The order also applies to this run."""
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
         last = storage.run(store.last_plan()) if running else None

@@ -103,7 +103,7 @@ class GateOperator(RunOperator):
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """End the open question: once another plan is carried out, the question's plan may no longer fit."""
+        """End the open question: once another plan is carried out, the question's plan may no longer be valid."""
         store = self._store(context)
         present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)

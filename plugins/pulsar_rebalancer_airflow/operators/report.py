@@ -120,7 +120,7 @@ class ReportOperator(RunOperator):
         return outcome
 
     def _keep_harm(self, outcome: Outcome, earlier: Outcome | None) -> None:
-        """Keep what the moves cost, for the next manual plan that moves the same bundles; a failure is only logged."""
+        """Store the cost of the moves for the next manual plan of the same bundles; a failure is only logged."""
         fresh = set(outcome.moves).difference(earlier.moves if earlier else ())
         harms = {move.bundle: move.harm for move in fresh if move.attempts}
         folder = storage_of(self.cluster).state

@@ -50,7 +50,7 @@ class RollOperator(BaseSensorOperator):
     """Show a rolling restart, or carry it out; only this task writes the `roll` document.
 
     A step reads the newest run's files and the stored documents, and stores the result with a single write. Between
-    steps the task holds no slot. A retry, even after a crash, continues where the roll was.
+    steps the task holds no slot. A retry, even after a crash, continues after the roll's last step.
 
     Args:
         entry: the cluster's entry in the clusters file.

@@ -76,7 +76,7 @@ class UnloadWaveOperator(PlanPartOperator):
 
     If a bundle has changed owner, has no topic or was placed on another broker, the outcome records this; it is not a
     failure. The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a
-    request. The XCom `progress` has the number of moves that have ended. What each move cost its clients is measured
+    request. The XCom `progress` has the number of moves that have ended. The cost of each move for clients is measured
     (`HarmMeter`); after the last move, the task waits a few seconds for clients that are not back yet.
 
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a

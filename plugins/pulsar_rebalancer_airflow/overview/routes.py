@@ -72,7 +72,7 @@ def static(name: str) -> Response:
 @router.get("/page")
 @router.get("/page/{dag_id}")
 def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
-    """Return the page, which then loads its documents. For a run of the replay DAG, redirect to its report."""
+    """Return the page, which then loads its documents. For a run of the replay DAG, redirect to the run's report."""
     report = report_of_run(storage_root(), dag_id, run_id) if run_id else None
     if report is not None:
         return RedirectResponse(report_path(dag_id, run_id, report))

@@ -32,8 +32,8 @@ def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFram
     * `<resource>_percent`: usage as a percentage of the limit; null if there is no limit;
     * `deciding_resource` and `deciding_percent`: result of `_deciding`;
     * `unaccounted_percent`: the largest difference, over the four traffic figures, between the broker's own figure and
-      the sum over its bundles. It is 0 if the difference is at most one unit, and null if a figure is invalid, which is
-      reported as a separate finding.
+      the sum over its bundles. It is 0 if the difference is at most one unit, and null if a figure is invalid, because
+      invalid figures are reported as separate findings.
     """
     read = {name: Snapshot(run).table(name) for name in INPUT}
     frames = {name: table.to_pandas(categories=_REPEATED.get(name)) for name, table in read.items()}

@@ -165,7 +165,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _wording(said: Any) -> dict[str, str]:
-    """Return the texts about a result for the page; empty if rendering fails, which does not affect the validation."""
+    """Return the texts about a result for the page; empty if rendering fails, so that the validation does not fail."""
     try:
         return wording(said)
     except Exception as error:

@@ -108,7 +108,7 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the host that answered if another broker answered; empty if this broker did or the host is unknown.
+    """If another broker answered, return its host; empty if this broker answered or the host is unknown.
 
     The load manager's metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
@@ -127,8 +127,8 @@ def _plain(host: str) -> str:
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
     """Return whether statistics come from another broker: they list several bundles, none of which this broker owns.
 
-    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: since
-    then one bundle may have moved or, if the broker was drained, all of them. Heartbeat bundles are named after their
+    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: in that
+    time one bundle may have moved or, if the broker was drained, all bundles. Heartbeat bundles are named after their
     broker and never move.
     """
     if any(":" in bundle for bundle in {*stats} & {*owned}):

@@ -49,7 +49,7 @@ async def load_reports(
         state_folder: folder where messages from the system topics are stored for the next run; None to store nothing.
 
     Returns:
-        By broker: its report, None if it provides none, or the error.
+        By broker: its report, None if it provides no report, or the error.
 
     Raises:
         AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
@@ -99,7 +99,7 @@ class _ExtensibleBrokers:
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
     async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
-        """Return each broker's load report, None if it provides none, or the error."""
+        """Return for each broker its load report, None if it provides no report, or the error."""
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))

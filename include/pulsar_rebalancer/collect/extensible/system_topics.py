@@ -1,7 +1,7 @@
 """Receive messages from the system topics of the extensible load manager, with Pulsar's own client.
 
-The client is written in C++. Its log bypasses Python's logging and is discarded. `receive` closes it before returning,
-because its threads run as long as its objects exist.
+The client is written in C++. Its log bypasses Python's logging and is discarded. `receive` closes the client before it
+returns, because the client's threads run as long as its objects exist.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def receive(
     Args:
         tokens: the tokens of the admin REST API's client, whose event loop runs in another thread.
         topics: message handler by topic. A handler returns True to stop.
-        seconds: time limit, counted from when the topics are open.
+        seconds: time limit, counted from the time at which the topics are open.
 
     Raises:
         AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also if the

@@ -1,7 +1,7 @@
-"""Bring hot brokers down to a bound with the fewest moves, by an exact search that has a limit.
+"""Bring hot brokers down to a bound with the fewest moves, with an exact but limited search.
 
-Choosing the bundles of one broker is easy: the largest first. The problem is hard (it contains bin packing) because the
-bundles must fit into the other brokers' room.
+Choosing the bundles of one broker is easy: the largest first. The whole problem is hard (it includes bin packing),
+because the bundles must fit into the room that the other brokers have.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FewestMoves(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """A partial plan: the hot broker whose bundles are chosen next, and what has been decided about it."""
+    """A partial plan: the hot broker whose bundles are chosen next, and the choices already made for this broker."""
 
     hot: int
     start: int  # bundles before this one are decided
@@ -72,16 +72,16 @@ def fewest_moves(
 
     A first plan handles the brokers in turn: it takes the largest bundles that fit, then the smallest bundle that is
     enough, each to the destination with the most room. A search over all plans then looks for better ones. It skips
-    plans that cannot be better: a broker needs at least the moves that it would need if its largest bundles fitted, and
-    the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or the search
-    ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never worse than
-    the first.
+    plans that cannot be better: a broker needs at least as many moves as it would need if its largest bundles fitted,
+    and the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or the
+    search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
+    worse than the first.
 
     Args:
         rooms: points that each destination may gain.
         allowed: function that returns whether a bundle may be moved from a source to a destination.
-        fits: function that returns whether moves may be made together. If they may not, further moves must not change
-            that.
+        fits: function that returns whether moves may be made together. Moves that may not be made together must remain
+            so when further moves are added.
     """
     search = _Search(hot, rooms, allowed, fits)
     search.make_first_plan()
@@ -163,7 +163,7 @@ class _Search:
         return _Node(number, 0, self._hot[number].excess if number < len(self._hot) else 0.0, given_up)
 
     def _least(self, number: int, need: float, start: int) -> int | None:
-        """Return the minimum number of bundles needed, from `start` on; None if even all of them are not enough."""
+        """Return the minimum number of bundles needed, from index `start` on; None if all of these are not enough."""
         sums = self._sums[number]
         end = bisect_left(sums, sums[start] + need - _TINY, lo=start)
         return end - start if end < len(sums) else None

@@ -81,8 +81,8 @@ def of_moves(
 
     Args:
         moves: candidates after the caps, with one negative pair number for each source.
-        explanation: text about what each source does; the names of the brokers that get bundles are appended.
-        sentence: what the plan does, with `{}` in place of these names.
+        explanation: text that says what each source does; the names of the brokers that get bundles are appended.
+        sentence: text that says what the plan does; `{}` is replaced with the names of the brokers that get bundles.
     """
     taken = [move for move in moves if move.taken]
     if not taken:
@@ -106,7 +106,7 @@ def of_moves(
 
 
 def unreported(scene: Scene) -> dict[str, float]:
-    """Return, by owner, the points of score of recently moved bundles; the owners' reports may not include these yet.
+    """Return, by owner, the points of score of recently moved bundles; the owners' reports may not include them yet.
 
     This assumes that scores are proportional to traffic, with the same factor for all brokers.
     """

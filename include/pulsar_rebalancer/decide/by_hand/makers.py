@@ -143,7 +143,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
 
 
 def drain(scene: Scene, brokers: Collection[str]) -> list[Wish]:
-    """Return every bundle that the brokers report; raise an error if one of them cannot be drained.
+    """Return every bundle that the brokers report; raise an error if one of the brokers cannot be drained.
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why validation or a setting excludes the broker.
@@ -164,7 +164,7 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 def fill(scene: Scene, brokers: Sequence[str]) -> list[Wish]:
     """Fill brokers up to the mean score with bundles of the hottest brokers, largest bundles first.
 
-    The coldest broker comes first. A bundle is suitable if moving it leaves the broker's score at or below both the
+    The coldest broker is filled first. A bundle is suitable if moving it leaves the broker's score at or below both the
     mean and the source's score.
 
     Raises:
@@ -212,7 +212,7 @@ def fill(scene: Scene, brokers: Sequence[str]) -> list[Wish]:
 
 
 def share_of_score(scene: Scene, bundle: BundleSample) -> float:
-    """Return how much the source's score drops when a bundle is moved, in points.
+    """Return the number of points by which the source's score drops when a bundle is moved.
 
     This assumes that scores are proportional to traffic.
     """

@@ -24,7 +24,7 @@ LISTED = 20
 
 
 def has_effect(summary: Summary) -> bool:
-    """Return whether carrying out the plan has an effect. A drain always has one, even of a broker without bundles."""
+    """Return whether carrying out the plan has an effect. A drain always has an effect, even without bundles."""
     return bool(summary.bundles_taken or summary.bundles_split) or (
         summary.by_hand is not None and summary.by_hand.request.action is Action.DRAIN
     )
@@ -34,7 +34,7 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
     """Return the plan as JSON for programs. Only its first moves and the most loaded brokers are included.
 
     Args:
-        last: the known costs of the last moves of these bundles.
+        last: the known costs of the last moves of the plan's bundles.
     """
     hand, moves = summary.by_hand, read_moves(run)[:LISTED]
     return {
@@ -57,7 +57,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Har
 
     Args:
         dag_id: id of the DAG that carries out the plan.
-        last: the known costs of the last moves of these bundles.
+        last: the known costs of the last moves of the plan's bundles.
     """
     hand, moves = summary.by_hand, read_moves(run)
     lines = [f"{summary.sentence} (dry run: nothing was moved)"]

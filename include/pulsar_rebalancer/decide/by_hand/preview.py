@@ -107,7 +107,7 @@ def write(
         splits: rows of the splits table.
         room: check that refuses a move, or changes its destination, if the destination lacks capacity for the bundle.
         whole: True to refuse the plan if any of its bundles must not be moved.
-        restarts: brokers whose hits are reset when the plan is carried out, with the samples that the plan used.
+        restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
         note: text to add to the plan's sentence.
 
     Raises:
@@ -236,7 +236,7 @@ def _with_effect(
     record: ByHand,
     after: Mapping[str, float],
 ) -> ByHand:
-    """Return the record with the effect of moves and splits on brokers and clients."""
+    """Return the record, with the effect of moves and splits on brokers and clients added."""
     taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in taken]

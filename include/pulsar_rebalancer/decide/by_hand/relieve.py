@@ -1,4 +1,4 @@
-"""Relieve hot brokers: choose the bundles that bring them down to a score that a person gave."""
+"""Relieve hot brokers: choose bundles to move, so that the brokers' scores drop to a score that a person gave."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Relief(NamedTuple):
 def relieve(scene: Scene, above: float, *, overload: bool) -> Relief:
     """Choose the fewest bundles that bring all brokers down to a given score, without raising another broker above it.
 
-    A broker that cannot be brought down to the score keeps its bundles; the largest is returned with the reason
+    A broker that cannot be brought down to the score keeps its bundles; the largest of them is returned with the reason
     `out_of_reach`. Drained brokers are ignored, because they are being emptied.
 
     Args:

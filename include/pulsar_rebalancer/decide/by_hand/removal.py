@@ -1,4 +1,4 @@
-"""Predict the effect of removing a broker: where a drain would place its bundles, in as many runs as it takes."""
+"""Predict the effect of removing a broker: where a drain would place its bundles over all of its runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: f
 
 
 def _fitted(scene: Scene, broker: str, drained: Sequence[str]) -> list[CandidateMove]:
-    """Return the moves of bundles from brokers that are already drained, then those of this broker's bundles."""
+    """Return the moves of bundles from brokers that are already drained, then the moves of this broker's bundles."""
     mine = candidates_of(scene, makers.drain(scene, [broker]))
     before = [wish for name in drained for wish in makers.of_broker(scene, name)]
     leaving, moves = [*drained, broker], []

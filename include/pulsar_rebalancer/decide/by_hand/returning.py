@@ -30,8 +30,9 @@ _GROWN = 0.1
 def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     """Return the moves of bundles back to where they were in the remembered placement; None if there are none.
 
-    Only brokers that started recently get bundles back: a broker that was away, or all after a cold start. A bundle
-    stays if its return would raise its home's share of the cluster's traffic above that in the placement.
+    Only brokers that started recently get bundles back: a broker that was away, or all brokers after a cold start. A
+    bundle stays if its return would raise its home's share of the cluster's traffic above the home's share in the
+    placement.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster, and its remembered placement.

@@ -41,7 +41,7 @@ class Turn(NamedTuple):
         traffic: the broker's traffic, bytes/s.
         bundles: number of bundles that move away and back.
         minutes: duration of the turn without the restart itself.
-        why_not: why it could not restart now; empty if it could.
+        why_not: why the broker could not restart now; empty if it could.
     """
 
     broker: str
@@ -56,7 +56,8 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
     """Return the requested roll, of all brokers if none is named, sorted by name with the leader last.
 
     Raises:
-        PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if it has only one.
+        PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if the cluster has only
+            one broker.
         SnapshotError: a file of the run cannot be read.
     """
     started = _started(snapshot)

@@ -25,9 +25,9 @@ class RollSample(NamedTuple):
 
     Attributes:
         run: name of the run's folder.
-        at: when its sample was taken.
+        at: time of the run's sample.
         started: start of each broker's process, by broker; None if unknown or if the broker gave no report.
-        unwell: why brokers are left out by validation, by broker.
+        unwell: why validation leaves brokers out, by broker.
         drained: brokers that people drain.
         home: bundles of the current broker.
         left: number of bundles that must still leave the current broker, or that the run moves back to it; None if the
@@ -54,7 +54,7 @@ class RollFacts(NamedTuple):
         unknown: why `seen` is None.
         held: orders or settings that hold the roll; empty if there are none.
         stop, skip: orders about this roll and its current broker.
-        restart: state of the run of the user's own DAG, empty before it is started; None if a person is asked.
+        restart: state of the run of the user's own DAG; empty before this run is started; None if a person is asked.
     """
 
     now: datetime

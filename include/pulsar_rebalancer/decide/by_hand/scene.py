@@ -114,7 +114,7 @@ class Scene:
     def policy_filter(self) -> PolicyFilter:
         """Return a new filter for the brokers that policies permit for a bundle.
 
-        No placed bundles are counted in it yet.
+        The filter does not count any placed bundles yet.
         """
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.settings)
 

@@ -46,7 +46,7 @@ class SpareCapacity:
         self._gained = dict(gained or {})
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return the moves of a unit, with destinations that have enough capacity or the reason not to move them."""
+        """Return a unit's moves, each with a destination that has enough capacity or a reason not to make the move."""
         if unit[0].source in self._scenes:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)
@@ -83,7 +83,7 @@ class SpareCapacity:
         return scene.scores[broker] + self._gained.get(broker, 0.0)
 
     def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
-        """Return how much a unit of moves raises each destination's score, in points."""
+        """Return the points by which a unit of moves raises each destination's score."""
         gains: dict[str, float] = {}
         for move in unit:
             scene = self._scenes.get(move.source, self._scene)

@@ -125,7 +125,7 @@ def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
 
 
 def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
-    """Return the position that divides the bundle's traffic most evenly; of equally good positions, the lowest.
+    """Return the position that divides the bundle's traffic most evenly; the lowest if several are equally good.
 
     Args:
         hash_range: the bundle's hash range.

@@ -103,7 +103,7 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[Row]:
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return advice about splits: one sentence for each broker that fired but has only bundles too large to move.
+    """Return advice about splits: one sentence for each broker that fired but whose bundles are all too large to move.
 
     Args:
         run: the run.

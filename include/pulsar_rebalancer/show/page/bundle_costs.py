@@ -1,4 +1,4 @@
-"""What the newest run knows about a broker's bundles: the load of each, and what its messages cost."""
+"""A broker's bundles as the newest run knows them: the load of each bundle, and the cost of its messages."""
 
 from __future__ import annotations
 

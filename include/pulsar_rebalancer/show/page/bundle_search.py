@@ -1,4 +1,4 @@
-"""Find bundles of the newest sample by a part of their names, for people who pick some."""
+"""Find bundles in the newest sample by part of their names, so that people can pick bundles."""
 
 from __future__ import annotations
 

@@ -198,20 +198,21 @@ class Overview(View):
     Attributes:
         run_id: id of the DAG run on the page; empty if there is none yet.
         folder: name of the run's folder.
-        sampled_at: when the run took its sample.
+        sampled_at: time of the run's sample.
         of_one_run: True if the page shows the state at the time of this run, False if it shows the current state.
         middle: mean score; None if no brokers were compared.
         lines: lines to draw across the broker bars.
-        pairs: pairs with a gap that reaches a threshold, and pairs that fired or wait; the largest gap first.
+        pairs: pairs with a gap that reaches a threshold, and pairs that have fired or are waiting; the largest gap
+            first.
         close_pairs: number of pairs not listed.
-        firing: verb for texts about the time when a pair fires: `fires` or `would fire`; empty if the time is unknown.
+        firing: verb for text that says when a pair fires: `fires` or `would fire`; empty if the time is unknown.
         hits: the whole cluster's hits; None if the strategy does not count such hits.
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan that waits for approval, if it is from another run; else None.
-        last: the last plan that moved bundles; None if `plan` has begun to move some.
+        last: the last plan that moved bundles; None if `plan` has already begun to move bundles.
         roll: the active rolling restart; None if there is none.
         validated: True if the run has been validated.
-        learns: True if the strategy or its shadow learns what the messages of bundles cost.
+        learns: True if the strategy or its shadow learns the cost of bundles' messages.
     """
 
     version: int = VERSION
@@ -248,8 +249,9 @@ class RequestView(View):
         by, at, reason: who asked, when and why.
         dag, run: ids of the DAG run that carries the request out now.
         state, text: as in `RunAnswer`.
-        done, total: number of the plan's bundles that have an outcome, and of all its bundles; 0 if it moves none now.
-        seconds_left: time until all have an outcome at the current pace; None if unknown.
+        done, total: number of the plan's bundles that have an outcome, and of all its bundles; 0 if the request moves
+            no bundles now.
+        seconds_left: time until all these bundles have an outcome at the current pace; None if unknown.
         cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither, or if the user
             may not.
     """

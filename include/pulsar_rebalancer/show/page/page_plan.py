@@ -59,7 +59,7 @@ def predicted(run: Run) -> dict[str, float]:
 
 
 def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:
-    """Return what can be read of a run's plan, for the page; None if the run has no plan."""
+    """Return the readable parts of a run's plan, for the page; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
     summary = run.summary
@@ -115,7 +115,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
 
 
 def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
-    """Return what the moves cost their clients; for a plan that is only shown, what its bundles' last moves cost."""
+    """Return the cost of the moves for clients; for a plan that is only shown, the cost of its bundles' last moves."""
     if last is not None:
         return f"The last time: {last_time(last.values(), moves)}." if moves else ""
     harm = harm_of(run.outcome.moves) if run.outcome else None

@@ -36,7 +36,7 @@ def pair_views(run: Run) -> list[PairView]:
 
 
 def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
-    """Return the pairs to list: pairs with a gap that reaches a threshold, and pairs that fired or wait."""
+    """Return the pairs to list: pairs with a gap that reaches a threshold, and pairs that have fired or are waiting."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
 
 

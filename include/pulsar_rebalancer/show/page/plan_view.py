@@ -33,7 +33,7 @@ class MoveView(BundleView):
     """One bundle that the plan moves; its traffic is in the unit of `PlanView.measure`.
 
     Attributes:
-        harm: text that says what the move cost its clients, or for a manual plan, the bundle's last move.
+        harm: text about the cost of the move for clients; for a manual plan, about the cost of the bundle's last move.
     """
 
     source: str
@@ -43,7 +43,7 @@ class MoveView(BundleView):
 
 
 class SplitView(BundleView):
-    """One bundle that the plan splits, which cannot be undone. Without an unload, it disturbs no topic or client.
+    """One bundle that the plan splits. A split cannot be undone. Without an unload, it disturbs no topic or client.
 
     Attributes:
         positions: hashes at which the bundle is cut, as `0x…`.
@@ -110,8 +110,8 @@ class CostView(View):
     """What a strategy has learned about a bundle.
 
     Attributes:
-        now, hour: points of its broker's score that it causes, now and on average over an hour.
-        cost: cost of its messages, in multiples of an average message.
+        now, hour: points of the broker's score that the bundle causes, now and on average over an hour.
+        cost: cost of the bundle's messages, in multiples of an average message.
         doubt: standard deviation of the cost.
     """
 
@@ -128,7 +128,7 @@ class DrainView(View):
     Attributes:
         drained: text about the drain with its start, person and reason.
         bundles: number of bundles that the broker had; None if the drain began after the run's sample.
-        left: the first bundles that are still there, although the run has considered them.
+        left: the first bundles that are still on the broker, although the run has considered them.
         more: number of such bundles that are not listed.
     """
 
@@ -154,7 +154,7 @@ class PlanView(View):
         run_id: id of the DAG run.
         until: time after which the gate no longer opens for the plan.
         under_way: True while the plan's bundles are being moved.
-        by: text with the person who ordered the plan, and the reason if it was forced; empty if no person did.
+        by: text with the person who ordered the plan, and the reason if it was forced; empty if no person ordered it.
         requested_by: users who requested the plan or moves in it.
         verdict: the gate's reason code; empty until the gate has decided.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
@@ -168,9 +168,10 @@ class PlanView(View):
         unknown: names in a manual request that match no bundle.
         stay: number of considered bundles that are not moved, by reason.
         done: number of moves and splits with an outcome.
-        failed: number of moves and splits with an outcome other than planned.
-        shadow: text that compares the shadow's plan with this one; empty if the shadow made none.
-        harm: sentence about what the moves cost their clients, or for a manual plan, the last moves of its bundles.
+        failed: number of moves and splits whose outcome is not the planned one.
+        shadow: text that compares the shadow's plan with this one; empty if the shadow made no plan.
+        harm: sentence about the cost of the moves for clients; for a manual plan, about the cost of its bundles' last
+            moves.
     """
 
     folder: str

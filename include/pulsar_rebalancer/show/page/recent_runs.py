@@ -110,7 +110,7 @@ class Run:
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return what can be read of a run; None if its request cannot be read."""
+    """Return the readable content of a run's files; None if its request cannot be read."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None

@@ -114,7 +114,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        known: the newest run that has ended, else the newest that has started.
+        known: the newest run that has ended, else the newest run that has started.
         age: age of the newest data, seconds.
     """
     if facts.paused:

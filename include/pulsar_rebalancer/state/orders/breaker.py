@@ -59,7 +59,10 @@ class Breaker(StateDocument):
         return until is not None and now < until
 
     def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
-        """Return when the breaker closes, or has closed, by itself; None if it never opened or a person closed it."""
+        """Return the time at which the breaker closes, or closed, on its own.
+
+        Return None if the breaker never opened, or if a person closed it.
+        """
         if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
             return None
         return self.opened_at + timedelta(minutes=rules.minutes)
@@ -70,7 +73,7 @@ class Round(NamedTuple):
 
     Attributes:
         bad_brokers: number of faulty brokers that the run excluded; None if the run did not validate the brokers.
-        failed: number of moves that failed or went astray.
+        failed: number of moves that failed or ended on an unplanned broker.
         moved: True if at least one bundle has a new owner.
         score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
             decision.

@@ -57,7 +57,7 @@ class _Span(NamedTuple):
 
 
 def shut(settings: Settings, now: datetime) -> Shut | None:
-    """Return why and until when the calendar forbids moves; None if it allows moves now."""
+    """Return why the calendar forbids moves, and until when; None if it allows moves now."""
     first = closed = _shut(settings, now)
     steps = 0
     while closed is not None and closed.opens is not None and steps < _MOST_STEPS:
@@ -70,7 +70,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return the first reason that forbids moves at a time, and when it ends. Another reason may then apply."""
+    """Return the first reason that forbids moves at a time, and its end. Another reason may then apply."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:

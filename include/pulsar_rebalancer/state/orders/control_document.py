@@ -50,10 +50,11 @@ class Control(StateDocument):
     Attributes:
         pause: order to move nothing until a given time.
         skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
-        stop: order to start no further moves in runs that were in progress at that time. Later runs are not affected.
-        breaker_closed: order to close the circuit breaker, if it was open at that time.
-        stop_roll: order to stop the rolling restart that was active at that time.
-        skip_broker: order to end the turn of its current broker.
+        stop: order to start no further moves in runs that were in progress when the order was given. Later runs are not
+            affected.
+        breaker_closed: order to close the circuit breaker, if it was open when the order was given.
+        stop_roll: order to stop the rolling restart that was active when the order was given.
+        skip_broker: order to end the turn of the rolling restart's current broker.
         breaker: the circuit breaker, which is stored in its own document, not in this one.
         unreadable: why the document cannot be read, so that nothing is moved; empty if it can be read. Not stored.
         rolling: True if a rolling restart is finishing its current broker's turn. Not stored.
@@ -86,11 +87,11 @@ class Control(StateDocument):
         )
 
     def breaker_open_until(self, rules: BreakerRules | None) -> datetime | None:
-        """Return when the breaker closes, or has closed, by itself; None if it never opened or a person closed it."""
+        """Return the time at which the breaker closes, or closed, on its own (see `Breaker.open_until`)."""
         return self.breaker.open_until(rules, self.breaker_closed.at if self.breaker_closed else None)
 
     def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether a stop was ordered at or after a time; for None, whether one was ever ordered."""
+        """Return whether a stop was ordered at or after a time or, if the time is None, at any time."""
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 

@@ -85,9 +85,9 @@ def _until(calendar: Shut) -> str:
 
 
 def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
-    """Return whether an order to skip a run applies to this run. It must be the first run collected after the order.
+    """Return whether an order to skip a run applies to this run: only the first run after the order is skipped.
 
-    The order need not be marked as done: the previous plan shows whether a run was recorded after it. A
+    The order need not be marked as done: the previous plan shows whether a run was recorded after the order. A
     reset of the state drops that plan, so one more run is skipped.
     """
     previous = time_of(sample.previous)

@@ -72,7 +72,7 @@ class _Queue:
         """Return the brokers with the smallest rate, sorted by name; empty if all are overloaded or excluded.
 
         Args:
-            without: candidates to exclude; only a few.
+            without: a few candidates to exclude.
         """
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next([entry for entry in self._least if self._is_present(entry)])

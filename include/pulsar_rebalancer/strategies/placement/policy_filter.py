@@ -91,8 +91,8 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
 
     As in LoadManagerShared.shouldAntiAffinityNamespaceUnload.
 
-    It must not leave if all candidates have the same number of the group's namespaces and the number is not 0. As in
-    Pulsar, it may always leave if its broker has more of the group's namespaces than another candidate.
+    The bundle must not leave if all candidates have the same number of the group's namespaces and the number is not 0.
+    As in Pulsar, the bundle may always leave if its broker has more of the group's namespaces than another candidate.
 
     Args:
         candidates: brokers that policies permit for the bundle's namespace.

@@ -18,7 +18,7 @@ MAX_COUNT = 2**31 - 1
 
 
 class RoundRobin:
-    """A counter and a list of brokers. If the list does not match the candidates, they replace it.
+    """A counter and a list of brokers. If the list does not match the candidates, the candidates replace the list.
 
     As in RoundRobinBrokerSelector.selectBroker.
 

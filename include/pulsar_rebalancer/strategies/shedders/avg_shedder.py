@@ -3,9 +3,9 @@
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair fires if its gap
 reaches a threshold in enough consecutive runs. Bundles then move from the hotter to the colder broker, up to
 `max_unload_percentage` of the difference in their traffic. The algorithm follows `AvgShedder.findBundlesForUnloading`
-in Pulsar 4.2.4 and 5.0.1, with two deviations. In Pulsar, the order of a hash map decides ties; here, names do (brokers
-by score and name ascending, bundles by traffic descending and name ascending). Brokers that an isolation policy
-reserves are paired only with each other, because their bundles must not move to other brokers.
+in Pulsar 4.2.4 and 5.0.1, with two deviations. In Pulsar, the order of a hash map decides ties; here, names decide
+(brokers by score and name ascending, bundles by traffic descending and name ascending). Brokers that an isolation
+policy reserves are paired only with each other, because their bundles must not move to other brokers.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
 
 
 def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: float = math.inf) -> Hits:
-    """Return a pair's hits after this sample. A gap that reaches the high threshold counts as a low hit too.
+    """Return a pair's hits after this sample. A gap that reaches the high threshold also counts as a low hit.
 
     The middle broker's gap is 0, so it gets hits only if the low threshold is 0. It then gets two hits per sample,
     because it is both brokers of its pair.
@@ -124,7 +124,7 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: 
         settings: settings with the thresholds.
         repeated: True if the same sample has already caused a hit. It causes no further hit, but a gap below the
             thresholds still resets the hits.
-        hot: score, in percent, from which every hit of a source is a high hit. This does not exist in Pulsar.
+        hot: score, in percent, at or above which every hit of a source is a high hit. Pulsar has no such rule.
     """
     if pair.gap < settings.low_threshold:
         return Hits(NO_HITS, NO_HITS)
@@ -155,9 +155,9 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
     """Choose all bundles of the source that fit into the remaining amount, the busiest first.
 
-    Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the amount.
-    Bundles below the share `min_bundle_share` of the wanted amount are also passed over, because every unload disturbs
-    clients. This setting does not exist in Pulsar.
+    Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the remaining
+    amount. Bundles below the share `min_bundle_share` of the wanted amount are also passed over, because every unload
+    disturbs clients. This setting does not exist in Pulsar.
 
     Args:
         sample: the cluster.
@@ -225,7 +225,9 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[tuple[Pair, Decision]]:
-    """Return the pairs, and whether each fires. The decision about a pair that fires shows its hits before their reset.
+    """Return the pairs, and whether each fires.
+
+    For a pair that fires, the decision shows the hits as they were before the reset.
 
     Args:
         hits: hits before this sample, by broker.

@@ -2,7 +2,8 @@
 
 It uses no averages and ignores the other brokers. If all brokers of a cluster are above the bound, bundles therefore
 move repeatedly. The algorithm follows `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles with equal
-traffic are ordered by name; in Pulsar, by a hash map. The placement strategy chooses the destinations.
+traffic are ordered by name; in Pulsar, the order of a hash map decides. The placement strategy chooses the
+destinations.
 """
 
 from __future__ import annotations

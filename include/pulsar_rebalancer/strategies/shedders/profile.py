@@ -39,9 +39,9 @@ class Threshold(NamedTuple):
 
 
 class Line(BaseModel):
-    """A band from one score to another that the page draws across the brokers.
+    """A band between two scores, which the page draws across the brokers' bars.
 
-    If both scores are equal, it is a line.
+    If both scores are equal, the band is a line.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -84,7 +84,7 @@ class Profile:
             persistent topics are excluded.
         judges_pairs: True if the shedder itself handles repeated samples and policies, for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
-        learns: True if the shedder needs what `strategies.learning` learns.
+        learns: True if the shedder needs the results of `strategies.learning`.
         cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
         figure: function that returns a broker's figure. A sample with an unchanged figure is a repeated one and causes
             no further hit.

@@ -56,7 +56,7 @@ def profile_of(settings: Settings) -> Profile:
 
 
 def counts_same_hits(strategy: str, other: str) -> bool:
-    """Return whether both strategies count hits of pairs in the same way; False if either is from outside."""
+    """Return whether both strategies count pairs' hits in the same way; False if either is from outside the package."""
     one, another = PROFILES.get(strategy), PROFILES.get(other)
     return bool(one and another and one.judges_pairs and one.thresholds is another.thresholds)
 
@@ -64,7 +64,7 @@ def counts_same_hits(strategy: str, other: str) -> bool:
 def profile_shown(settings: Settings) -> Profile:
     """Return the profile for showing a run.
 
-    It is empty if the shedder no longer exists or rejects the run's settings.
+    The profile is empty if the shedder no longer exists or rejects the run's settings.
     """
     try:
         profile = profile_of(settings)

@@ -39,7 +39,7 @@ class PairTransfer:
         sample: the cluster.
         number: number of the decision.
         source: the broker that sheds bundles.
-        destination: the broker that receives them.
+        destination: the broker that receives the bundles.
         target: throughput to move to the destination, bytes/s.
         moves: the candidates. An accepted bundle is followed by the bundles that move back in exchange for it.
         left: throughput of the bundles that move to the destination, bytes/s.
