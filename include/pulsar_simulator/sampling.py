@@ -25,7 +25,7 @@ _KBIT = 8 / 1000  # bytes/s -> Kbit/s
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Periods in seconds and a threshold in percent, which determine when brokers measure and publish.
+    """The periods, in seconds, and the threshold, in percent, that determine when brokers measure and publish.
 
     Attributes:
         stats_period: time between bundle statistics (`statsUpdateFrequencyInSecs`).

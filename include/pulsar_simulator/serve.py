@@ -31,7 +31,7 @@ class BrokerServer(uvicorn.Server):
     Args:
         cluster: the cluster to serve. Its brokerIds are replaced with the addresses of the sockets.
         port: first of the consecutive ports; 0 for any free ports.
-        host: address at which brokers listen, which is part of the brokerIds.
+        host: address at which brokers listen; the brokerIds contain this address.
         ssl_certfile: PEM file of the certificate; https if given.
         ssl_keyfile: PEM file of the certificate's key.
         on_ready: function that is called when all brokers answer.

@@ -1,4 +1,4 @@
-"""Create a class-data archive of Spark's classes, which halves the start-up time of Spark applications.
+"""Create a class-data archive of Spark's classes, to halve the start-up time of Spark applications.
 
     python -m pulsar_rebalancer_airflow.spark_archive PATH
 

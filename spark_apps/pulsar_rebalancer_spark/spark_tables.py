@@ -74,7 +74,7 @@ def is_written(file: StoragePath) -> bool:
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
-    """Return rows in the driver as a table, which is a literal in the query.
+    """Return rows in the driver as a table that is a literal in the query.
 
     Args:
         spark: the session.

@@ -81,7 +81,7 @@ class BundleAdmin:
 
         Args:
             topic: the only topic to return; if empty, all topics of the bundle are returned.
-            broker: broker that receives the request, which must be the owner. If empty, any broker receives the request
+            broker: broker that receives the request; it must be the owner. If empty, any broker receives the request
                 and redirects it to the owner.
 
         Raises:

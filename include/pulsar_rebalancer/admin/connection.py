@@ -86,7 +86,7 @@ class OAuth2:
     Attributes:
         credentials_file: JSON file with `client_id` and `client_secret`, the `privateKey` of Pulsar's clients.
         issuer_url: https URL of the issuer; empty to use the file's `issuer_url`.
-        audience: the audience that the issuer requires, which names the cluster; empty to send none.
+        audience: name of the audience (the cluster) that the issuer requires; empty to send none.
         scope: scopes to request, separated by spaces; empty to send none.
     """
 

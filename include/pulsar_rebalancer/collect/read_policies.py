@@ -69,7 +69,8 @@ async def read_policies(
         bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
         failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
         without_persistent: brokers that, according to their load reports, accept no persistent topics.
-        answering: brokers that have just answered; the requests about namespaces are distributed over a part of them.
+        answering: brokers that have just answered; the requests about namespaces are distributed over some of these
+            brokers.
     """
     namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
     if isinstance(read, AdminError):

@@ -1,4 +1,4 @@
-"""Read the topics and the namespace's bounds of bundles that may have to be split. There are few such bundles."""
+"""Read the topics and the namespace's bounds of the few bundles that may have to be split."""
 
 from __future__ import annotations
 

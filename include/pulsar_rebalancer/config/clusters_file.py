@@ -89,7 +89,7 @@ class ClusterEntry(BaseModel):
     """One cluster from the clusters file.
 
     Attributes:
-        name: the cluster's name in this file, which is part of folders and DAG ids.
+        name: the cluster's name in this file; the names of folders and the ids of DAGs contain it.
         given: the cluster's settings in the file, including those from `defaults`, by our field names.
         settings: the given settings, with Pulsar's defaults for all other settings. The live brokers' settings are
             added later.

@@ -30,7 +30,7 @@ def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str
 
 
 def since(planned: Settings, present: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
-    """Return why a planned move or split is now excluded; None if it is not.
+    """Return why a planned move or split is now excluded; None if it is not excluded.
 
     Exclusions that already applied at the time of planning are ignored, because the plan overruled them.
 

@@ -103,7 +103,7 @@ class _Series(NamedTuple):
 
     @property
     def faint(self) -> bool:
-        """Return whether no figure is above one percent, which suggests that the figures are ratios."""
+        """Return whether no figure is above one percent; if so, the figures are probably ratios."""
         return bool(0 < self.percents.max() <= 1)
 
     def at(self, minutes: Floats) -> tuple[Flags, Flags, Floats, Flags]:

@@ -61,7 +61,7 @@ class VariantOutcome:
         moved: number of bundles moved.
         disturbed: total throughput of the moved bundles when they moved, bytes/s inbound plus outbound.
         lost: number of bundles placed because their broker was gone.
-        failed: why the variant was not replayed to the end; None if it was.
+        failed: the error that ended the replay early; None if the variant was replayed to the end.
         minutes: for each of `ranges`, its minute since 1970; only the recording's outcome has minutes.
         bundles, moved_at: position and minute of each bundle moved; only kept for the recording and the current
             settings.

@@ -77,7 +77,7 @@ def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
 
 
 def with_run(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a run's table in the history, which has the additional column `run`."""
+    """Return the columns of a run's table in the history, including the additional column `run`."""
     return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
 
 

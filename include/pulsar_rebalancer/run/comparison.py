@@ -19,7 +19,7 @@ class ComparedBroker(BaseModel):
         measured: score in the first counted sample at least ten minutes after the moves; None until then, or if the
             broker is not compared.
         error: measured minus predicted score, points, without the change that all brokers share.
-        dropped: why the broker is not compared; None if it is.
+        dropped: why the broker is not compared; None if it is compared.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -37,7 +37,7 @@ class Harm(BaseModel):
         topics: number of the bundle's topics that had clients.
         topics_measured: number of topics in the sample.
         errors: number of topics in the sample that returned an error at the last count.
-        unknown: why the clients could not be counted; empty if they were.
+        unknown: why the clients could not be counted; empty if they were counted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -163,7 +163,7 @@ class BundleHarm(VersionedDocument):
     bundles: dict[str, LastHarm] = {}
 
     def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
-        """Return a copy with further moves. The oldest figures are dropped; unknown figures replace nothing."""
+        """Return a copy with further moves. The oldest figures are dropped, and unknown figures are ignored."""
         known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
         every = self.bundles | known
         newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
@@ -171,6 +171,6 @@ class BundleHarm(VersionedDocument):
 
     @classmethod
     def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, Harm]:
-        """Return the cost of each of these bundles' last move; bundles without a known figure are not included."""
+        """Return the cost of these bundles' last moves, by bundle; bundles without a known figure are not included."""
         known = cls.known(folder) or cls()
         return {bundle: known.bundles[bundle].harm for bundle in bundles if bundle in known.bundles}

@@ -169,7 +169,7 @@ class ByHand(BaseModel):
         by: the Airflow user who requested the plan, or approved a strategy's plan.
         approved_by, approved_because: the person who approved the plan in mode `approve`, and the reason; empty if no
             approval was needed.
-        carries_out: hash of the shown plan that the run carries out; empty if it carries out none.
+        carries_out: hash of the shown plan that the run carries out; empty if there is no such plan.
         scores: each source's and destination's scores before and after the moves, in percent, assuming that scores are
             proportional to traffic.
         topics, producers, consumers: totals over the bundles that move.

@@ -1,4 +1,4 @@
-"""A plan, which the task *decide* makes: its files, its hash, and the moves for the task *unload*."""
+"""A plan made by the task *decide*: its files, its hash, and the moves for the task *unload*."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ShadowPlan(BaseModel):
         sentence: the strategy's own text about its decision.
         bundles_taken: number of bundles that it would move.
         predicted_range: range of the scores after these moves, points; None if no brokers were compared.
-        error: why it made no plan; empty if it made one.
+        error: why the shadow made no plan; empty if it made a plan.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -67,9 +67,9 @@ class Roll(StateDocument):
         outcome: outcome of the broker's turn, once its bundles are back.
         waits: what the roll waits for.
         asked: broker that people were asked to restart, in a message that was delivered.
-        ended: why the roll is over; empty if it is not.
+        ended: why the roll is over; empty if it is not over.
         ended_at: when the roll ended.
-        stranded: broker that the roll left drained when it stopped; empty if it left none.
+        stranded: broker that the roll left drained when it stopped; empty if there is no such broker.
     """
 
     KEY: ClassVar[str] = "roll"

@@ -106,7 +106,7 @@ def weighted_usages(
 
 
 def score(broker: BrokerSample, settings: Settings) -> float:
-    """Return a broker's score in percent, which is its weighted usage (AvgShedder).
+    """Return a broker's score: its weighted usage in percent (AvgShedder).
 
     Args:
         broker: the broker; resources that it does not measure count as idle.

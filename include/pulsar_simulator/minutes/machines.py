@@ -59,7 +59,7 @@ class Demand:
 
 
 def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor: Floats, extra_cpu: Floats) -> Demand:
-    """Return the brokers' traffic and usage; an overloaded broker serves the same share of every bundle.
+    """Return the brokers' traffic and usage; an overloaded broker serves the same share of each bundle's traffic.
 
     Args:
         rates: offered traffic per bundle.

@@ -1,4 +1,4 @@
-"""The line about each run in the terminal, which also shows whether the cluster is balanced."""
+"""The line about each run in the terminal. It also shows whether the cluster is balanced."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class PulsarAdminHook(BaseHook):
         return PulsarAdmin(self.get_connection_settings())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Request the load report of every broker, which needs a superuser's token.
+        """Request the load report of every broker. This requires a superuser's token.
 
         Returns:
             True if all brokers answered, and a sentence with the brokers that did not answer.

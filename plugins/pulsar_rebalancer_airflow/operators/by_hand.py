@@ -231,7 +231,7 @@ class CarryOutOperator(HandOverOperator):
     ) -> HandedOver:
         """Return the record of a drain's plan: a new one, or the existing one if the same run is cleared.
 
-        An error is raised if one of the brokers was released after the existing record was made, or another run used
+        An error is raised if one of the brokers was released after the existing record was made, or if another run used
         the plan.
         """
         drains = store.drained(self.storage)

@@ -42,7 +42,7 @@ _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 class ReportOperator(RunOperator):
     """Write `outcome.json`, compare earlier predictions, tidy the unload history, and send alerts and metrics.
 
-    If a bundle was moved, an asset event is created, which can start other DAGs. The task is a teardown: it always
+    If a bundle was moved, the task creates an asset event that can start other DAGs. The task is a teardown: it always
     runs, and its failure does not fail the run. A retry writes the same files again and removes no outcome. The task's
     XCom is the number of moves by outcome.
 

@@ -1,1 +1,1 @@
-"""A cluster's page in the Airflow UI, which shows the documents of `pulsar_rebalancer.show.page`."""
+"""A cluster's page in the Airflow UI. It shows the documents of `pulsar_rebalancer.show.page`."""

@@ -1,4 +1,4 @@
-"""Bring hot brokers down to a bound with the fewest moves, with an exact but limited search.
+"""Bring hot brokers down to a bound with the fewest moves, using an exact but limited search.
 
 Choosing the bundles of one broker is easy: the largest first. The whole problem is hard (it includes bin packing),
 because the bundles must fit into the room that the other brokers have.
@@ -80,8 +80,8 @@ def fewest_moves(
     Args:
         rooms: points that each destination may gain.
         allowed: function that returns whether a bundle may be moved from a source to a destination.
-        fits: function that returns whether moves may be made together. Moves that may not be made together must remain
-            so when further moves are added.
+        fits: function that returns whether moves may be made together. A combination that is not allowed must not
+            become allowed when moves are added.
     """
     search = _Search(hot, rooms, allowed, fits)
     search.make_first_plan()

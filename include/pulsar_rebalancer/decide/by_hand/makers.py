@@ -230,7 +230,7 @@ def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collec
     """Return wishes that bring bundles back to where they were in the remembered placement.
 
     Args:
-        brokers: brokers that get bundles back; empty for all.
+        brokers: brokers that get bundles back; empty for all brokers.
 
     Raises:
         PlanError: `nothing_remembered`, `unknown_destination`, or the reason why one of the brokers is excluded.

@@ -61,7 +61,7 @@ def bring_back(
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
         home: brokerId of each bundle's home. Bundles that no broker reports are ignored.
-        shares: each home's usual share of the cluster's traffic, 0 to 1, which may grow by a tenth; None if a home may
+        shares: each home's usual share of the cluster's traffic, 0 to 1, and may grow by a tenth; None if a home may
             have any share.
 
     Raises:
@@ -111,7 +111,7 @@ def within_shares(
 
     Args:
         traffic: current traffic of each broker, bytes/s.
-        shares: each home's usual share of the cluster's traffic, 0 to 1, which may grow by a tenth.
+        shares: each home's usual share of the cluster's traffic, 0 to 1, and may grow by a tenth.
     """
     candidates, held = list(moves), dict(traffic)
     total = math.fsum(held.values())

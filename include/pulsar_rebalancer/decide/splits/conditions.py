@@ -31,7 +31,7 @@ class LoadedBundle:
             load manager.
         msg_throughput: inbound plus outbound bytes/s, averaged or current like `msg_rate`.
         policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
-        stays: why the bundle must not be split; None if it may be.
+        stays: why the bundle must not be split; None if it may be split.
     """
 
     bundle: str

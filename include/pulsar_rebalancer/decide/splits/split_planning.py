@@ -1,4 +1,4 @@
-"""Read the candidates for a split, which the task *collect* wrote, and plan the splits with `planner`."""
+"""Read the split candidates that the task *collect* wrote, and plan the splits with `planner`."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _awaiting(
 
 
 def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
-    """Return a cluster's page as of one run; None if the run has no readable request.
+    """Return a cluster's page as it was at the time of one run; None if the run has no readable request.
 
     Args:
         entry: the cluster's entry in the current clusters file.

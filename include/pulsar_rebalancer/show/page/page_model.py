@@ -252,8 +252,8 @@ class RequestView(View):
         done, total: number of the plan's bundles that have an outcome, and of all its bundles; 0 if the request moves
             no bundles now.
         seconds_left: time until all these bundles have an outcome at the current pace; None if unknown.
-        cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither, or if the user
-            may not.
+        cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither is possible, or
+            if the user may do neither.
     """
 
     name: str
@@ -277,7 +277,7 @@ class RunAnswer(View):
     Attributes:
         state: `waiting`, `running`, `done`, `refused` (for a reason), `failed` or `cancelled`.
         text: text to show after the state; may be empty.
-        plan: hash of the plan that the run shows; empty if it shows none, or its plan would have no effect.
+        plan: hash of the plan that the run shows; empty if it shows no plan, or if the plan would have no effect.
         next_run: id of the rebalancing run that this run started, whose outcome is shown next; empty if there is none.
     """
 

@@ -1,4 +1,4 @@
-"""The calendar of maintenance windows and blackouts in the clusters file, which allows or forbids moves.
+"""The calendar that allows or forbids moves: the maintenance windows and blackouts in the clusters file.
 
 Windows start and end by the local clock, so a clock change can alter their length. If an hour occurs twice, a blackout
 uses the earlier possible start and the later possible end. A maintenance window uses the later start and the earlier

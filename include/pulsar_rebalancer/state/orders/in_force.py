@@ -35,7 +35,7 @@ class JudgedRun(NamedTuple):
 
     Attributes:
         at: time of the run's sample.
-        previous: id of the previously recorded plan, which is the name of its run's folder; empty if there is none.
+        previous: id of the previously recorded plan (the name of that plan's run folder); empty if there is none.
     """
 
     at: datetime

@@ -1,4 +1,4 @@
-"""The sentence about current orders and the people who gave them, which is part of every summary."""
+"""The sentence about current orders and the people who gave them. Every summary contains this sentence."""
 
 from __future__ import annotations
 

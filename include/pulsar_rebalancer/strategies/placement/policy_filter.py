@@ -30,7 +30,8 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     """Return the brokers that policies permit for a namespace (LoadManagerShared.applyNamespacePolicies).
 
     Args:
-        brokers: all active brokers, including excluded ones, which count for the failover to secondary brokers.
+        brokers: all active brokers, including excluded brokers, because these count for the failover to secondary
+            brokers.
 
     Returns:
         For a namespace under an isolation policy, the policy's brokers. Otherwise, the brokers that no policy reserves

@@ -39,7 +39,7 @@ class Threshold(NamedTuple):
 
 
 class Line(BaseModel):
-    """A band between two scores, which the page draws across the brokers' bars.
+    """A band that the page draws across the brokers' bars, between two scores.
 
     If both scores are equal, the band is a line.
     """

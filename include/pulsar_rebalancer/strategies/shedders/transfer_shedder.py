@@ -127,7 +127,7 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
 
 
 def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
-    """Return why a usable sample does not lead to shedding; None if it does."""
+    """Return why a usable sample does not lead to shedding; None if it leads to shedding."""
     if imbalance is None:
         return _balanced(sample, stats)
     needed = sample.settings.hit_count_transfer
