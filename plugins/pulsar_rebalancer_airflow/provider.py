@@ -1,4 +1,4 @@
-"""What the package registers in Airflow: connection type, options, operators, links, notifier, plugin, asset URIs."""
+"""The parts registered in Airflow: connection type, options, operators, links, notifier, plugin and asset URIs."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class LookupResult:
 
     Attributes:
         broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, this
-            is the TLS URL for a connection with TLS, else the plain one.
+            is the TLS URL for a connection with TLS, else the plain URL.
         http_url: the owner's web service, `http://…` or `https://…`.
         addresses: `host:port` of every web address in the answer.
     """

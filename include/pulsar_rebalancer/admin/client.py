@@ -149,8 +149,8 @@ class PulsarAdmin:
     async def owned_bundles(self, broker: str) -> set[str]:
         """Return the bundles that the broker owns, with or without loaded topics.
 
-        Use this with the extensible load manager only: with the modular one, this request can block a broker that is
-        taking over bundles (see `BundleAdmin.owns`).
+        Use this with the extensible load manager only: with the modular load manager, this request can block a broker
+        that is taking over bundles (see `BundleAdmin.owns`).
         """
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
         return set((await self._transport.get(url_path, broker=broker)).mapping())

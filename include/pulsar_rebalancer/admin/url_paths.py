@@ -47,7 +47,7 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
     """Return the tenant, namespace and range of `tenant/namespace/0x…_0x…`.
 
     Raises:
-        AdminError: `bad_range` if the text has a different form; brokers would answer 500 to some of these.
+        AdminError: `bad_range` if the text has a different form; brokers would answer some such requests with 500.
     """
     parts = bundle.split("/")
     if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:
@@ -58,7 +58,7 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
 
 
 def split_topic(topic: str) -> tuple[str, str, str, str]:
-    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes, as a segment's does.
+    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes, as in the name of a segment.
 
     Raises:
         AdminError: `not_found` if the text has a different form.

@@ -3,7 +3,7 @@
 With the modular load manager, the leader keeps a planned destination in memory, and the next placement of the bundle
 consumes that destination (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore does not
 prove that the bundle is on its destination; only the answer of the new owner itself proves it. The extensible load
-manager transfers a bundle before it answers; its brokers are queried in the same way.
+manager transfers a bundle before it answers; brokers under this load manager are queried in the same way.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class BundleMove:
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
-        """Return a result if the destination owns the bundle or does not answer; else None.
+        """Return a result if the destination owns the bundle or does not answer.
 
         The destination itself is queried, because a killed broker is listed as active until its session ends.
         """
@@ -160,7 +160,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
-        """Return the bundle's topics to look up, persistent topics first, because these exist even if they are not loaded."""
+        """Return the bundle's topics to look up, persistent topics first, because these exist even if not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
         return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 

@@ -52,8 +52,8 @@ class Answered(NamedTuple):
     Attributes:
         approved: True if a person approved this run's plan.
         answers: answers to the questions about other plans.
-        unreadable: why the answers cannot be read; empty if they can. If they cannot, no plan counts as approved, and
-            every plan needs an approval.
+        unreadable: why the answers cannot be read; empty if they can be read. While they cannot be read, no plan counts
+            as approved, and every plan needs an approval.
     """
 
     approved: bool = False

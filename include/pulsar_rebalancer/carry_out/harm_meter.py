@@ -165,7 +165,7 @@ class MoveHarm:
     """The measurement of one move.
 
     Attributes:
-        unknown: why the clients cannot be counted; empty if they can.
+        unknown: why the clients cannot be counted; empty if they can be counted.
     """
 
     meter: HarmMeter

@@ -79,7 +79,7 @@ class WaveHistory:
 
     @property
     def ended(self) -> list[MoveOutcome]:
-        """Return the outcomes of moves that started and have ended."""
+        """Return the outcomes of moves that have started and ended."""
         return _ended(self.outcomes.values())
 
     def failed(self, closed_at: datetime | None) -> int:

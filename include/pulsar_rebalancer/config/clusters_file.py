@@ -93,7 +93,8 @@ class ClusterEntry(BaseModel):
         given: the cluster's settings in the file, including those from `defaults`, by our field names.
         settings: the given settings, with Pulsar's defaults for all other settings. The live brokers' settings are
             added later.
-        error: why the entry cannot be used; empty if it can. An entry that cannot be used has the default settings.
+        error: why the entry cannot be used; empty if it can be used. An entry that cannot be used has the default
+            settings.
     """
 
     model_config = ConfigDict(frozen=True)

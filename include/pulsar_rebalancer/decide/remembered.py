@@ -1,4 +1,4 @@
-"""The remembered placement: where each bundle was when the brokers' scores were last close together for a while."""
+"""The remembered placement: the broker of each bundle when the brokers' scores were last close together for a while."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RememberedPlacement(NamedTuple):
 def remember(run: RunInput) -> Remembered:
     """Return what is remembered after a run's sample, and write the file of a newly remembered placement.
 
-    A placement is good if the scores were close together in several counted samples in a row.
+    A placement is worth remembering if the scores were close together in several consecutive counted samples.
     """
     before, settings = run.before.decision.placement, run.settings
     now, counted_at = run.request.collected_at, run.before.decision.counted_at

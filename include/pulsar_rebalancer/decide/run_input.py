@@ -147,7 +147,7 @@ class RunInput(Snapshot):
         return restore(self, self.state_folder) if wanted else None
 
     def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if no bundle moves."""
+        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if nothing is moved."""
         roll = self.before.roll
         if roll is not None:
             home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
@@ -181,7 +181,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def learned(self) -> Learned | None:
-        """Return what the active strategy or the shadow had learned before this sample; None if neither learns."""
+        """Return the figures that the strategy or shadow had learned before this sample; None if neither of them learns."""
         deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
         for settings, kept in deciding:
             if profile_of(settings).learns:

@@ -220,7 +220,7 @@ class Balancer:
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
     def _empty(self) -> ClusterSample:
-        """Return what a newly elected leader knows: the names of the brokers, but no figures."""
+        """Return a newly elected leader's knowledge: the names of the brokers, but no figures."""
         nothing = np.zeros((len(FIGURES), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)
         self._topics = nothing[-1]

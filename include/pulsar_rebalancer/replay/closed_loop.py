@@ -105,7 +105,7 @@ class _Replica:
         self._last: int | None = None
 
     def step(self, sample: RecordedSample) -> None:
-        """Let the variant decide on one sample; its moves take effect in the next. An error ends the variant."""
+        """Let the variant decide on one sample; its moves take effect in the next sample. An error ends the variant."""
         if self.outcome.failed is not None:
             return
         try:
@@ -183,7 +183,7 @@ class _Averages:
     """The moving averages that brokers with the extensible load manager would report under one variant.
 
     They are the recorded averages plus the moving average (BrokerLoadData) of the variant's changes. As long as the
-    variant changes nothing, they are exactly the recorded ones.
+    variant changes nothing, they are exactly the recorded averages.
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""What `strategies.learning` keeps about bundles, as numpy columns."""
+"""The data that `strategies.learning` keeps about bundles, as numpy columns."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def prepare_trace(folder: StoragePath, given: argparse.Namespace) -> Prepared:
 
 
 def _forget(folder: StoragePath) -> None:
-    """Delete the results of an earlier request in this folder, so that they are not mistaken for new ones."""
+    """Delete the results of an earlier request in this folder, so that they are not mistaken for new results."""
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).delete()
 

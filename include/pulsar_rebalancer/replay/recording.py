@@ -140,7 +140,7 @@ class Coverage(BaseModel):
 
     @property
     def notes(self) -> list[str]:
-        """Return what readers must know about the samples before they trust hits and figures."""
+        """Return notes on the samples that readers need in order to judge the hits and figures."""
         notes = []
         if self.repeated and self.made:
             notes.append("the trace has several figures in a minute: only the last one of each minute counts")

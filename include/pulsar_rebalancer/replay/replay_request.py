@@ -117,7 +117,7 @@ class FailedVariant(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return which variant failed, when and why."""
+        """Return a sentence that says which variant failed, when and why."""
         return f"{self.variant} failed at {self.at:%Y-%m-%d %H:%M} UTC: {self.error}"
 
 
@@ -159,7 +159,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(recording: Recording, *, days_apart: bool) -> list[Stretch]:
-    """Return the continuous periods in a recording: its days, or all of it."""
+    """Return the continuous periods in a recording: its days, or the whole recording."""
     minutes = recording.index.minutes
     if not days_apart:
         return [Stretch(minutes[0], minutes[-1])]

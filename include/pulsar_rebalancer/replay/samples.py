@@ -197,7 +197,7 @@ class _Assembler:
         return BrokerFigures(registered, reported, age, usage, limits, traffic, known, of_brokers)
 
     def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
-        """Return all bundles' owners and load, and the bundles of silent brokers; these bundles keep their previous load."""
+        """Return all bundles' owners and load, and the silent brokers' bundles, which keep their previous load."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)

@@ -37,7 +37,7 @@ class ComparedBroker(BaseModel):
 
 
 class ComparedRun(VersionedDocument):
-    """The comparison of a run's predicted scores with measured ones.
+    """The comparison of a run's predicted scores with the measured scores.
 
     Attributes:
         moved_at: time at which all moves had ended.

@@ -191,7 +191,7 @@ class ByHand(BaseModel):
 
     @property
     def approval(self) -> str:
-        """Return who approved the plan, and why; empty if no approval was needed."""
+        """Return text that says who approved the plan, and why; empty if no approval was needed."""
         why = f" ({self.approved_because})" if self.approved_because else ""
         return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 
@@ -222,7 +222,7 @@ class DrainProgress(BaseModel):
 
     @property
     def left(self) -> int:
-        """Return the number of bundles that this plan does not move and a later plan may move."""
+        """Return the number of bundles that this plan does not move but a later plan may move."""
         return sum(
             count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
         )

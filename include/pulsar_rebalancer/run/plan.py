@@ -134,7 +134,7 @@ class Summary(VersionedDocument):
 
     @property
     def requested_by(self) -> frozenset[str]:
-        """Return the users who requested the plan or moves in it; empty if the strategy decided all of it.
+        """Return the users who requested the plan or some of its moves; empty if the strategy decided the whole plan.
 
         An empty name is a request without a user, for example from a task of another DAG.
         """

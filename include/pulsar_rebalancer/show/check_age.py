@@ -31,7 +31,7 @@ SKEW = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Ages:
-    """Seconds since the last run with an outcome ended and since the last committed decision; None if there is none."""
+    """The ages, in seconds, of the newest outcome and of the newest committed decision; None if there is none."""
 
     outcome: float | None
     decision: float | None

@@ -46,7 +46,7 @@ class Measurement:
         value: a finite number. For a counter, it is the increment, which is never negative.
         labels: values by name. They contain only characters that are allowed in a StatsD line.
         counter: True for a counter, whose values are added up; False for a gauge, whose value replaces the previous
-            one.
+            value.
     """
 
     name: str

@@ -138,7 +138,8 @@ def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | 
 
     Args:
         stored: the current document in the store.
-        plan_state: the state that the task *decide* made; its `seq` is one higher than in the state it was made from.
+        plan_state: the state that the task *decide* made; its `seq` is one higher than in the state from which the plan
+            was made.
 
     Raises:
         StateError: `stale_plan` if the state has changed since the plan was made.

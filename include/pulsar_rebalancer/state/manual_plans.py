@@ -135,7 +135,7 @@ class Drains(StateDocument):
         return self.model_copy(update={"brokers": brokers, "released": young | {broker: now}})
 
     def united(self, other: Self) -> Self:
-        """Merge two copies: return all drains of both, and the later release time of each broker."""
+        """Merge two copies: return the drains in either copy, and the later release time of each broker."""
         both = self.released.keys() & other.released.keys()
         later = {broker: max(self.released[broker], other.released[broker]) for broker in both}
         released = self.released | other.released | later

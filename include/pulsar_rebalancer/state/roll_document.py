@@ -35,7 +35,7 @@ class ShownRoll(BaseModel):
 
     Attributes:
         id: hash of the order and of all brokers with their start times.
-        at: when its snapshot was taken.
+        at: time of the dry run's snapshot.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,7 +100,7 @@ class Roll(StateDocument):
 
     @property
     def changed_at(self) -> float:
-        """Return when the document last changed, seconds since 1970; 0 if never."""
+        """Return the time of the document's last change, seconds since 1970; 0 if it has never changed."""
         times = (self.since, self.progress_at, self.ended_at, self.shown and self.shown.at)
         return max((at.timestamp() for at in times if at), default=0.0)
 

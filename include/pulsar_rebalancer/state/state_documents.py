@@ -120,7 +120,7 @@ class DecisionState(StateDocument):
         restarts: brokers whose hits are reset once the plan is carried out, each with the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
-        shadow: state of the shadow, if there is or was one.
+        shadow: state of the current or last shadow, if any.
         placement: the remembered placement, to which bundles return after brokers have restarted.
     """
 

@@ -105,7 +105,7 @@ def below(name: str, content: Iterable[Entry]) -> list[Entry]:
 def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
     """Delete entries from a folder, then the folder itself if it is empty.
 
-    Missing entries are ignored, so a second attempt can complete an interrupted first one.
+    Missing entries are ignored, so a second attempt can complete an interrupted first attempt.
 
     Args:
         base: the cluster's folder; nothing outside this folder is deleted.

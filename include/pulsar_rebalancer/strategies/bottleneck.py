@@ -46,10 +46,11 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
 
 
 def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
-    """Return what was learned before a sample, or nothing if the sample changes the bottleneck.
+    """Return what was learned before a sample; return an empty record if the sample changes the bottleneck.
 
     Args:
-        counts: True if the sample counts. If it does not, the bottleneck changes only if nothing has been learned yet.
+        counts: True if the sample counts. In a sample that does not count, the bottleneck changes only if nothing has
+            been learned yet.
     """
     if before.samples and not counts:
         return before

@@ -42,7 +42,7 @@ class Demand:
         traffic: msg/s and bytes/s that get through.
         cpu: percent of one core, never above the limit.
         bandwidth_in: Kbit/s, never above the NIC's speed.
-        bandwidth_out: the same for outgoing traffic.
+        bandwidth_out: Kbit/s of outgoing traffic, with the same limit.
         served: share of the offered traffic that gets through.
     """
 
@@ -53,7 +53,7 @@ class Demand:
     served: Floats
 
     def score(self, brokers: BrokerColumns) -> Floats:
-        """Return the most used resource of each broker, percent."""
+        """Return the usage of each broker's most used resource, percent."""
         shares = (self.cpu / brokers.cpu_limit, self.bandwidth_in / brokers.nic, self.bandwidth_out / brokers.nic)
         return np.asarray(100 * np.maximum.reduce(shares))
 

@@ -119,7 +119,7 @@ class Simulation:
         self._due[bundle] = looked_up if anybody else float("inf")
 
     def _wait_of_minute(self) -> Floats:
-        """Return how long each bundle's clients would wait after losing their broker in this minute; the mean is 1.
+        """Return each bundle's relative waiting time if its clients lost their broker in this minute; the mean is 1.
 
         A bundle's wait does not depend on which other bundles lose their broker, so compared strategies see equal
         waits.

@@ -46,7 +46,7 @@ class Rules:
         direct: destinations are named when a bundle is unloaded or loses its broker (extensible load manager). Else
             the bundle is placed when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle is unavailable.
-        unload_cpu_seconds: CPU for each bundle that moves, on the old broker and on the new one.
+        unload_cpu_seconds: CPU for each bundle that moves, on the old broker and on the new broker.
         reconnect_seconds: mean time from the detection of a stopped broker until its bundles are looked up; not used if
             `direct`.
         session_seconds: time until a stopped broker is noticed.

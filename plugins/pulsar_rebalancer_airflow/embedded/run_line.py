@@ -30,7 +30,7 @@ class RunLine:
         balanced: True if nothing is to be moved and no decision waits for hits. If the strategy pairs brokers, the
             score range must also be below the low threshold.
         moved: True if at least one move was verified.
-        failed: why the run failed; empty if it did not.
+        failed: why the run failed; empty if the run succeeded.
         in_force: sentence about the orders at the end of the run and the people who gave them; empty if unknown.
     """
 

@@ -42,7 +42,7 @@ class BrokerVersionsOperator(BaseOperator):
     on_failure_callback=AlertNotifier(title="{{ dag.dag_id }} failed", body="Run {{ run_id }}"),
 )
 def example_pulsar_own_operator() -> None:
-    """Record which versions the brokers run."""
+    """Record the brokers' Pulsar versions."""
     BrokerVersionsOperator(task_id="versions")
 
 

@@ -229,7 +229,7 @@ class CarryOutOperator(HandOverOperator):
     def _drain(
         self, store: StateStore, handed: HandedOver, before: HandedOver | None, brokers: Iterable[str]
     ) -> HandedOver:
-        """Return the record of a drain's plan: a new one, or the existing one if the same run is cleared.
+        """Return the record of a drain's plan: a new record, or the existing record if the same run is cleared.
 
         An error is raised if one of the brokers was released after the existing record was made, or if another run used
         the plan.

@@ -47,7 +47,7 @@ class OrderOperator(ClusterOperator):
     """
 
     def execute(self, context: Context) -> Ordered:
-        """Store the order, if the action requires one.
+        """Store the order if the action requires an order.
 
         Raises:
             AirflowFailException: a field is invalid or missing, or a pause would end in the past or before the current

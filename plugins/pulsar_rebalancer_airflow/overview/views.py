@@ -1,4 +1,4 @@
-"""Where the page appears in Airflow's UI: in the navigation, and as a tab of DAGs and runs."""
+"""The places where the page appears in Airflow's UI: in the navigation, and as a tab of DAGs and runs."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def fewest_moves(
     """Bring as many hot brokers as possible down to the bound, with as few moves as possible.
 
     A first plan handles the brokers in turn: it takes the largest bundles that fit, then the smallest bundle that is
-    enough, each to the destination with the most room. A search over all plans then looks for better ones. It skips
+    enough, each to the destination with the most room. A search over all plans then looks for a better plan. It skips
     plans that cannot be better: a broker needs at least as many moves as it would need if its largest bundles fitted,
     and the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or the
     search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
@@ -125,7 +125,7 @@ class _Search:
         self._room, self._moves = rooms, []
 
     def improve(self) -> bool:
-        """Search all plans for a better one; return whether the search ended before its limit."""
+        """Search all plans for a better plan; return whether the search ended before its limit."""
         left, cost = _MOST_STEPS, 1 + len(self._room) // 50
         stack = [iter([_Node(0, 0, self._hot[0].excess, 0)])] if self._hot and self._value > self._later[0] else []
         while stack:

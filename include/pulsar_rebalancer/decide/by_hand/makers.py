@@ -227,7 +227,7 @@ def _onto(scene: Scene) -> float:
 
 
 def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collection[str]) -> list[Wish]:
-    """Return wishes that bring bundles back to where they were in the remembered placement.
+    """Return a `Wish` for each bundle to bring back to its broker in the remembered placement.
 
     Args:
         brokers: brokers that get bundles back; empty for all brokers.
@@ -247,7 +247,7 @@ def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collec
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return wishes that undo a run's moves, except for bundles that have moved again since then.
+    """Return a `Wish` for each bundle that a run moved, to undo the move, except for bundles that have moved again since then.
 
     Bundles that the run split are included with a reason, because a split cannot be undone.
     """
@@ -266,7 +266,7 @@ def _back(scene: Scene, move: MoveOutcome) -> Wish:
 
 
 def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
-    """Return wishes for the moves of an earlier plan, except for bundles that have moved since then."""
+    """Return a `Wish` for each move of an earlier plan, except for bundles that have moved since then."""
     return [
         Wish(
             move.bundle,

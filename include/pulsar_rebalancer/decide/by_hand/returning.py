@@ -28,7 +28,7 @@ _GROWN = 0.1
 
 
 def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
-    """Return the moves of bundles back to where they were in the remembered placement; None if there are none.
+    """Return the moves of bundles back to their brokers in the remembered placement; None if there are no such moves.
 
     Only brokers that started recently get bundles back: a broker that was away, or all brokers after a cold start. A
     bundle stays if its return would raise its home's share of the cluster's traffic above the home's share in the
@@ -52,7 +52,7 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
 def bring_back(
     snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str, str], shares: Mapping[str, float] | None = None
 ) -> Filling | None:
-    """Return the moves of bundles back to their homes, those with the most traffic first; None if there are none.
+    """Return the moves of bundles back to their homes, most traffic first; None if there are no such moves.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
     stays. The grace period applies too, except to a bundle that was moved before its home's process started: it left
@@ -61,8 +61,8 @@ def bring_back(
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
         home: brokerId of each bundle's home. Bundles that no broker reports are ignored.
-        shares: each home's usual share of the cluster's traffic, 0 to 1, and may grow by a tenth; None if a home may
-            have any share.
+        shares: each home's usual share of the cluster's traffic, 0 to 1; the share may grow by a tenth. None if a home
+            may have any share.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -111,7 +111,7 @@ def within_shares(
 
     Args:
         traffic: current traffic of each broker, bytes/s.
-        shares: each home's usual share of the cluster's traffic, 0 to 1, and may grow by a tenth.
+        shares: each home's usual share of the cluster's traffic, 0 to 1; the share may grow by a tenth.
     """
     candidates, held = list(moves), dict(traffic)
     total = math.fsum(held.values())

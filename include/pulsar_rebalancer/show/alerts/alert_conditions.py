@@ -128,7 +128,7 @@ class EndedRun:
 
     Attributes:
         states: task state by task id.
-        failures: reason codes of failed tasks, by task id, for tasks that reported one.
+        failures: reason codes of failed tasks, by task id, for tasks that reported a reason code.
         seconds: seconds since the run started.
         manual: True if a person started the run.
         closed: temporary reasons that keep the gate closed for every plan, with details.

@@ -18,7 +18,7 @@ class Status(View):
 
     Attributes:
         pairing: True if the strategy pairs brokers.
-        sentence: a sentence that says why the rebalancer moves bundles or does not.
+        sentence: a sentence that says why the rebalancer does or does not move bundles.
         in_force: a sentence about the current orders from people; empty if there are none.
         collected_at: time of the newest sample; None if there is none.
         score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are

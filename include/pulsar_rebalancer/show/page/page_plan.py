@@ -194,7 +194,7 @@ def _asked(summary: Summary) -> str:
 
 
 def _by(summary: Summary) -> str:
-    """Return who ordered the plan, and why if it was forced; empty if nobody ordered it."""
+    """Return text that says who ordered the plan and, if it was forced, why; empty if nobody ordered it."""
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""

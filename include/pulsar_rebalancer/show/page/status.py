@@ -1,4 +1,4 @@
-"""The state of a cluster in one word, and a sentence that says why the rebalancer moves bundles or does not."""
+"""The state of a cluster in one word, and a sentence that says why the rebalancer does or does not move bundles."""
 
 from __future__ import annotations
 

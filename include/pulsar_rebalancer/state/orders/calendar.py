@@ -32,7 +32,7 @@ _MOST_STEPS = 100
 
 
 class Shut(NamedTuple):
-    """Why the calendar allows no moves.
+    """The reason why the calendar allows no moves.
 
     Attributes:
         reason: `blackout` or `outside_window`.
@@ -104,7 +104,7 @@ def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
 
 
 def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
-    """Return the two moments that a local time can refer to. They are usually the same.
+    """Return the two moments that a local time can refer to. The two are usually the same moment.
 
     Args:
         local: time without a zone.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def place(
     sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, kept: PlacementState, seed: str
 ) -> tuple[list[CandidateMove], PlacementState]:
-    """Choose destinations for moves without one, and check the destinations that the shedder planned.
+    """Choose destinations for moves without a destination, and check the destinations that the shedder planned.
 
     Moves are placed one after the other, by pair and rank; the moves of a swap are placed together or not at all. For
     later bundles, a placed bundle already counts on its destination, although its move may still fail or be refused by

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Others(Sequence[str]):
-    """A view of a list of brokers that omits a few of them. The order is the same.
+    """A view of a list of brokers that omits a few of them. The order of the list is kept.
 
     Args:
         brokers: brokerIds. Pass the same object while the list does not change, for the cache in `PerCandidates`.

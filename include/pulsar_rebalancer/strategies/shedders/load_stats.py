@@ -110,7 +110,7 @@ class LoadStats:
         return None
 
     def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
-        """Return the most and the least loaded of the remaining brokers, and remove the most loaded one."""
+        """Return the most and the least loaded of the remaining brokers, and remove the most loaded broker."""
         pair = self.most, self.least
         self._most -= 1
         return pair
