@@ -163,7 +163,7 @@ class StoredState:
         return max(stored, copy, key=lambda roll: roll.changed_at)
 
     def readable_roll(self, storage: ClusterStorage) -> Roll:
-        """Return the `roll` document, only to show it; an initial document if it cannot be read."""
+        """Return the `roll` document for display only; an initial document if it cannot be read."""
         try:
             return self.roll(storage)
         except (StateError, SnapshotError):

@@ -58,7 +58,7 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
 
 
 def split_topic(topic: str) -> tuple[str, str, str, str]:
-    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes, as in the name of a segment.
+    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes if it is a segment.
 
     Raises:
         AdminError: `not_found` if the text has a different form.

@@ -86,7 +86,7 @@ class WaveHistory:
         """Return the number of the run's failed moves that the circuit breaker has not counted yet.
 
         Args:
-            closed_at: when a person last closed the breaker; None if never. Failures before that do not count.
+            closed_at: when a person last closed the breaker; None if never. Earlier failures do not count.
         """
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)

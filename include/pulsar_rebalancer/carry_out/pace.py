@@ -1,4 +1,4 @@
-"""The order in which the moves of a wave begin, and how many run at the same time.
+"""The order in which the moves of a wave begin, and the number of moves that run at the same time.
 
 `unload_concurrency: auto` applies the rule of TCP's congestion control (additive increase, multiplicative decrease, RFC
 5681) to each broker. Late clients correspond to lost packets.

@@ -62,7 +62,7 @@ class SelfApproval(BaseModel):
 
 
 class BreakerRules(BaseModel):
-    """Conditions that open the circuit breaker, and how long it remains open."""
+    """Conditions that open the circuit breaker, and the time for which it remains open."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -169,7 +169,7 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return the shedder's result as text, with the numbers of bundles that move and are passed over, if any."""
+    """Return the shedder's result as text, with the numbers of bundles that move and that are passed over, if any."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)

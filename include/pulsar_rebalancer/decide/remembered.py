@@ -62,9 +62,9 @@ class RememberedPlacement(NamedTuple):
         return cls({row["bundle"]: row["broker"] for row in table.to_pylist()}, shares)
 
     def homes(self, bundles: Iterable[str]) -> dict[str, str]:
-        """Return the broker that had each of these bundles, or that had the bundle from which it was split.
+        """Return the remembered broker of each of these bundles, or of the bundle from which it was split.
 
-        Bundles that the placement does not know are left out.
+        Bundles that are not in the placement are left out.
         """
 
         @cache

@@ -147,7 +147,7 @@ class RunInput(Snapshot):
         return restore(self, self.state_folder) if wanted else None
 
     def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if nothing is moved."""
+        """Return the moves that fill new brokers or, in a rolling restart, return bundles; None if there are none."""
         roll = self.before.roll
         if roll is not None:
             home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}

@@ -94,7 +94,7 @@ class _Upkeep:
         return due and not expired(day, self.now, settings.history_days)
 
     def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
-        """Compact a day; return the runs that cannot be compacted. These are deleted only when they expire."""
+        """Compact a day; return the runs that cannot be compacted. These runs are deleted only when they expire."""
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]

@@ -53,7 +53,7 @@ _BYTES_OF_BROKER, _BYTES_OF_BUNDLE = 173, 29
 
 
 class MadeBundles(BaseModel):
-    """How the bundles for a trace are generated.
+    """Settings for generating the bundles of a trace.
 
     Attributes:
         bundles: number of bundles per broker.

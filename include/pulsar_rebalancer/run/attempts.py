@@ -46,7 +46,7 @@ def failed_moves(
 
     Args:
         unloads: the state store's unloads, by bundle.
-        closed_at: when a person last closed the breaker; None if never. Failures before that do not count.
+        closed_at: when a person last closed the breaker; None if never. Earlier failures do not count.
     """
     failed = {outcome.bundle for outcome in outcomes if outcome.failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}

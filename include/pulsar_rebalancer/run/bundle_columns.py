@@ -204,7 +204,7 @@ class Bundles:
     def long_term_msg_rates(self) -> dict[str, float]:
         """Return each broker's long-term message rate, msg/s: the sum over its bundles outside heartbeat namespaces.
 
-        If a bundle's long-term moving average is not known yet, its short-term one is used.
+        If a bundle's long-term moving average is not known yet, its short-term average is used.
         """
         heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])

@@ -1,4 +1,4 @@
-"""What a strategy has learned about a cluster's brokers, in the format in which it is stored."""
+"""The figures that a strategy has learned about a cluster's brokers, in their stored format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTLED = 25.0
 
 
 class LearnedBroker(NamedTuple):
-    """What is known about one broker.
+    """The figures learned about one broker.
 
     Attributes:
         samples: number of counted samples since the broker joined.
@@ -38,7 +38,7 @@ class LearnedBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What is known about a cluster.
+    """The figures learned about a cluster.
 
     Attributes:
         samples: number of counted samples.

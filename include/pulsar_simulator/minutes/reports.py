@@ -22,7 +22,7 @@ _REPORTS, _CPU = 21, 23  # one random stream each
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the load manager knows at the end of a minute.
+    """The information that the load manager has at the end of a minute.
 
     Attributes:
         minute: counted from 0.
@@ -84,7 +84,7 @@ class Reports:
         )
 
     def _draw(self, minute: int) -> tuple[Floats, Floats]:
-        """Return a factor on each broker's CPU sample, and a number, 0 to 1, by which reports are missing or late."""
+        """Return for each broker a factor on its CPU sample, and a number (0 to 1) that makes its report late or missing."""
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
             # Draw broker by broker, so that additional brokers do not change the reports of these.
@@ -98,7 +98,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return the current figures, but those of an earlier minute for late brokers and their bundles."""
+    """Return the current figures; for late brokers and their bundles, return the figures of an earlier minute."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

@@ -121,8 +121,7 @@ class Simulation:
     def _wait_of_minute(self) -> Floats:
         """Return each bundle's relative waiting time if its clients lost their broker in this minute; the mean is 1.
 
-        A bundle's wait does not depend on which other bundles lose their broker, so compared strategies see equal
-        waits.
+        A bundle's wait is the same whichever other bundles lose their broker, so that strategies can be compared.
         """
         if self._waits is None or self._waits[0] != self.minute:
             stream = np.random.default_rng((self.spec.seed, _RECONNECTS, self.minute))

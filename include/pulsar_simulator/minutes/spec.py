@@ -40,7 +40,7 @@ class CpuSpike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the cluster behaves; docs/simulation.md has the source of each figure.
+    """The rules of the cluster's behaviour; docs/simulation.md has the source of each figure.
 
     Attributes:
         direct: destinations are named when a bundle is unloaded or loses its broker (extensible load manager). Else

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return details for a note: the error and the JSON text of each lost document, by key; empty if no document is lost."""
+    """Return details for a note: the error and JSON text of each lost document, by key; empty if nothing is lost."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
 

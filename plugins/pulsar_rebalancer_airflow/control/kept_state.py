@@ -71,7 +71,7 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
         name: name of the file to restore; empty for the newest copy.
 
     Returns:
-        Why documents could not be read and were dropped, by key.
+        The reason why each dropped document could not be read, by key.
 
     Raises:
         StateError: the file's name or content is invalid, or there is nothing to restore.

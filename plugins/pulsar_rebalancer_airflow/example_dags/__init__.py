@@ -1,1 +1,1 @@
-"""DAGs to start from. Airflow does not load them: copy one into the DAGs folder, with your cluster's name."""
+"""Example DAGs. Airflow does not load them: copy one into the DAGs folder, and insert your cluster's name."""

@@ -1,4 +1,4 @@
-"""Record: commit the new state exactly once, before the gate and independently of its verdict."""
+"""Record: commit the new state exactly once, before the gate and independently of the gate's verdict."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Metrics:
 def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
     """Parse a broker's answer to `broker-stats/metrics`.
 
-    Brokers compute it for each request (BrokerLoadData.toMetrics).
+    Brokers compute the answer for each request (BrokerLoadData.toMetrics).
     """
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}

@@ -247,7 +247,7 @@ def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collec
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:
-    """Return a `Wish` for each bundle that a run moved, to undo the move, except for bundles that have moved again since then.
+    """Return a `Wish` to undo each of a run's moves, except for bundles that have moved again since then.
 
     Bundles that the run split are included with a reason, because a split cannot be undone.
     """

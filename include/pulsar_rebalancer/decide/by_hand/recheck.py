@@ -69,7 +69,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
 
 
 def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
-    """Refuse an approved plan if other runs have moved bundles since. Moves by the plan's own runs do not count.
+    """Refuse an approved plan if other runs have moved bundles since it was made. The plan's own runs do not count.
 
     Raises:
         PlanError: `superseded`.

@@ -31,7 +31,7 @@ class Relief(NamedTuple):
 
 
 def relieve(scene: Scene, above: float, *, overload: bool) -> Relief:
-    """Choose the fewest bundles that bring all brokers down to a given score, without raising another broker above it.
+    """Choose the fewest bundles to move so that no broker has more than a given score.
 
     A broker that cannot be brought down to the score keeps its bundles; the largest of them is returned with the reason
     `out_of_reach`. Drained brokers are ignored, because they are being emptied.

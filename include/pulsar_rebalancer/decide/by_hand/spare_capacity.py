@@ -55,7 +55,7 @@ class SpareCapacity:
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Add a unit of accepted moves to the predicted scores of its brokers."""
+        """Add a unit of accepted moves to the predicted scores of the unit's brokers."""
         for name, gain in self._gains(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]

@@ -28,7 +28,7 @@ _KNOWN = ["bundle", "quick_rate", "hour_rate", "cost", "cost_variance"]
 
 
 def learned_in(state: DecisionState) -> Learned | None:
-    """Return the record of what the strategy or its shadow has learned; None if neither of them learns."""
+    """Return the figures that the strategy or its shadow has learned; None if neither of them learns."""
     kept = (KeptState.parse(of.hits, of.kept).shedder.learned for of in (state, state.shadow))
     return next((learned for learned in kept if learned.samples), None)
 

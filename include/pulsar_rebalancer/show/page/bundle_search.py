@@ -21,7 +21,7 @@ _COLUMNS = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_o
 
 
 def find_bundles(storage: ClusterStorage, part: str, now: datetime) -> BundlesFound:
-    """Return the bundles whose names contain a text, those with the most traffic first.
+    """Return the bundles whose names contain a given text, those with the most traffic first.
 
     Raises:
         SnapshotError: the newest sample cannot be read.

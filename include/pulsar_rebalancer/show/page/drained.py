@@ -32,7 +32,7 @@ def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
 
 
 def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
-    """Yield the drained brokers, each with the bundles that a run has left there."""
+    """Yield the drained brokers, each with the bundles that a run has left on the broker."""
     served = run.summary.drains if run.summary else {}
     left: dict[str, list[tuple[str, str, str]]] = {broker: [] for broker in drains}
     for row in _considered(run.folder) if served else ():

@@ -71,7 +71,7 @@ def _now(
 ) -> tuple[Run | None, Run | None, Said]:
     """Return the run to show, the run with the newest sample, and the cluster's state.
 
-    The run is the one that moves bundles, else the newest ended run.
+    The run to show is the run that is moving bundles or, if there is none, the newest run that has ended.
     """
     begun, ended = newest(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun

@@ -24,7 +24,7 @@ class Status(View):
         score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
             compared. After moves, the range is the predicted one (None if there is none) until scores are measured
             again.
-        predicted: True if the range is the one that the plan predicted.
+        predicted: True if the range is the plan's prediction.
     """
 
     cluster: str
@@ -162,7 +162,7 @@ class RollView(View):
 
 
 class Acts(View):
-    """What the user may do. A DAG's id is empty if the user may not start that DAG.
+    """The actions that the user may take. A DAG's id is empty if the user may not start that DAG.
 
     A run of a DAG that is paused in Airflow would wait, and then act when the DAG is unpaused.
 

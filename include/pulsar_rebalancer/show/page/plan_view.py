@@ -100,14 +100,14 @@ class BundleFound(View):
 
 
 class BundlesFound(View):
-    """The bundles whose names contain a text: those with the most traffic, and the total number."""
+    """The bundles whose names contain a given text: those with the most traffic, and the total number."""
 
     bundles: tuple[BundleFound, ...] = ()
     all: int = 0
 
 
 class CostView(View):
-    """What a strategy has learned about a bundle.
+    """The figures that a strategy has learned about a bundle.
 
     Attributes:
         now, hour: points of the broker's score that the bundle causes, now and on average over an hour.

@@ -81,7 +81,7 @@ def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list
     """Choose bundles of a broker, the busiest first, until their total throughput reaches the target.
 
     The total may exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles are
-    chosen too.
+    also chosen.
 
     Args:
         target: throughput, bytes/s.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class NoShedding(NamedTuple):
-    """Why brokers shed nothing: the reason, the compared value and bound, and a sentence."""
+    """The explanation why brokers shed nothing: the reason, the compared value and bound, and a sentence."""
 
     reason: Reason
     value: float | None

@@ -147,7 +147,7 @@ def _unload(
 
 
 def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
-    """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
+    """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are also chosen."""
     moves: list[CandidateMove] = []
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
