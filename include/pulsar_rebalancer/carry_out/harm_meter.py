@@ -88,7 +88,7 @@ class HarmMeter:
     async def topics(self, move: Move) -> list[str]:
         """Return the topics of a bundle that have clients, according to the last statistics of its source.
 
-        Only these are counted later, because a broker loads a topic to count its clients.
+        Only the clients of these topics are counted later, because a broker loads a topic to count its clients.
 
         Raises:
             AdminError: the source does not answer, or has no statistics of the bundle's topics.

@@ -103,7 +103,7 @@ class ColumnBundles(Bundles):
     """The bundles of a cluster, as strategies read them.
 
     Args:
-        owner: position of the broker that reports each bundle; `NOBODY` if no broker does.
+        owner: position of the broker that reports each bundle; `NOBODY` if no broker reports it.
         present: the bundles' current load, a row for each of `FIGURES`.
         reasons: why a bundle must stay, by position.
         kind: function that returns the kind of policy for a namespace; None if there is none.

@@ -28,7 +28,8 @@ class Harm(BaseModel):
     Clients are the producers and consumers of a sample of the bundle's topics.
 
     Attributes:
-        owner_seconds: seconds from the unload until a broker confirmed that it owns the bundle; None if no broker did.
+        owner_seconds: seconds from the unload until a broker confirmed that it owns the bundle; None if no broker
+            confirmed it.
         clients_seconds: seconds from the unload until all clients were connected again; None if unknown, or if some
             were missing at the last count.
         watched_seconds: seconds from the unload to the last count; None if there was none.

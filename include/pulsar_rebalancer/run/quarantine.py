@@ -136,7 +136,7 @@ def _counts(reason: Reason) -> bool:
 
 
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    """Return a sentence that says how many brokers are excluded for each reason, and until when new brokers are."""
+    """Return text with the number of brokers excluded for each reason, and the time until new brokers are included."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}

@@ -1,8 +1,8 @@
-"""Report whether the other brokers could carry a broker's load, from the newest run's files; no broker is asked.
+"""Report whether the other brokers could carry a broker's load, from the newest run's files; no broker is queried.
 
 `python -m pulsar_rebalancer.show.check_removal BROKER --root ROOT --cluster NAME --max-age-seconds N` prints one
 sentence, which also names the broker that is cheapest to remove, and exits with a code: 0 FITS; 1 DOES NOT FIT; 2
-UNKNOWN, there is no recent usable sample, or it does not have the broker.
+UNKNOWN: there is no recent usable sample, or the sample does not contain the broker.
 """
 
 from __future__ import annotations

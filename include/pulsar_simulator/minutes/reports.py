@@ -84,7 +84,7 @@ class Reports:
         )
 
     def _draw(self, minute: int) -> tuple[Floats, Floats]:
-        """Return for each broker a factor on its CPU sample, and a number (0 to 1) that makes its report late or missing."""
+        """Return each broker's factor on its CPU sample, and its number, 0 to 1, for late and missing reports."""
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
             # Draw broker by broker, so that additional brokers do not change the reports of these.

@@ -26,7 +26,7 @@ class BrokerVersionsOperator(BaseOperator):
         """Ask all brokers at the same time.
 
         Raises:
-            AdminError: a broker refused or did not answer.
+            AdminError: a broker refused the request or did not answer.
         """
         return asyncio.run(self._ask())
 

@@ -22,8 +22,7 @@ class Status(View):
         in_force: a sentence about the current orders from people; empty if there are none.
         collected_at: time of the newest sample; None if there is none.
         score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
-            compared. After moves, the range is the predicted one (None if there is none) until scores are measured
-            again.
+            compared. After moves, the range is the predicted range (None if unknown) until scores are measured again.
         predicted: True if the range is the plan's prediction.
     """
 

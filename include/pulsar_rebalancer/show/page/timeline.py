@@ -215,7 +215,7 @@ def _size(file: StoragePath) -> int:
 
 
 def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
-    """Add up buckets by period, and yield one bucket for each period that has any, in chronological order."""
+    """Add up buckets by period, and yield one bucket for each period that has buckets, in chronological order."""
     groups: dict[datetime, list[Bucket]] = {}
     for part in sorted(parts, key=lambda part: part.at):
         groups.setdefault(begin_of(part.at, length), []).append(part)

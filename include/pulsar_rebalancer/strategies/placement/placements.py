@@ -34,7 +34,7 @@ class AvgPlacement(Stateless):
 
 
 def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
-    """Return the placement for bundles without a destination from the shedder.
+    """Return the placement for bundles to which the shedder assigns no destination.
 
     Args:
         sample: the cluster, with its settings.

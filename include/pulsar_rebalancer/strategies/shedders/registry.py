@@ -75,7 +75,7 @@ def profile_shown(settings: Settings) -> Profile:
 
 
 def placement_of(settings: Settings) -> Placement:
-    """Return the placement for bundles without a destination from the shedder."""
+    """Return the placement for bundles to which the shedder assigns no destination."""
     return settings.placement or profile_of(settings).placement
 
 
