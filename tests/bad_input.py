@@ -26,7 +26,7 @@ RESTART = "restart"
 COLLECT = "`collect` fails, nothing is judged"
 BLOCKED = "`validate` fails, nothing is decided"
 HELD = "decided, the gate stays closed"
-GOES_ON = "goes on"
+PROCEEDS = "proceeds"
 UNLOAD = "`unload` fails, the bundle stays"
 
 
@@ -37,7 +37,7 @@ class Row:
     Attributes:
         served: what the brokers serve.
         faults: switches of the simulation, or `RESTART`: kind, which brokers, further attributes.
-        ends: what becomes of the run.
+        ends: outcome of the run.
         reason: reason code that names it; empty when it is normal.
         effect: of that reason in this place; empty when it is normal.
         cause: reason code behind it, of the request that failed.
@@ -50,7 +50,7 @@ class Row:
 
     served: str
     faults: tuple[tuple[str, str, dict[str, Any]], ...]
-    ends: str = GOES_ON
+    ends: str = PROCEEDS
     reason: str = ""
     effect: str = ""
     cause: str = ""
@@ -77,17 +77,17 @@ def _fault(kind: str, who: str = ONE, **more: Any) -> tuple[tuple[str, str, dict
 
 def _no_report(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], cause: str, **more: Any) -> Row:
     """One broker gives no report that can be used."""
-    return Row(served, faults, GOES_ON, "report_missing", "quarantine", cause, f"error {cause}", **more)
+    return Row(served, faults, PROCEEDS, "report_missing", "quarantine", cause, f"error {cause}", **more)
 
 
 def _left_out(
     served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, detail: str, *also: str
 ) -> Row:
-    return Row(served, faults, GOES_ON, reason, "quarantine", detail=detail, also=also)
+    return Row(served, faults, PROCEEDS, reason, "quarantine", detail=detail, also=also)
 
 
 def _warned(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, detail: str) -> Row:
-    return Row(served, faults, GOES_ON, reason, "warn", detail=detail)
+    return Row(served, faults, PROCEEDS, reason, "warn", detail=detail)
 
 
 def _refused(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], reason: str, **more: Any) -> Row:
@@ -96,7 +96,7 @@ def _refused(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], r
 
 def _odd(served: str, name: str) -> Row:
     faults = _fault("odd_bundle", target=name)
-    return Row(served, faults, GOES_ON, "bad_bundle_name", "quarantine", detail="bundle ", bundle=True)
+    return Row(served, faults, PROCEEDS, "bad_bundle_name", "quarantine", detail="bundle ", bundle=True)
 
 
 _LIST = "/admin/v2/brokers"
@@ -173,14 +173,14 @@ ROWS = (
     ),
     _no_report("a report without its bundles", _fault("missing_field", target="lastStats"), "bad_answer"),
     _no_report("a proxy gives another broker's report", _fault("wrong_broker"), "wrong_broker"),
-    _no_report("the report is no JSON", _fault("garbage"), "bad_answer"),
+    _no_report("the report is not JSON", _fault("garbage"), "bad_answer"),
     _no_report("half a JSON document", _fault("half_json"), "bad_answer"),
     _no_report("an answer of 100 MB", _fault("huge_answer", amount=100 * 1024 * 1024), "bad_answer"),
     # bundles
     Row(
         "a bundle's message rate is negative",
         _fault("negative_rate"),
-        GOES_ON,
+        PROCEEDS,
         "negative_figure",
         "quarantine",
         detail="msg_rate_in -",
@@ -189,7 +189,7 @@ ROWS = (
     Row(
         "a bundle has more producers and consumers than any broker, together more than 64 bits hold",
         _fault("huge_count"),
-        GOES_ON,
+        PROCEEDS,
         "impossible_figure",
         "quarantine",
         detail="producers 46",
@@ -205,7 +205,7 @@ ROWS = (
     Row(
         "two brokers own a bundle, normal for one interval after a move",
         _fault("two_owners", bundle="of another"),
-        GOES_ON,
+        PROCEEDS,
         "two_owners",
         "quarantine",
         detail="broker ",

@@ -1,7 +1,7 @@
 """The leader's choice of a broker for bundles without an owner.
 
 The destination of an unload ("affinity") is used once and then deleted (ModularLoadManagerWrapper.getLeastLoaded).
-Without a destination, the placement strategy chooses.
+If there is no destination, the placement strategy chooses a broker.
 """
 
 from __future__ import annotations

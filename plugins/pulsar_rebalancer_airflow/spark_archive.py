@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
 def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
     """Return the path of the archive in the folder `cache`; create the archive if it is missing.
 
-    An archive is valid only for the same releases of Spark and Java, and the same Java options.
+    An archive is valid only for the releases of Spark and Java, and for the Java options, with which it was created.
 
     Raises:
         SettingsError: `wrong_setting` if there is no Java that Spark can use.

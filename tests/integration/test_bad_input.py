@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from tests.bad_input import ALL, BLOCKED, COLDEST, COLLECT, GOES_ON, HELD, ONE, OTHERS, RESTART, ROWS, UNLOAD, Row
+from tests.bad_input import ALL, BLOCKED, COLDEST, COLLECT, HELD, ONE, OTHERS, PROCEEDS, RESTART, ROWS, UNLOAD, Row
 from tests.integration.airflow_world import Outcome, World, world
 from tests.token_issuer import TokenIssuer, bad_credentials, token_issuer
 
@@ -43,20 +43,20 @@ SETTINGS = {
 }
 FORCE = {"force": "to show what moves and what does not", "force_threshold": 1}
 LIMITS: dict[str, dict[str, Any]] = {
-    GOES_ON: {"mode": "observe"},
+    PROCEEDS: {"mode": "observe"},
     HELD: {"max_bundles_per_run": 1},
     UNLOAD: {"max_bundles_per_run": 1},
 }
-"""Where a row goes on, its plan shows what would move, and the brokers stay as they are for the next row."""
+"""Where the run proceeds, its plan shows what would move, and the brokers stay as they are for the next row."""
 
 TASKS = {
     COLLECT: {"collect": "failed", "validate": "upstream_failed", "record": "upstream_failed"},
     BLOCKED: {"collect": "success", "validate": "failed", "decide": "upstream_failed", "record": "upstream_failed"},
     HELD: {"validate": "success", "decide": "success", "record": "success", "gate": "success", "unload": "skipped"},
-    GOES_ON: {"validate": "success", "decide": "success", "record": "success", "gate": "success", "unload": "skipped"},
+    PROCEEDS: {"validate": "success", "decide": "success", "record": "success", "gate": "success", "unload": "skipped"},
     UNLOAD: {"validate": "success", "decide": "success", "record": "success", "gate": "success", "unload": "failed"},
 }
-VERDICTS = {BLOCKED: "blocked", HELD: "on_hold", GOES_ON: "observe", UNLOAD: "open"}
+VERDICTS = {BLOCKED: "blocked", HELD: "on_hold", PROCEEDS: "observe", UNLOAD: "open"}
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_bad_input(
         run = cluster.run(**FORCE, **LIMITS.get(row.ends, {}))
     said = "".join(capfd.readouterr())
 
-    assert run.state == ("success" if row.ends in (GOES_ON, HELD) else "failed")
+    assert run.state == ("success" if row.ends in (PROCEEDS, HELD) else "failed")
     assert {task: run.states[task] for task in TASKS[row.ends]} == TASKS[row.ends]
     assert run.states["report"] == "success"
     assert cluster.served.cluster.state()["owners"] == owners
@@ -146,7 +146,7 @@ def test_bad_input(
         assert Written.read(run.folder).verdict == VERDICTS[row.ends]
         found_as_told(row, run, concerned, said)
     counted_as_ruled(cluster, row, run, concerned, before)
-    if row.ends == GOES_ON:
+    if row.ends == PROCEEDS:
         moved_as_ruled(row, run, concerned)
 
 

@@ -602,7 +602,7 @@ class Reason(StrEnum):
     ROLL_UNDER_WAY = ("roll_under_way", VERDICT, Trait.TYPED,
         "Another rolling restart is in force.",
         "Wait for its end, or run pulsar_control__<cluster> with stop_roll. If its run of pulsar_roll__<cluster> no "
-        "longer runs, clear that run's task: the roll goes on where it was.")
+        "longer runs, clear that run's task: the roll then continues.")
     BROKER_ROLLED = ("broker_rolled", VERDICT, Trait.NONE,
         "The broker restarted, and those of its bundles that fit are back.")
     BROKER_SKIPPED = ("broker_skipped", VERDICT, Trait.NONE,

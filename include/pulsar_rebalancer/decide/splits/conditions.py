@@ -64,7 +64,7 @@ class SplitCondition(NamedTuple):
 
 
 def condition_of(bundle: LoadedBundle, settings: Settings) -> SplitCondition | None:
-    """Return the first split condition, in Pulsar's order, that a bundle meets; None if the bundle meets no condition."""
+    """Return the first split condition, in Pulsar's order, that a bundle meets; None if the bundle meets none."""
     sessions = settings.max_bundle_sessions if settings.max_bundle_sessions > 0 else math.inf  # 0: no limit
     conditions = (
         SplitCondition("topics", bundle.topics, settings.max_bundle_topics),
