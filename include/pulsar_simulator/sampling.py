@@ -116,7 +116,7 @@ class Samples:
         self.version += 1
 
     def bundles_of(self, broker: int) -> list[int]:
-        """Return the bundles with loaded topics that a broker owned at the last bundle statistics."""
+        """Return the bundles with loaded topics that a broker owned when bundle statistics were last computed."""
         owned = self.owner[self._order]
         first, last = np.searchsorted(owned, [broker, broker + 1])
         active = self._traffic.active

@@ -60,7 +60,7 @@ def replay(
 ) -> list[VariantOutcome]:
     """Return each variant's outcome, followed by the recording's outcome if one variant has the current settings.
 
-    A variant ends as failed when its strategy raises an exception.
+    A variant counts as failed if its strategy raises an exception.
 
     Args:
         variants: the variants to replay, in a single pass through the samples.

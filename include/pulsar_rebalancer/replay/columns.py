@@ -139,7 +139,7 @@ class ColumnBundles(Bundles):
         return self._samples(bundles)
 
     def able(self, least: float) -> set[str]:
-        """Return the brokers with a bundle that may be moved and whose load is larger, as `Bundles.able` does."""
+        """Return the brokers with a movable bundle whose load is above `least`, as in `Bundles.able`."""
         if self._loads is None:
             return set()
         may_move = (self._owner != NOBODY) & (np.maximum(*self._loads) > least)

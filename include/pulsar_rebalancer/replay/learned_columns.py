@@ -56,7 +56,7 @@ class LearnedColumns:
         settings: Settings,
         counts: bool,
     ) -> Lesson:
-        """Learn from a sample, and return what is known after it.
+        """Learn from a sample, and return the knowledge after the sample.
 
         Args:
             before: what was known after the last counted sample.

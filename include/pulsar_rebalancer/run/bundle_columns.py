@@ -154,7 +154,7 @@ class Bundles:
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
     def able(self, least: float) -> set[str]:
-        """Return the brokers that report a bundle which may be moved and whose load, now or later, is above `least`."""
+        """Return the brokers that report a movable bundle whose load, now or later, is above `least`."""
         largest: Any = pc.max_element_wise(self._table["load_now"], self._table["load_later"])
         may_move = pc.and_(pc.is_null(self._table["reason"]), pc.greater(largest, pa.scalar(least, pa.float64())))
         brokers: list[Any] = self._table["broker"].filter(may_move).unique().to_pylist()

@@ -37,7 +37,7 @@ class ShedderState:
         return self.hits.get(WHOLE_CLUSTER, HitCount()).low
 
     def without_hits(self) -> Self:
-        """Return a copy with all hits reset. Averages are kept, as in Pulsar until the leader changes."""
+        """Return a copy with all hits reset. Averages are kept, as they are in Pulsar until the leader changes."""
         return replace(self, hits={})
 
 

@@ -62,7 +62,7 @@ class EndView(View):
     Attributes:
         measured: score ten minutes after the moves (`run.comparison`); None until then.
         error: measured minus predicted score, points, without the change that all brokers share.
-        dropped: why the two are not compared; empty if they are.
+        dropped: why the two scores are not compared; empty if they are compared.
     """
 
     name: str
@@ -140,7 +140,7 @@ class DrainView(View):
 
 
 class Measured(View):
-    """The score range at a number of minutes after a run ended; None while unknown."""
+    """The score range some minutes after a run ended; None while unknown."""
 
     minutes: int
     score_range: float | None
