@@ -147,7 +147,7 @@ class UnloadWaveOperator(PlanPartOperator):
         connection = self._connection()
         given = {settings.unload_concurrency, self.present.unload_concurrency}
         limits = [limit for limit in given if limit != "auto"]
-        pace = AdaptivePace(MOST_MOVES, self.present.max_client_gap_seconds) if "auto" in given else None
+        pace = AdaptivePace(self.present.max_client_gap_seconds) if "auto" in given else None
 
         def ended(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))

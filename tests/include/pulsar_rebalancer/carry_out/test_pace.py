@@ -36,7 +36,7 @@ class Rounds:
     """Moves that begin as soon as they may, and end together."""
 
     def __init__(self) -> None:
-        self.pace = AdaptivePace(LIMIT, gap_seconds=1)
+        self.pace = AdaptivePace(1, LIMIT)
         self.waiting = moves(1000)
 
     def play(self, *in_time: bool | None) -> list[int]:
@@ -97,7 +97,7 @@ def test_a_late_move_that_began_after_the_number_was_halved_halves_it_again() ->
 
 @pytest.mark.parametrize("other", [("a:1", "c:1"), ("c:1", "b:1")], ids=["source", "destination"])
 def test_a_broker_counts_as_source_and_as_destination(other: tuple[str, str]) -> None:
-    pace = AdaptivePace(LIMIT, gap_seconds=1)
+    pace = AdaptivePace(1, LIMIT)
     assert pace.begins(moves(1)[0])
     assert not pace.begins(moves(1, *other)[0])
     assert pace.begins(moves(1, "d:1", "e:1")[0])
@@ -114,7 +114,7 @@ def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_le
             await queue.ended(wave[number], cast("MoveHarm", Returned(in_time=True)))
 
     async def carry_out() -> None:
-        queue = MoveQueue(wave, AdaptivePace(LIMIT, gap_seconds=1))
+        queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
         async with asyncio.timeout(60):
             await asyncio.gather(*(work(queue) for _ in range(23)))
 
