@@ -1,7 +1,7 @@
 """What moves cost their clients at a fixed and at an adaptive pace, between real brokers.
 
-`python -m benchmarks.pace [TEXT]` prints what it measured; TEXT measures only scenes with it in their name. It is no
-part of docs/performance.md, whose parts are measured together.
+`python -m benchmarks.pace [TEXT]` prints what it measured; TEXT measures only the kinds of waves whose names begin with
+it. It is no part of docs/performance.md, whose parts are measured together.
 """
 
 from __future__ import annotations
@@ -33,22 +33,54 @@ from pulsar_rebalancer.run.plan import Move
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.pulsar.distribution import Distribution
+
     from pulsar_rebalancer.run.harm import Harm
     from pulsar_rebalancer.run.outcome import MoveOutcome
 
 VERSION = "4.2.4"
-NAMESPACE, BUNDLES = "tests/pace", 64
+NAMESPACE = "tests/pace"
 TOPICS, RATE = 4, 2.0
 """Topics of a bundle, each with a producer, and messages per second of each."""
 
-SHORT_US = 5_000
+BUNDLES, MANY_BUNDLES = 64, 512
+"""A wave of the second number has one topic per bundle: it is long enough that its first moves do not decide."""
+
+SHORT_US = 10_000
 """CPU quota of brokers that are short of it, microseconds in 100 ms."""
 
 WARMING = 20
 """First moves of a wave, which do not count where brokers are short of CPU."""
 
-AUTO, FIXED = "auto", (1, 2, 4, 8, 16)
+AUTO = "auto"
+"""A pace with the default of `max_client_gap_seconds`; `auto 0.5` has another one."""
+
 _RETRIES, _TIMEOUT_SECONDS = 2, 60
+
+
+class _Kind(NamedTuple):
+    """A kind of wave.
+
+    Attributes:
+        topics: topics per bundle.
+        throttle: number of moves after which the brokers lack CPU: the source, and from the start the destination too;
+            None if they never do.
+    """
+
+    paces: tuple[str, ...]
+    bundles: int = BUNDLES
+    topics: int = TOPICS
+    throttle: int | None = None
+
+
+KINDS = {
+    "idle brokers": _Kind((AUTO, "1", "4", "8", "16", "32"), MANY_BUNDLES, 1),
+    "brokers short of CPU": _Kind((AUTO, "4"), throttle=0),
+    "a broker throttled midway": _Kind((AUTO, "4"), throttle=BUNDLES // 2),
+    "max_client_gap_seconds on brokers short of CPU": _Kind(
+        ("auto 0.5", "auto 1", "auto 2", "auto 4", "auto 8"), throttle=0
+    ),
+}
 
 
 class _Wave(NamedTuple):
@@ -69,7 +101,7 @@ class _Wave(NamedTuple):
 
 
 def main(arguments: list[str]) -> None:
-    """Measure five pairs of waves for each scene."""
+    """Measure five waves at each pace for each kind of wave."""
     only = " ".join(arguments)
     for comparison in measure(5, only):
         figures = ", ".join(f"{pace} {median(taken):.2f}" for pace, taken in comparison.taken.items())
@@ -82,51 +114,54 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
         pulsar = from_dependencies(VERSION)
     except DistributionError as error:
         raise BenchmarkError(str(error)) from error
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        PulsarCluster(pulsar, Path(folder), cgroups=True) as cluster,
-        Admin(cluster) as admin,
-    ):
-        ranges = admin.create_namespace(NAMESPACE, BUNDLES)
-        found = topics_in_bundles(NAMESPACE, ranges, TOPICS)
+    for name, kind in KINDS.items():
+        if name.startswith(only):
+            with tempfile.TemporaryDirectory() as folder:
+                yield _compared(pulsar, Path(folder), name, kind, repetitions)
+
+
+def _compared(pulsar: Distribution, folder: Path, name: str, kind: _Kind, repetitions: int) -> Comparison:
+    with PulsarCluster(pulsar, folder, cgroups=True) as cluster, Admin(cluster) as admin:
+        ranges = admin.create_namespace(NAMESPACE, kind.bundles)
+        found = topics_in_bundles(NAMESPACE, ranges, kind.topics)
         topics = {f"{NAMESPACE}/{one}": names for one, names in found.items()}
         rates = dict.fromkeys((name for names in topics.values() for name in names), RATE)
-        with Load(cluster, rates, Path(folder) / "load.log") as load:
+        with Load(cluster, rates, folder / "load.log") as load:
             load.start()
-            scene = _Scene(cluster, admin, topics)
-            scene.wave("4")
-            for name, paces, throttle in (
-                ("idle brokers", (AUTO, *map(str, FIXED)), None),
-                ("brokers short of CPU", (AUTO, "4"), 0),
-                ("a broker throttled midway", (AUTO, "4"), BUNDLES // 2),
-            ):
-                if only in name:
-                    yield scene.comparison(name, paces, throttle, repetitions)
+            scene = _Scene(cluster, admin, topics, kind)
+            scene.wave("4", throttled=False)
+            return scene.comparison(name, repetitions)
 
 
 class _Scene:
     """All bundles on one broker after another."""
 
-    def __init__(self, cluster: PulsarCluster, admin: Admin, topics: dict[str, list[str]]) -> None:
+    def __init__(self, cluster: PulsarCluster, admin: Admin, topics: dict[str, list[str]], kind: _Kind) -> None:
+        self._kind = kind
         self._cluster = cluster
         self._admin = admin
         self._topics = topics
         self._next = 0
 
-    def comparison(self, name: str, paces: tuple[str, ...], throttle: int | None, repetitions: int) -> Comparison:
+    def comparison(self, name: str, repetitions: int) -> Comparison:
         """Compare paces: by seconds of the wave on idle brokers, else by the 95th percentile of gaps."""
-        waves: dict[str, list[_Wave]] = {pace: [] for pace in paces}
+        waves: dict[str, list[_Wave]] = {pace: [] for pace in self._kind.paces}
 
         def subject(pace: str) -> Callable[[], Taken]:
             def moved() -> Taken:
-                wave = self.wave(pace, throttle)
+                wave = self.wave(pace)
                 waves[pace].append(wave)
-                counted = wave.gaps[max(wave.throttled_at, WARMING) :]
-                return Taken(wave.seconds if throttle is None else float(np.percentile(counted, 95)))
+                p95 = float(np.percentile(wave.gaps[max(wave.throttled_at, WARMING) :], 95))
+                print(
+                    f"  {name}, {pace}: {wave.seconds:.1f} s, gap {p95:.2f} s, "
+                    f"{wave.again} unloaded again, {wave.astray} astray",
+                    file=sys.stderr,
+                )
+                return Taken(wave.seconds if self._kind.throttle is None else p95)
 
             return moved
 
-        taken = alternately({pace: subject(pace) for pace in paces}, repetitions)
+        taken = alternately({pace: subject(pace) for pace in self._kind.paces}, repetitions)
         remark = "; ".join(
             f"{pace}: {statistics.median(wave.seconds for wave in of_pace):.1f} s, "
             f"{sum(wave.again for wave in of_pace)} unloaded again, {sum(wave.astray for wave in of_pace)} astray"
@@ -134,8 +169,9 @@ class _Scene:
         )
         return Comparison(name, taken, remark=remark)
 
-    def wave(self, pace: str, throttle: int | None = None) -> _Wave:
-        """Move all bundles to the next broker at a pace; the broker they leave is throttled after some moves."""
+    def wave(self, pace: str, *, throttled: bool = True) -> _Wave:
+        """Move all bundles to the next broker at a pace, on brokers that lack CPU as the kind says."""
+        throttle = self._kind.throttle if throttled else None
         self._gather()
         ids = self._cluster.broker_ids
         source, self._next = self._next, (self._next + 1) % len(ids)
@@ -143,7 +179,7 @@ class _Scene:
             Move(bundle=bundle, source=ids[source], destination=ids[self._next], wave=0, traffic=1.0, measure="rate")
             for bundle in self._topics
         ]
-        throttled_at = len(moves)
+        throttled_at = 0
         ended: list[str] = []
 
         def on_outcome(outcome: MoveOutcome) -> None:
@@ -154,7 +190,6 @@ class _Scene:
                 self._cluster.set_cpu_quota(self._next, SHORT_US)
 
         if throttle == 0:
-            throttled_at = 0
             for broker in (source, self._next):
                 self._cluster.set_cpu_quota(broker, SHORT_US)
         begun = time.monotonic()
@@ -181,7 +216,9 @@ class _Scene:
             """Return whether the broker's statistics have all producers: moves are measured by them."""
             stats = self._admin.get("broker-stats/topics", broker=self._next)
             found = [topics_in(stats, bundle) for bundle in self._topics]
-            return all(sum(any(clients_in(one) or ()) for one in topics.values()) == TOPICS for topics in found)
+            return all(
+                sum(any(clients_in(one) or ()) for one in topics.values()) == self._kind.topics for topics in found
+            )
 
         await_that(known)
 
@@ -190,17 +227,18 @@ async def _carried_out(
     seed: str, moves: list[Move], pace: str, on_outcome: Callable[[MoveOutcome], None]
 ) -> tuple[list[MoveOutcome], dict[str, Harm]]:
     harms: dict[str, Harm] = {}
-    gap_seconds = Settings().max_client_gap_seconds
+    adaptive, _, limit = pace.partition(" ") if pace.startswith(AUTO) else ("", "", "")
+    gap_seconds = float(limit or Settings().max_client_gap_seconds)
     async with PulsarAdmin(AdminConnection(seeds=(seed,))) as admin:
         outcomes = await carry_out_moves(
             admin.bundles,
             moves,
-            concurrency=MOST_MOVES if pace == AUTO else int(pace),
+            concurrency=MOST_MOVES if adaptive else int(pace),
             retries=_RETRIES,
             timeout_seconds=_TIMEOUT_SECONDS,
             on_outcome=on_outcome,
             meter=HarmMeter(admin, moves, harms.__setitem__),
-            pace=AdaptivePace(MOST_MOVES, gap_seconds) if pace == AUTO else None,
+            pace=AdaptivePace(gap_seconds) if adaptive else None,
         )
     return outcomes, harms
 
