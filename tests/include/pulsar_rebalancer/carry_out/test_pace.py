@@ -59,6 +59,12 @@ class Rounds:
         return len(begun)
 
 
+def test_a_broker_never_has_more_than_sixteen_moves() -> None:
+    rounds = Rounds()
+    rounds.pace = AdaptivePace(1)
+    assert rounds.play(*[True] * 6) == [1, 2, 4, 8, 16, 16]
+
+
 def test_each_move_in_time_allows_one_bundle_more_up_to_the_limit() -> None:
     assert Rounds().play(*[True] * 5) == [1, 2, 4, 5, 5]
 
