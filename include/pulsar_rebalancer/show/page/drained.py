@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import considered
 from pulsar_rebalancer.show.page.brokers import drained
@@ -32,10 +34,14 @@ def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
 
 
 def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
-    """Yield the drained brokers, each with the bundles that a run has left on the broker."""
+    """Yield the drained brokers, each with the bundles that a run has left on it, except its heartbeat bundle."""
     served = run.summary.drains if run.summary else {}
+    own: Counter[str] = Counter()
     left: dict[str, list[tuple[str, str, str]]] = {broker: [] for broker in drains}
     for row in _considered(run.folder) if served else ():
+        if is_heartbeat(row["bundle"]):
+            own[row["source"]] += 1
+            continue
         reason = _left_by(run, row["bundle"]) if row["taken"] else row["reason"]
         if reason and row["source"] in left:
             left[row["source"]].append((reason, row["bundle"], row["source"]))
@@ -43,7 +49,7 @@ def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
         yield DrainView(
             broker=broker,
             drained=drained(drain),
-            bundles=served[broker].bundles if broker in served else None,
+            bundles=served[broker].bundles - own[broker] if broker in served else None,
             left=_named(left[broker]),
             more=max(0, len(left[broker]) - LISTED),
         )
