@@ -132,7 +132,7 @@ class Ownership:
         self._waiting.update(dict.fromkeys(left, now + self.reconnect_delay))
 
     def clients_are_away(self, bundle: int) -> bool:
-        """Return whether a bundle's producers and consumers are not connected, because they lost their broker."""
+        """Return whether a bundle's producers and consumers are disconnected because they lost their broker."""
         return bundle in self._waiting or bundle in self._gone
 
     def split(self, bundle: int, more: int) -> None:

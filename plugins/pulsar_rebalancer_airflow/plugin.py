@@ -1,4 +1,4 @@
-"""The Airflow plugin, loaded at start through the entry point `airflow.plugins`."""
+"""The Airflow plugin, loaded at startup through the entry point `airflow.plugins`."""
 
 from __future__ import annotations
 

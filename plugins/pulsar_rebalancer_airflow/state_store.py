@@ -147,11 +147,11 @@ class StoredState:
         return {key: text for key, text in copies.items() if text} | why
 
     def roll(self, storage: ClusterStorage) -> Roll:
-        """Return the `roll` document or its copy, whichever changed last. Only an empty store needs the copy.
+        """Return the `roll` document or its copy, whichever changed last.
 
         Raises:
             StateError: `state_version`.
-            SnapshotError: the copy cannot be read.
+            SnapshotError: the store has no document, and the copy cannot be read.
         """
         stored = self.get(Roll)
         try:

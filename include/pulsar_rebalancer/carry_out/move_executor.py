@@ -55,9 +55,10 @@ async def carry_out_moves(
             completed, no further move starts, and the error is raised.
         unloaded: bundles that an earlier attempt may have unloaded. Such a bundle is moved even if its owner is now
             neither its source nor its destination. Any other bundle with such an owner is not moved.
-        held: called before each move; returns why no further move may start. Moves in progress are completed.
-        leaves: called before the first unload of a bundle; returns why this move must not be made. It is not called for
-            bundles that an earlier attempt unloaded.
+        held: called before each move; returns why no further move may start, or None. Moves in progress are
+            completed.
+        leaves: called before the first unload of a bundle; returns why this move must not be made, or None. It is
+            not called for bundles that an earlier attempt unloaded.
         begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
         meter: measures the cost of the moves for clients; None to measure nothing.
         pace: adapts the number of concurrent moves per broker, up to `concurrency`. It needs a meter.

@@ -48,8 +48,8 @@ async def carry_out_splits(
         most_bundles: maximum number of bundles in a namespace.
         timeout_seconds: maximum time until the new bounds appear after a split.
         on_outcome: called for each bundle as soon as its outcome is known.
-        held: called before each split; returns why no further split may start.
-        leaves: called for each bundle that has not been split yet; returns why it must not be split.
+        held: called before each split; returns why no further split may start, or None.
+        leaves: called for each bundle that has not been split yet; returns why it must not be split, or None.
         begin: called before each request. If it raises an error, the request is not sent.
     """
     outcomes = []

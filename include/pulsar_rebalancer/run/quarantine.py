@@ -108,7 +108,7 @@ def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], se
     """Return findings that block the run if too few brokers remain after all other checks.
 
     Args:
-        samples: number of host samples since a broker's start, by listed broker.
+        samples: for each listed broker, the number of host samples since it started.
     """
     quarantined = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
     left_out: dict[Reason, list[str]] = defaultdict(list)

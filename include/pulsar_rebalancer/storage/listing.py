@@ -1,4 +1,4 @@
-"""List and delete the content of a cluster's folder. Symbolic links are listed but never followed."""
+"""List and delete the contents of a cluster's folder. Symbolic links are listed but never followed."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Workload:
 
 
 def random_shape(seed: int, use: int, number: int = 0) -> np.random.Generator:
-    """Return the random stream for one thing that is drawn at the start, such as the bundle sizes of one group.
+    """Return the random stream for one set of values that is drawn at startup, such as the bundle sizes of one group.
 
     Args:
         seed: seed of the run.

@@ -177,7 +177,7 @@ class LocalAirflow:
         return run
 
     def runs(self, dag_id: str) -> list[DagRun]:
-        """Return the latest hundred runs of a DAG, oldest first."""
+        """Return the 100 most recent runs of a DAG, oldest first."""
         newest_first: list[DagRun] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
         return newest_first[::-1]
 

@@ -108,7 +108,7 @@ def suites_folder() -> Path:
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return a table's suite, with each expectation's position and the effect of its reason code added."""
+    """Return a table's suite, adding to each expectation its position and the effect of its reason code."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect

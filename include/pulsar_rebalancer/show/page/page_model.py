@@ -112,7 +112,7 @@ class PairView(View):
 
 
 class FindingView(View):
-    """A validation finding, described for people."""
+    """A validation finding in words."""
 
     reason: str
     effect: str
