@@ -180,7 +180,7 @@ class Settings(PulsarSettings):
         4, description="maximum concurrent moves; auto: as many per broker as clients tolerate"
     )
     max_client_gap_seconds: float = Field(
-        2, gt=0, le=15, description="unload_concurrency auto: seconds after an unload in which clients must be back"
+        0.5, gt=0, le=15, description="unload_concurrency auto: seconds after an unload in which clients must be back"
     )
     unload_retries: int = Field(2, ge=0, le=10, description="retries for a bundle that landed on another broker")
     unload_timeout_seconds: float = Field(
