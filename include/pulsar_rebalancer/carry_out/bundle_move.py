@@ -43,7 +43,7 @@ _REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The result of one attempt, or of the whole move. `again` is true if another unload may succeed."""
+    """The result of one attempt, or of the whole move. `again` is true if another unload might succeed."""
 
     reason: Reason
     owner: str = ""
@@ -217,8 +217,8 @@ class BundleMove:
     async def _unload(self) -> None:
         """Unload the bundle. If the request reaches no broker, repeat it until the timeout.
 
-        If the leader or the owner has died, requests are redirected to it until its session ends. If the owner has
-        died, the leader has already stored the destination, and a client's lookup may have placed the bundle there.
+        If the leader or the owner has died, requests still go to the dead broker until its session ends. If the owner
+        has died, the leader has already stored the destination, and a client's lookup may have placed the bundle there.
 
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the timeout.

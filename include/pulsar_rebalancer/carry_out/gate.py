@@ -133,7 +133,7 @@ def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
 
 
 def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
-    """Return why automatic splits may not be carried out now. Manual splits are not subject to `split_mode`."""
+    """Return why automatic splits are not allowed now; None if they are. Manual splits ignore `split_mode`."""
     automatic = [split for split in splits if split.condition]
     if automatic and present.split_mode is not Mode.AUTO:
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")

@@ -62,7 +62,7 @@ class WaveHistory:
         self._begun = self._written_up_to = 0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the moves that have no outcome, or an outcome that another attempt may improve."""
+        """Return the moves without an outcome, and those whose outcome another attempt could improve."""
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:
@@ -86,7 +86,7 @@ class WaveHistory:
         """Return the number of the run's failed moves that the circuit breaker has not counted yet.
 
         Args:
-            closed_at: when a person last closed the breaker; None if never. Earlier failures do not count.
+            closed_at: when a person last closed the breaker; None if never. Failures before then do not count.
         """
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
@@ -210,7 +210,7 @@ def still_kept(
     """Drop destinations that the leader has forgotten because their bundles have a new owner.
 
     Args:
-        owners: the brokers that reported each bundle. Bundles of brokers without a report are not included.
+        owners: the brokers that reported a bundle, by bundle. Bundles of brokers without a report are not included.
         collected_at: when the brokers reported. Destinations recorded after this time are not dropped.
         now: the current time. Destinations recorded after this time may be dropped, because the clock was set back.
     """

@@ -1,7 +1,7 @@
 """Read a broker's load report (the modular load manager's LocalBrokerData) as columns of the snapshot.
 
-Reports from brokers under the extensible load manager are built in the same form (`extensible.load_data`), with moving
-averages and ranks added. Figures are not corrected here, so that validation can report errors: a missing or non-numeric
+Reports from brokers under the extensible load manager are built in the same form (`extensible.load_data`), plus moving
+averages and ranks. Figures are not corrected here, so that validation can report errors: a missing or non-numeric
 figure becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
 """
 

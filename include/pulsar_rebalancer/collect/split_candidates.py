@@ -43,7 +43,7 @@ async def read_candidates(
     settings: Settings,
     waits: Callable[[str], bool] = lambda _: False,
 ) -> Candidates:
-    """Return the bundles that may have to be split, with the load of each topic, as the bundle's owner reports it.
+    """Return the bundles that may have to be split, with the load that the bundle's owner reports for each topic.
 
     Nothing is requested if `split_mode` is off.
 

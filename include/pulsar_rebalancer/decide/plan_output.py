@@ -94,7 +94,7 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
 
 
 def _held(decided: RunDecision, roll: Roll) -> RunDecision:
-    """Return the decision with all its moves held, because a rolling restart is active."""
+    """Return the decision with all its moves held back; this applies while a rolling restart is active."""
     held = [move.put_off(Reason.ROLLING) for move in decided.moves]
     return decided._replace(moves=held, sentence=f"{decided.sentence}. {roll.progress[:1].upper()}{roll.progress[1:]}")
 
@@ -293,7 +293,7 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
     Args:
         before: scores of the compared brokers before the moves, in percent.
         after: scores after the moves (`scoring.scores_after`), in percent.
-        apart: brokers that are left out, because they are not compared with other brokers.
+        apart: brokers that are not compared with other brokers and are therefore left out.
     """
     before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))
     return {

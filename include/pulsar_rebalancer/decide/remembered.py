@@ -62,7 +62,7 @@ class RememberedPlacement(NamedTuple):
         return cls({row["bundle"]: row["broker"] for row in table.to_pylist()}, shares)
 
     def homes(self, bundles: Iterable[str]) -> dict[str, str]:
-        """Return the remembered broker of each of these bundles, or of the bundle from which it was split.
+        """For each of these bundles, return its remembered broker, else that of the bundle it was split from.
 
         Bundles that are not in the placement are left out.
         """
@@ -88,7 +88,7 @@ class RememberedPlacement(NamedTuple):
 
 
 def remember(run: RunInput) -> Remembered:
-    """Return what is remembered after a run's sample, and write the file of a newly remembered placement.
+    """Return the `Remembered` state after a run's sample, and write the file of a newly remembered placement.
 
     A placement is worth remembering if the scores were close together in several consecutive counted samples.
     """

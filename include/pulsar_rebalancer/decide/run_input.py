@@ -232,7 +232,7 @@ class RunInput(Snapshot):
     def new_state_file(self, kind: str) -> StoragePath:
         """Return a file for the state after this sample, named after a hash of its input.
 
-        A file with this name therefore already has the right content. A file that a recorded state refers to is never
+        So a file that already has this name has the right content. A file that a recorded state refers to is never
         rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())

@@ -1,7 +1,7 @@
 """What a strategy that learns knows after a run's sample (`strategies.learning`).
 
-It follows from sums over the bundles of each broker. They are made from a few columns, while Spark still starts, so
-that Spark can correct the costs in the pass over the bundles that makes the means.
+This knowledge follows from sums over each broker's bundles. The sums are computed from a few columns while Spark still
+starts, so that Spark can correct the costs in the same pass over the bundles as the means.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FRACTION = 1000
 
 
 def lesson_of(run: RunInput) -> Lesson:
-    """Return what is known after the run's sample; nothing if neither the strategy nor the shadow learns.
+    """Return the lesson after the run's sample; an empty lesson if neither the strategy nor the shadow learns.
 
     Raises:
         SnapshotError: the bundles table or the means cannot be read.
@@ -50,9 +50,9 @@ def lesson_of(run: RunInput) -> Lesson:
 
 
 def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
-    """Return the sums of each broker over the bundles that it reports. A bundle of several brokers is the first one's.
+    """Return each broker's sums over its bundles. A bundle that several brokers report belongs to the first.
 
-    They are sums of whole numbers, which do not depend on the order, because the plan's hash must not.
+    They are sums of whole numbers, so the order of the bundles affects neither them nor the plan's hash.
 
     Args:
         before: what was known before the sample.
@@ -78,12 +78,12 @@ def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
 def _figures(
     before: dict[str, Floats], present: Floats, refused: npt.NDArray[np.bool_], steps: Sequence[float]
 ) -> dict[str, Floats]:
-    """Return what is summed, as in `Sums`; `doubt` is in thousands.
+    """Return the figures to sum, as in `Sums`; `doubt` is in thousands.
 
     Args:
         before: columns of the means before this sample, NaN where nothing is known.
         present: msg/s or kB/s.
-        refused: bundles that validation left out, of which the quick average is used.
+        refused: bundles that validation left out; their quick averages are used.
         steps: as in `learning.steps`.
     """
     rate = np.where(refused, before["quick_rate"], present)
@@ -105,7 +105,7 @@ def _whole(figure: Floats) -> npt.NDArray[np.int64]:
 
 
 def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
-    """Return broker, name and figures of each bundle, once: if several brokers report it, with the largest figures."""
+    """Return one row per bundle with its broker, name and figures: the row with the largest figures."""
     columns = ["broker", "bundle", *figures]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
     for rows in batches(run.file("bundles"), ["cluster", *columns, "owners"]):

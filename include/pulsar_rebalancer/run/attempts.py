@@ -25,7 +25,7 @@ _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
 def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
-    """Return the planned items that have no outcome, or an outcome that another attempt may improve.
+    """Return the planned items without an outcome, and those whose outcome another attempt could improve.
 
     Args:
         outcomes: outcomes of earlier attempts, by bundle.
@@ -46,7 +46,7 @@ def failed_moves(
 
     Args:
         unloads: the state store's unloads, by bundle.
-        closed_at: when a person last closed the breaker; None if never. Earlier failures do not count.
+        closed_at: when a person last closed the breaker; None if never. Failures before then do not count.
     """
     failed = {outcome.bundle for outcome in outcomes if outcome.failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}

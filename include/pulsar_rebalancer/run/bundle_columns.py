@@ -136,7 +136,7 @@ class Bundles:
     def announce(self, brokers: Collection[str]) -> None:
         """Announce the brokers whose bundles will be requested.
 
-        An implementation may then skip bundles of other brokers.
+        An implementation can then skip bundles of other brokers.
         """
 
     def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
@@ -187,7 +187,7 @@ class Bundles:
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
 
     def owners(self) -> dict[str, str]:
-        """Return the broker that reports each bundle.
+        """For each bundle, return the broker that reports it.
 
         If several brokers report a bundle, the last broker by name is returned.
         """

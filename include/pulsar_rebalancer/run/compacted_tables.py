@@ -104,7 +104,7 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file. Delete it if it was not published, even if closing fails because the disk is full."""
+        """Close the file; delete an unpublished file even if closing it fails, as on a full disk."""
         if self._published:
             return
         try:
@@ -233,7 +233,7 @@ def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
-    """Return the number of rows of each run in a history table; empty if the table is missing.
+    """Return how many rows each run has in a history table; empty if the table is missing.
 
     Raises:
         SnapshotError: `file_damaged`.

@@ -84,7 +84,7 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """Return the explanation of a validation. Its findings must be sorted, with the worst of each reason first."""
+    """Return the explanation of a validation whose findings are sorted: the worst of each reason comes first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)

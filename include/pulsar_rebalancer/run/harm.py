@@ -77,8 +77,8 @@ class HarmSummary(BaseModel):
         moves: number of moves that unloaded their bundle.
         unknown: number of moves whose clients could not be counted.
         not_back: number of moves after which some clients were missing at the last count.
-        median_seconds, p95_seconds, longest_seconds: statistics of `Harm.clients_seconds`; None if no client came back,
-            or none was connected.
+        median_seconds, p95_seconds, longest_seconds: statistics of `Harm.clients_seconds`; None if no client was
+            connected before, or none came back.
         errors: number of topics that returned an error afterwards.
     """
 

@@ -113,9 +113,9 @@ class Outcome(VersionedDocument):
         plan_id: name of the run's folder.
         ended_at: when the task *report* wrote this document.
         verdict: the gate's reason code; `blocked` if validation stopped the run, `unfinished` if another task failed.
-        moves: outcomes of all moves of the plan if its gate was open, else empty.
+        moves: outcomes of all the plan's moves; empty if the gate was not open.
         destinations_kept: destinations from this or an earlier run that the leader may still store, by bundle.
-        splits: outcomes of all splits of the plan if its gate was open, else empty.
+        splits: outcomes of all the plan's splits; empty if the gate was not open.
         in_force: a sentence about the orders at the time of writing, and the people who gave them.
         harm: cost of the moves for their clients; None if no bundle was unloaded.
     """
@@ -155,7 +155,7 @@ class Outcome(VersionedDocument):
 
 
 def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
-    """Return the outcome of a run, from the files of the run.
+    """Put together the outcome of a run from the run's files.
 
     The verdict `open` and known outcomes from an earlier report are kept, even if tasks were cleared since then.
 

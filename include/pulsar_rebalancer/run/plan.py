@@ -78,7 +78,7 @@ class Summary(VersionedDocument):
         hash: hash of decisions, accepted moves, new state and splits. It does not depend on the Spark master,
             partitioning or the order of the input.
         by_hand: record of the request, if a person made the plan; else None.
-        drains: progress of each drained broker's drain, by broker.
+        drains: progress of each drain, by drained broker.
         counting: reason code that explains whether the run counted hits.
         score_min, score_max, score_mean: scores of the compared brokers, percent; None if no brokers were compared.
         pairs: number of pairs compared; 0 for a strategy without pairs.
@@ -160,7 +160,7 @@ class Summary(VersionedDocument):
     def waves_resume_until(self) -> datetime:
         """Return the time after which an interrupted wave may not resume.
 
-        New waves must start earlier; an interrupted wave may still give its unloaded bundles an owner.
+        New waves must start earlier; an interrupted wave is still allowed to find owners for its unloaded bundles.
         """
         return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
 
@@ -196,7 +196,7 @@ def write_moves(run: StoragePath, candidates: pa.Table) -> None:
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet`, and `plan/state.json`: the state that the task *record* will commit."""
+    """Write `plan/decisions.parquet` and, for the task *record* to commit, the new state as `plan/state.json`."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 

@@ -41,7 +41,7 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
     """Return the brokers and bundles that validation excludes for a reason other than a recent move.
 
     Args:
-        moved: recently moved bundles. For one interval, two brokers may report such a bundle, which is then excluded.
+        moved: recently moved bundles. For one interval, two brokers might report such a bundle; it is then excluded.
     """
     return frozenset(
         f.subject
@@ -105,7 +105,7 @@ def predictions_off(predictions: Predictions) -> list[Finding]:
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return findings that block the run if too few brokers remain after all other checks.
+    """If too few brokers remain after all other checks, return findings that block the run.
 
     Args:
         samples: for each listed broker, the number of host samples since it started.

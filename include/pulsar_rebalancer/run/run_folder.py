@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
     """Return the folder at an address, after checking that it belongs to this cluster and DAG run.
 
-    Without this check, anyone who can write an XCom could have another run's plan carried out, or another run's files
-    read.
+    Without this check, anyone who can write an XCom could make a task carry out another run's plan or read another
+    run's files.
 
     Args:
         address: address of the run's folder, as the task *collect* returned it.

@@ -139,7 +139,7 @@ class Snapshot:
         return [row for part in (parts if names else ()) for row in part.to_pylist()]
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
-        """Return the brokers that report each bundle. Bundles that no broker reports are not included."""
+        """For each bundle, return the brokers that report it; bundles that no broker reports are not included."""
         owners: dict[str, set[str]] = {}
         for row in self.bundles_named(bundles, ["bundle", "broker"]):
             owners.setdefault(row["bundle"], set()).add(row["broker"])

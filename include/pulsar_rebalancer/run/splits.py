@@ -38,7 +38,7 @@ class Split(BaseModel):
         positions: hashes at which to cut, ascending, all within the bundle's range.
         shares: share of the bundle's traffic (0 to 1) in each bundle it is split into; one more item than in
             `positions`.
-        unload: True if the new bundles are unloaded afterwards, so that placement may put them on different brokers.
+        unload: True if the new bundles are unloaded afterwards, so that placement can put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
         value, bound: the figure that met the condition, and the bound that it exceeds, in the unit of the condition's
             setting.

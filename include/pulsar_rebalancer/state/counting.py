@@ -134,7 +134,7 @@ def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSa
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
-    """Return the document to store for a plan; None if it is already stored.
+    """Return the document to store for a plan; None if the store already has this document.
 
     Args:
         stored: the current document in the store.

@@ -146,7 +146,7 @@ class DecisionState(StateDocument):
         return frozenset(filter(None, (self.means, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
-        """Return the state from which a strategy decides: the shadow's if it was the shadow, else this one."""
+        """Return the state from which a strategy decides: the shadow's if the strategy was the shadow, else this."""
         was_shadow = strategy == self.shadow.strategy != self.strategy
         return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 

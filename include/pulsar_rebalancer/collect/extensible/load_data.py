@@ -168,7 +168,7 @@ def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 def is_current(
     published: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
 ) -> bool:
-    """Return whether published load data may still be the latest.
+    """Return whether published load data could still be the latest.
 
     It is outdated if rates have since changed so much that the broker would publish again.
 

@@ -189,7 +189,7 @@ class _ExtensibleBrokers:
         }
 
     def _is_current(self, broker: str, own: _OwnFigures) -> bool:
-        """Return whether the last load data received from a broker may still be the latest."""
+        """Return whether the last load data received from a broker could still be the latest."""
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})

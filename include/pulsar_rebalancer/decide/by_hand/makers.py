@@ -36,7 +36,7 @@ class Wish(NamedTuple):
     Attributes:
         destination: brokerId of the new owner; None if placement chooses it.
         reason: why the bundle must not be moved, if this is already known; else None.
-        source: broker whose report about the bundle is used; None to use the owner's. Two brokers may briefly report
+        source: broker whose report about the bundle is used; None to use the owner's. Two brokers can briefly report
             the same bundle.
     """
 
@@ -143,7 +143,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
 
 
 def drain(scene: Scene, brokers: Collection[str]) -> list[Wish]:
-    """Return every bundle that the brokers report; raise an error if one of the brokers cannot be drained.
+    """Return every bundle of the brokers to drain; raise an error if one of these brokers cannot be drained.
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why validation or a setting excludes the broker.

@@ -236,7 +236,7 @@ def _with_effect(
     record: ByHand,
     after: Mapping[str, float],
 ) -> ByHand:
-    """Return the record, with the effect of moves and splits on brokers and clients added."""
+    """Return a copy of the record that also has the effect of moves and splits on brokers and clients."""
     taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in taken]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
-    """Write the plan of a run that carries out an earlier plan, checked against a new snapshot.
+    """Check an earlier plan against a new snapshot, and write the plan of the run that carries it out.
 
     An approved plan is carried out as a whole or refused. From any other plan, only the moves that are still valid are
     carried out.

@@ -33,7 +33,7 @@ class Relief(NamedTuple):
 def relieve(scene: Scene, above: float, *, overload: bool) -> Relief:
     """Choose the fewest bundles to move so that no broker has more than a given score.
 
-    A broker that cannot be brought down to the score keeps its bundles; the largest of them is returned with the reason
+    A broker that cannot be brought down to the score keeps its bundles; its largest bundle is returned with the reason
     `out_of_reach`. Drained brokers are ignored, because they are being emptied.
 
     Args:

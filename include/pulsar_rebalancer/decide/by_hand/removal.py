@@ -46,7 +46,7 @@ class Removal(NamedTuple):
 
 
 def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None) -> Removal:
-    """Predict the removal of a broker, with its bundles placed on the others as a drain would place them.
+    """Predict the removal of a broker: its bundles are placed on the others as a drain would place them.
 
     Caps and the grace period only slow a drain down, so they are ignored. Bundles that never move, such as bundles
     without topics, are ignored too. Bundles that are still on other drained brokers also need room.

@@ -35,7 +35,7 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     placement.
 
     Args:
-        state_folder: the folder with the moving averages of the run's cluster, and its remembered placement.
+        state_folder: the folder of the run's cluster, with its moving averages and remembered placement.
 
     Raises:
         SnapshotError: a file of the run cannot be read.
@@ -55,8 +55,8 @@ def bring_back(
     """Return the moves of bundles back to their homes, most traffic first; None if there are no such moves.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
-    stays. The grace period applies too, except to a bundle that was moved before its home's process started: it left
-    only because its home was drained or down.
+    stays. The grace period applies too, except to a bundle that was moved before its home's process started: such a
+    bundle left only because its home was drained or down.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.

@@ -97,7 +97,7 @@ class Scene:
 
     @cached_property
     def owners(self) -> dict[str, str]:
-        """Return the broker that reports each bundle."""
+        """For each bundle, return the broker that reports it."""
         return self.sample.bundles.owners()
 
     @cached_property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SpareCapacity:
-    """Refuse moves that would raise a broker's score above `overloaded_threshold`, in runs that drain brokers.
+    """In runs that drain brokers, refuse moves that would raise a broker's score above `overloaded_threshold`.
 
     The strategy's moves are checked too. If placement's choice lacks capacity for a drained broker's bundle, the bundle
     moves to the coldest broker that has enough and that policies and the topic ceiling allow. If there is none, the
@@ -46,7 +46,7 @@ class SpareCapacity:
         self._gained = dict(gained or {})
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit's moves, each with a destination that has enough capacity or a reason not to make the move."""
+        """Return a unit's moves. Each has either a destination with enough capacity, or a reason not to be made."""
         if unit[0].source in self._scenes:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)

@@ -152,7 +152,7 @@ class RollView(View):
 
     Attributes:
         text: the roll's phase, and what the roll waits for.
-        done, total: number of brokers whose turn is over, and of all brokers in the roll.
+        done, total: number of brokers whose turn is over, and number of all brokers in the roll.
     """
 
     text: str
