@@ -24,7 +24,7 @@ def option(name: str) -> str:
     """Return the value of an option; empty if the option has no value.
 
     Raises:
-        SettingsError: `wrong_setting` if the section has an unknown option, because its name may be misspelt.
+        SettingsError: `wrong_setting` if the section has an unknown option, because its name could be misspelt.
     """
     given = {variable.removeprefix(VARIABLES).lower() for variable in os.environ if variable.startswith(VARIABLES)}
     if conf.has_section(SECTION):

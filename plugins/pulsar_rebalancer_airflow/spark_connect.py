@@ -99,7 +99,7 @@ def _is_loopback(host: str) -> bool:
 def _localhost(host: str, port: int) -> str:
     """Return `localhost`, the only host to which Spark's client sends a token without TLS.
 
-    `localhost` may have two addresses. Another user of this machine could use this port at the second address.
+    `localhost` can have two addresses. Another user of this machine could use this port at the second address.
 
     Raises:
         SettingsError: `wrong_setting` if the server does not listen on `localhost`, or if both addresses accept

@@ -65,7 +65,7 @@ class Accessor(Reader, Protocol):
 
 
 def state_asset(cluster: str) -> Asset:
-    """Return the asset with a cluster's state. If it were renamed, the state would be lost."""
+    """Return the asset with a cluster's state. If the asset were renamed, the state would be lost."""
     return Asset(name=f"pulsar_rebalancer/{cluster}/state", uri=f"x-pulsar-rebalancer://{cluster}/state")
 
 
@@ -322,7 +322,7 @@ class StateStore(StoredState):
         storage.control.write_json(state.model_dump(mode="json"))
 
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
-        """Store a stop in the `control` document and in its copy. If one of them cannot be read, it is not changed.
+        """Store a stop in the `control` document and in its copy. Neither is changed while it is unreadable.
 
         An unreadable document closes the gate and stops any wave in progress anyway.
         """

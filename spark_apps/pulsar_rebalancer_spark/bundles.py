@@ -25,7 +25,7 @@ def of_run(spark: SparkSession, run: RunInput, lesson: Callable[[], Lesson]) -> 
     """Return the run's bundles with their moving averages, which include this sample.
 
     Args:
-        lesson: function that waits for what has been learned up to this sample.
+        lesson: function that waits for the figures learned up to this sample and returns them.
 
     Returns:
         A table with the columns from which the means are computed, and the columns that `means.update` adds.

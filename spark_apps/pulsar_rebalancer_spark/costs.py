@@ -33,10 +33,10 @@ def with_corrections(bundles: DataFrame, corrections: Mapping[str, Correction]) 
 
 
 def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float], *, counts: bool) -> dict[str, Column]:
-    """Return the averages of the bundles' rates and the bundles' costs, after this sample.
+    """Return the bundles' average rates and the bundles' costs, both after this sample.
 
     Args:
-        now: columns of the sample. For a refused bundle, its quick average is used instead.
+        now: columns of the sample. For a refused bundle, the quick average is used instead.
         measure: the measure whose costs are learned.
         steps: steps of the averages.
         counts: True to correct the costs by the columns of `with_corrections`.

@@ -90,7 +90,7 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def _largest(bundles: DataFrame) -> DataFrame:
-    """Return the bundles, with the largest reported figures where several brokers report a bundle."""
+    """Return the bundles. If several brokers report a bundle, it has the largest reported figures."""
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")

@@ -123,7 +123,7 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
 def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
     """Make the plans of the runs in parallel, and return the exit code.
 
-    It is 1 if any run fails. A line with the reason code is printed for each failure.
+    The exit code is 1 if any run fails. A line with the reason code is printed for each failure.
 
     Args:
         arguments: arguments of the command line.

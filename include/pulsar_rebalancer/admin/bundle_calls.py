@@ -216,7 +216,7 @@ class BundleAdmin:
         (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.
 
         Args:
-            broker: broker that receives the request; if it is not the owner, it redirects the request to the owner.
+            broker: broker that receives the request; a broker that is not the owner redirects it to the owner.
         """
         answer = await self._transport.get(
             path("admin", "v2", *split_topic(topic), "stats"), _ONLY_CLIENTS, broker=broker

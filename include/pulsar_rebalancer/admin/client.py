@@ -110,7 +110,7 @@ class PulsarAdmin:
         parsed.
 
         Args:
-            read: function that is called with a broker and its report; may raise `AdminError`.
+            read: function that is called with a broker and its report; it is allowed to raise `AdminError`.
 
         Returns:
             By broker: the result of `read`, None for an empty report, or the error.

@@ -105,11 +105,11 @@ class NotSentError(Exception):
 
 
 class _BrokenError(Exception):
-    """The connection broke before the answer was complete; the broker may have received the request."""
+    """The connection broke before the answer was complete; the broker has possibly received the request."""
 
 
 def _url(text: str) -> httpcore.URL:
-    """Parse a URL, and percent-encode it where necessary, because redirects may contain unencoded URLs."""
+    """Parse a URL, and percent-encode it where necessary, because redirects can contain unencoded URLs."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 

@@ -36,7 +36,7 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 
 
 async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
-    """Get a token. The credentials file is read each time, because its secret may have been replaced.
+    """Get a token. The credentials file is read each time, in case its secret has been replaced.
 
     Raises:
         AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`.
@@ -69,7 +69,7 @@ async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Toke
 
 
 def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
-    """Return the form to send, and the issuer's URL."""
+    """Return the issuer's URL, and the form to send to it."""
     path = settings.credentials_file
     try:
         document = parse_json(read_file(path).encode())

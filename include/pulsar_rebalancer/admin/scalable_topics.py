@@ -1,7 +1,7 @@
 """Find the segments of scalable topics (`topic://`, Pulsar 5.0, PIP-460 and PIP-468) that are in a bundle.
 
 A segment is itself a topic, `segment://tenant/namespace/topic/0000-7fff-1`, and its full name determines its bundle
-(ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers may omit segments from lists of topics, because they read these
+(ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers can omit segments from lists of topics, because they read these
 lists from the metadata of persistent topics.
 """
 

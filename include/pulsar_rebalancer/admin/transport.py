@@ -209,7 +209,7 @@ class Transport:
         return Place(base, parts.query, address)
 
     async def _refresh(self, request: Request) -> None:
-        """Read the list of brokers again, because the target of a redirect may have joined the cluster recently.
+        """Read the list of brokers again, in case the target of a redirect has joined the cluster recently.
 
         If the request for the list is itself redirected, the known brokers do not change.
         """

@@ -20,7 +20,7 @@ MIB = 1048576
 
 
 class PulsarSettings(BaseModel):
-    """Settings that may come from the live brokers. Each has two names: ours and Pulsar's.
+    """Settings that can come from the live brokers. Each has two names: ours and Pulsar's.
 
     The defaults are those of Pulsar 5.0 (ServiceConfiguration).
     """

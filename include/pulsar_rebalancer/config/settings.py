@@ -94,7 +94,7 @@ CAPS = (
 class Settings(PulsarSettings):
     """Effective settings of one cluster.
 
-    Pulsar's settings may come from the live brokers. All others come only from the clusters file or a manual run.
+    Pulsar's settings can come from the live brokers. All others come only from the clusters file or a manual run.
     """
 
     strategy: str = Field(

@@ -62,7 +62,7 @@ class RunContext:
         unloaded_brokers: seconds from each broker's last unload to the sample.
         arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
         recent: moves that were carried out recently, by bundle.
-        lesson: what has been learned up to this sample, for a shedder that learns.
+        lesson: figures learned up to this sample, for a shedder that learns.
         seed: seed for the choice between equal destinations; the same seed gives the same plan.
     """
 

@@ -55,7 +55,7 @@ def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
     They are sums of whole numbers, so the order of the bundles affects neither them nor the plan's hash.
 
     Args:
-        before: what was known before the sample.
+        before: figures known before the sample.
     """
     measure = measure_of(before.bottleneck)
     reported = _reported(run, (f"{measure}_in", f"{measure}_out"))

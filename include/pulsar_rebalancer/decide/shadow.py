@@ -31,7 +31,7 @@ def decide(run: RunInput, lesson: Lesson, bundles: RunBundles) -> ShadowDecision
     An error in the strategy does not affect the run: the shadow then has no plan, and its state does not change.
 
     Args:
-        lesson: what has been learned up to this sample.
+        lesson: figures learned up to this sample.
         bundles: the run's bundles, in a separate reader, because each strategy announces the brokers that it needs.
     """
     if run.shadow is None:

@@ -22,7 +22,7 @@ class Policies(VersionedDocument):
         unknown: why the permitted brokers are unknown, by namespace: an admin reason code or a sentence.
         without_persistent: brokers that accept no persistent topics, if other brokers accept them.
         readable: True if the policies of at least one namespace are known, or there is no namespace.
-        problem: which policies could not be read, and for which policies no broker is active; empty if there is no
+        problem: text with the policies that could not be read and those without an active broker; empty if there is no
             problem.
     """
 

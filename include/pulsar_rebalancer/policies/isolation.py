@@ -92,9 +92,9 @@ def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> d
 def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: IsolationPolicy | None) -> str:
     """Return why the permitted brokers of a namespace are unknown; empty if they are known.
 
-    If a policy's namespaces cannot be read, it may apply to any namespace that no earlier policy covers. If a policy's
-    primary brokers cannot be read, any broker may be reserved, so the brokers for namespaces without a policy are also
-    unknown.
+    If a policy's namespaces cannot be read, it could apply to any namespace that no earlier policy covers. If a
+    policy's primary brokers cannot be read, any broker could be reserved, so the brokers for namespaces without a
+    policy are also unknown.
 
     Args:
         ruling: the policy that applies to the namespace, from `rulings`.

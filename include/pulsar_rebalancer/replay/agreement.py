@@ -21,8 +21,8 @@ RECORDING = "recording"
 class RecordedCluster:
     """The recorded cluster. A bundle whose broker changes between samples counts as unloaded, whatever the cause.
 
-    It counts as lost instead if its previous broker is gone, has restarted or does not report. A new bundle, such as a
-    part of a split bundle, counts neither as unloaded nor as lost.
+    The bundle counts as lost instead if its previous broker is gone, has restarted or does not report. A new bundle,
+    such as a part of a split bundle, counts neither as unloaded nor as lost.
 
     Args:
         bundles: number of bundles.

@@ -194,7 +194,7 @@ class Balancer:
 
     @property
     def _repeats(self) -> bool:
-        """Return whether brokers measure themselves less often than once a minute, so that figures may repeat."""
+        """Return whether brokers measure themselves less often than once a minute, so that figures can repeat."""
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
     def _counting(self, minute: Minute) -> Counting:

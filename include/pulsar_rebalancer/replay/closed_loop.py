@@ -182,8 +182,8 @@ class _Replica:
 class _Averages:
     """The moving averages that brokers with the extensible load manager would report under one variant.
 
-    They are the recorded averages plus the moving average (BrokerLoadData) of the variant's changes. As long as the
-    variant changes nothing, they are exactly the recorded averages.
+    They are the recorded averages plus a moving average (BrokerLoadData) of the changes that the variant makes. As long
+    as the variant changes nothing, they are exactly the recorded averages.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -218,7 +218,7 @@ def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return the change in load from bundles that left their recorded brokers: a row per flow, a column per broker."""
+    """Return how bundles on other brokers than recorded change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

@@ -56,10 +56,10 @@ class LearnedColumns:
         settings: Settings,
         counts: bool,
     ) -> Lesson:
-        """Learn from a sample, and return the knowledge after the sample.
+        """Learn from a sample, and return the resulting lesson.
 
         Args:
-            before: what was known after the last counted sample.
+            before: figures known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             moved: as in `learning.learn`.

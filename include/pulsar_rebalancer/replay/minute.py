@@ -125,7 +125,7 @@ def broker_samples(
 
 
 def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
-    """Return the moving averages that each broker reports, by the average's name."""
+    """For each broker, return the moving averages that it reports, by the name of the average."""
     if figures is None:
         return [{}] * count
     return [

@@ -28,12 +28,12 @@ DEFAULT_GRID: list[dict[str, object]] = [{"strategy": name} | profile.grid for n
 
 
 class ReplayRequest(VersionedDocument):
-    """`request.json`: what a replay compares.
+    """`request.json`: the request for a replay.
 
     Attributes:
         cluster: name in the clusters file.
         airflow_run_id: the DAG run that requested the replay; empty if a command requested it.
-        requested_by: the person who requested it.
+        requested_by: the person who requested the replay.
         settings: the current settings; their resource weights also determine the scores.
         settings_from: where the settings come from.
         seed: seed for placement's random draws.

@@ -113,7 +113,7 @@ class Recording:
 
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
-        """Return, for each entry of `Index.policies`, the policies that reserve brokers, by broker position."""
+        """For each entry of `Index.policies`, return the policies that reserve brokers, by broker position."""
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
             for policies in self.index.policies
@@ -211,7 +211,7 @@ class _Assembler:
         return owner, carried, held
 
     def _parents(self, born: Ints) -> Ints:
-        """Return, for each new bundle, the narrowest known bundle whose range contains it."""
+        """For each new bundle, return the narrowest known bundle whose range contains the new bundle's range."""
         return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
 
     def _parent(self, number: int) -> int:

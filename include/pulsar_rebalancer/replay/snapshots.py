@@ -133,7 +133,7 @@ class _Reader:
 
     @contextmanager
     def _noting(self, what: str) -> Iterator[None]:
-        """Note what could not be read; if the storage itself fails, raise the error."""
+        """Note files that cannot be read; if the storage itself fails, raise the error."""
         try:
             yield
         except SnapshotError as error:
@@ -192,7 +192,7 @@ class _Reader:
 def _sound(snapshot: KeptSample) -> KeptSample:
     """Return the sample without duplicate bundles and brokers, and without bundles on unlisted brokers.
 
-    Two brokers may report a bundle while it moves; the broker that reports more traffic for it counts as its owner.
+    Two brokers can report a bundle while it moves; the broker that reports more traffic for it counts as its owner.
     """
     brokers, first = np.unique(snapshot.brokers, return_index=True)
     by_traffic = np.argsort(-snapshot.carried[: len(TRAFFIC)].sum(axis=0), kind="stable")

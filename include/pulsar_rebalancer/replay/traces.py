@@ -1,7 +1,7 @@
 """Make a recording from CSV traces: a series of CPU figures per broker, as exported from Prometheus.
 
-A trace has no bundles, so they are generated: each broker gets the same number of bundles. Each bundle's share of its
-broker's load is drawn once from a log-normal distribution. The load is interpolated between samples.
+A trace has no bundles, so they are generated: each broker gets the same number of bundles. A bundle's share of the load
+on its broker is drawn once from a log-normal distribution. The load is interpolated between samples.
 """
 
 from __future__ import annotations

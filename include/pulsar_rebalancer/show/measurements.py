@@ -1,7 +1,7 @@
 """The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
 
 Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its last value until
-it is sent again. Things that may disappear therefore have no gauges; the only exception is a broker's score. For a
+it is sent again. Things that can disappear therefore have no gauges; the only exception is a broker's score. For a
 state that ends on its own, the time of its end is sent, because this time remains correct if no run follows.
 """
 

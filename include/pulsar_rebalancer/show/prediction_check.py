@@ -42,7 +42,7 @@ def predicted_scores(
 ) -> dict[str, float]:
     """Return the scores of a plan's sources and destinations after its moves, in percent.
 
-    As in the plan's own prediction, a broker's score is assumed to be proportional to its traffic.
+    As in the plan's own prediction, a broker's score is assumed to be proportional to the broker's traffic.
 
     Args:
         scores: scores in the run's sample, by broker.
@@ -69,8 +69,8 @@ def predicted_scores(
 def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, storage: ClusterStorage) -> MovesState:
     """Compare the predictions that are due with a run's sample, and schedule the comparison of the run's own moves.
 
-    The comparison is in the file `comparison.json` of the run that moved the bundles. The comparison counts once the
-    returned history is stored. Until then, the same run can repeat the comparison with the same result.
+    Each comparison is in the file `comparison.json` of the run that moved the bundles. It counts once the returned
+    history is stored. Until then, the same run can repeat the comparison with the same result.
 
     Args:
         history: the unload history after the run.

@@ -29,7 +29,7 @@ UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
 
 
 def measure_of(bottleneck: str) -> Measure:
-    """Return the measure of bundles' loads; for direct memory, whose usage no traffic explains, the message rate."""
+    """Return the measure of bundles' loads. For direct memory, which no traffic explains, it is the message rate."""
     return Measure.THROUGHPUT if bottleneck == NETWORK else Measure.RATE
 
 
@@ -46,7 +46,7 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
 
 
 def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
-    """Return what was learned before a sample; return an empty record if the sample changes the bottleneck.
+    """Return the figures learned before a sample, or an empty record if the sample changes the bottleneck.
 
     Args:
         counts: True if the sample counts. In a sample that does not count, the bottleneck changes only if nothing has

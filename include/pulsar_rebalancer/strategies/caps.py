@@ -28,7 +28,7 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 
 
 class CapacityCheck(Protocol):
-    """A check, in addition to the caps, that may refuse a unit. Its result depends on the units accepted so far."""
+    """A check, in addition to the caps, that can refuse a unit. Its result depends on the units accepted so far."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit, with its destinations unchanged or replaced, or with the reason why it must not be moved."""
@@ -191,7 +191,7 @@ def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
     """Return whether bundles with the same hash range, from two namespaces, must not move at the same time.
 
     Before apache/pulsar #25518, the leader under the modular load manager stored planned destinations by hash range,
-    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker may become the leader, so one
+    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker can become the leader, so one
     old broker is enough. The extensible load manager stores no destinations. Its brokers are recognised by the averages
     that they report.
     """

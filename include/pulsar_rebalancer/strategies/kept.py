@@ -23,7 +23,7 @@ class ShedderState:
         hits: number of consecutive hits, by broker or for `WHOLE_CLUSTER`; zero counts are left out.
         loads: moving average of each broker's load; 1 is 100 percent.
         throughputs: moving average of each broker's throughput, bytes/s.
-        learned: what was learned about the brokers.
+        learned: figures learned about the brokers.
     """
 
     hits: Mapping[str, HitCount] = field(default_factory=dict)

@@ -38,7 +38,7 @@ _FRESH = 2  # host intervals after which a broker's figure is not of this sample
 
 
 class Sums(NamedTuple):
-    """Sums over the bundles that a broker reports, of averages that include this sample and costs that do not.
+    """Sums over a broker's bundles. Their averages include this sample; their costs do not.
 
     Attributes:
         rate: of e x, msg/s.
@@ -67,11 +67,11 @@ class Correction(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """What is known after a sample.
+    """The figures known after a sample.
 
     Attributes:
-        sums: for each broker.
-        corrections: of the costs of each broker's bundles; none for a broker that is left out.
+        sums: each broker's sums.
+        corrections: by broker, the correction of its bundles' costs; none for a broker that is left out.
     """
 
     learned: Learned = NOTHING
@@ -97,11 +97,11 @@ def learn(
     moved: Iterable[RecentMove],
     settings: Settings,
 ) -> Lesson:
-    """Return what is known after a sample.
+    """Return the lesson after a sample.
 
     Args:
-        before: what was known after the last counted sample (`bottleneck.continued`).
-        brokers: all brokers that the cluster lists. What is known about others is forgotten.
+        before: figures known after the last counted sample (`bottleneck.continued`).
+        brokers: all brokers that the cluster lists. Figures of other brokers are forgotten.
         moved: moves that were carried out in the last `SETTLED` minutes.
     """
     minutes, samples = settings.interval_seconds / 60, before.samples + 1
@@ -132,7 +132,7 @@ def learn(
 
 
 class _Seen(NamedTuple):
-    """A broker in a sample: points per msg/s, minutes since a move of its own, whether its score is of this sample."""
+    """A broker in a sample: points per msg/s, minutes since its last move, and whether the score is this sample's."""
 
     score: float
     points: float
@@ -159,7 +159,7 @@ def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) ->
 def corrected(
     cost: Any, variance: Any, change: Any, gain: Any, shrink: Any, bounded: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """Return the relative costs of bundles and their variances after the `Correction` of each one's broker.
+    """Return the relative costs of bundles and their variances after their brokers' corrections.
 
     Args:
         bounded: function that limits a column to a smallest and a largest value.

@@ -21,7 +21,7 @@ LONG_TERM_SAMPLES = 1000
 def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
     """Add a sample to the moving averages, and return the result (TimeAverageMessageData.update).
 
-    The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers may report it;
+    The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers can report it;
     the larger figure is used, because the old owner reports only part of the traffic. Bundles that are not in the
     sample are dropped: Pulsar unloads idle bundles, and their old traffic is meaningless when they are loaded again.
 
@@ -47,7 +47,7 @@ def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]
     Each part starts with its share of the means.
 
     The parts are the bundles that a bundle was split into. The row of the split bundle is kept, because for a short
-    time one broker may report the bundle and another broker a part. `update` then drops whichever is not in the sample.
+    time one broker can report the bundle and another broker a part. `update` then drops whichever is not in the sample.
     The means of a part that already has a row do not change.
 
     Args:

@@ -54,7 +54,7 @@ class ClusterSample:
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
         recent: moves that were carried out recently, by bundle.
-        lesson: what has been learned up to this sample, for a shedder that learns.
+        lesson: figures learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
             moved.
     """

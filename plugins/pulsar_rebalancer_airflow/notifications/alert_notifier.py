@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class AlertNotifier(BaseNotifier):
     """Send a message to every receiver of an Apprise connection, like the package's own alerts.
 
-    Errors are only logged, and without the receivers' URLs, which may contain secrets.
+    Errors are only logged, and without the receivers' URLs, which can contain secrets.
 
     Args:
         title: one line, a template.

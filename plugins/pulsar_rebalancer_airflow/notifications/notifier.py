@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 10.0
 """Time limit per run for all messages to all receivers."""
 
 _LOG_URLS = ("apprise", "urllib3")
-"""Loggers that write parts of URLs, which may contain secrets."""
+"""Loggers that write parts of URLs, which can contain secrets."""
 
 
 def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
@@ -32,10 +32,10 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
 
     Returns:
         Two lists: for each message sent, True if at least one receiver accepted it; and the kinds of receivers that did
-        not accept every message. URLs are not returned, because they may contain secrets.
+        not accept every message. URLs are not returned, because they can contain secrets.
 
     Raises:
-        Exception: the connection does not exist or is not an Apprise connection; the text may contain a secret.
+        Exception: the connection does not exist or is not an Apprise connection; the text can contain a secret.
     """
     from apprise import Apprise, NotifyFormat
 

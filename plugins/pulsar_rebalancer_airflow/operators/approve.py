@@ -109,7 +109,7 @@ class ApproveOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _wait_for(self, question: Question) -> datetime:
-        """Have Airflow wait for an answer for as long as the question is open, and return the deadline."""
+        """Make Airflow wait for an answer until the question's deadline, and return this deadline."""
         now = datetime.now(UTC)
         until = question.until(self.entry.settings.max_awaiting_minutes) or now
         self.response_timeout = max(until - now, timedelta(seconds=1))

@@ -260,7 +260,7 @@ class CarryOutOperator(HandOverOperator):
         handed: HandedOver,
         before: HandedOver | None,
     ) -> HandedOver:
-        """Add to a plan's record the id of the run that carries it out, and return the record.
+        """Return a plan's record, to which the id of the run that carries out the plan is added.
 
         If an earlier run was already started for the plan, a new run is started only if orders or settings prevented
         part of the plan.
@@ -274,7 +274,7 @@ class CarryOutOperator(HandOverOperator):
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
-        """Return whether orders or settings prevented part of a plan. Orders after the run do not count.
+        """Return whether orders or settings prevented part of a plan. Orders given after its run do not count.
 
         In mode `approve`, the run that receives the plan asks the question; another run carries out the approved plan.
         """

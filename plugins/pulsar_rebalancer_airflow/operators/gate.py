@@ -31,7 +31,7 @@ class GateOperator(RunOperator):
     """Decide on the recorded plan, and return the waves to carry out: all if the gate opens, else none.
 
     The task succeeds in both cases; its XCom `reason` is the reason code. A retry decides again, from the current time,
-    store and files, so its verdict may differ from an earlier attempt's.
+    store and files, so its verdict can differ from an earlier attempt's.
 
     Args:
         settings: the cluster's current settings in the clusters file. A pause, a lower mode or a cap applies even if it
@@ -103,7 +103,7 @@ class GateOperator(RunOperator):
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """End the open question: once another plan is carried out, the question's plan may no longer be valid."""
+        """End the open question: once another plan is carried out, the question's plan is possibly no longer valid."""
         store = self._store(context)
         present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)

@@ -34,7 +34,7 @@ class MaintainOperator(ClusterOperator):
 
         Raises:
             AirflowFailException: the state or a copy of it cannot be read, and nothing was deleted, because any file
-                may be in use; or a day's history is damaged, and all other days were processed.
+                could be in use; or a day's history is damaged, and all other days were processed.
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():

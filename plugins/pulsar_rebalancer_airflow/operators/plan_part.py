@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class UnfinishedError(Exception):
-    """Some bundles could not be moved or split, but the next attempt may succeed."""
+    """Some bundles could not be moved or split, but the next attempt might succeed."""
 
 
 class PlanPartOperator(RunOperator):

@@ -161,7 +161,7 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
 
 @router.get("/dags/{dag_id}/costs")
 def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tuple[CostView, ...]:
-    """Return what was learned about a broker's bundles with the largest load.
+    """Return the learned figures of a broker's bundles with the largest load.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.

@@ -62,7 +62,7 @@ def _no_number(column: pa.ChunkedArray[Any]) -> list[bool]:
 
 
 def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> tuple[str | None, float]:
-    """Return the resource other than the CPU that determines a broker's score, and its usage in percent of the limit.
+    """If a resource other than the CPU determines a broker's score, return it and its usage in percent of the limit.
 
     This is the resource with the highest weighted percentage. The result is None and NaN if the CPU determines the
     score or the broker is idle. If no weighted resource has a limit although some are used, the score is always 0, and

@@ -108,7 +108,7 @@ def suites_folder() -> Path:
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return a table's suite, adding to each expectation its position and the effect of its reason code."""
+    """Return a table's suite. Each expectation also has its position, and the effect of its reason code."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect
@@ -165,7 +165,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _wording(said: Any) -> dict[str, str]:
-    """Return the texts about a result for the page; empty if rendering fails, so that the validation does not fail."""
+    """Return the texts about a result for the page; empty if rendering fails, because the validation must not fail."""
     try:
         return wording(said)
     except Exception as error:

@@ -81,7 +81,7 @@ def _now(
 def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
-    """Return the plan that waits for approval; None if there is none, or if it is the plan of the run on the page."""
+    """Return the plan that waits for approval; None if no plan waits, or if the run on the page made this plan."""
     folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None

@@ -100,7 +100,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop affects the run: bundles are being moved, or were not moved because of a stop."""
+        """Return whether a stop affects the run: bundles are being moved, or a stop prevented moves."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
@@ -197,7 +197,7 @@ def scores_are_known(folder: StoragePath) -> bool:
 def known_scores(folder: StoragePath) -> Scores:
     """Return the scores in a run, without excluded brokers; empty if unknown.
 
-    Only known scores are cached, because written files never change, but missing files may be written later.
+    Only known scores are cached: files never change once written, but missing files might still be written.
     """
     known = _scores.get(folder.uri)
     if known is not None:

@@ -55,7 +55,7 @@ _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
 
 
 class _Reader:
-    """Limits the time that one request spends reading files, and counts the files left for the next request.
+    """Limits the time that one request spends reading files, and counts the files that it leaves for the next request.
 
     Attributes:
         unread: number of runs and days that have not been read.

@@ -46,7 +46,7 @@ class LeastResourceUsageWithWeight:
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates with a usage below the candidates' mean. Every call updates their moving averages."""
+        """Return the candidates with a usage below the candidates' mean. Every call updates all averages."""
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:

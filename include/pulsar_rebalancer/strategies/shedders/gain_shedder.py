@@ -1,6 +1,6 @@
 """GainShedder: AvgShedder's pairs and hits, but a bundle moves only if its move is worth a price. Not part of Pulsar.
 
-A move gains what it takes off the squared distances of its two brokers from the cluster's mean, averaged over the
+A move's gain: how much closer its two brokers come to the cluster's mean, in squared distance averaged over the
 present and the last hour. So small bundles stay, a burst moves only for what remains of it after the hour, and no
 broker is drained below the mean to fill another. The formulas are explained in docs/gain-shedder.md.
 """
@@ -63,19 +63,19 @@ class _Broker:
     """A broker while moves are chosen.
 
     Attributes:
-        height: points above the mean of its pool: at present, and on the hour's average.
-        gives, takes: whether it is the hotter or the colder broker of a pair that fires.
-        urgent: whether its pair fires by high hits, or because the run is forced.
-        unread: whether it has candidates, which are read once it is paired with a broker that takes.
+        height: points above the mean of the broker's pool: at present, and on the hour's average.
+        gives, takes: whether the broker is the hotter or the colder one of a pair that fires.
+        urgent: whether the broker's pair fires due to high hits or because the run is forced.
+        unread: whether the broker has candidates still to be read; they are read for its first move.
         loads: points that the candidates add to a broker with the median number of cores; two rows as in `height`.
-        reasons: why a candidate does not move; None while it may.
-        stays: whether it has such a reason.
-        at_first: the same if another bundle moves first.
-        squares: squares of its candidates' loads, now plus later.
-        dearness: prices of their moves, in multiples of that of the smallest one.
-        worthless: the case in which no move was worth its price: how much higher it was than the colder broker, in
-            points by core, now and on the hour's average; the price, negative; the cores of the colder one. With at
-            most these figures, none is.
+        reasons: why each candidate does not move; None for a candidate that can still move.
+        stays: whether each candidate has such a reason.
+        at_first: for candidates without such a reason: why they did not move when the first move was chosen.
+        squares: squares of the candidates' loads, now plus later.
+        dearness: price of each candidate's move, in multiples of the lowest possible price.
+        worthless: the last case in which no move was worth its price: how far the broker was above a colder one (points
+            per core, now and on the hour's average), the negative price, and the colder broker's cores. If no figure is
+            larger, again no move is worth its price.
     """
 
     name: str
@@ -98,17 +98,17 @@ class _Broker:
 
     @property
     def able(self) -> bool:
-        """Return whether it may have a bundle that may move."""
+        """Return whether the broker might have a bundle that can move."""
         return self.unread or None in self.reasons
 
     @property
     def level(self) -> float:
-        """Return the mean of both heights."""
+        """Return the mean of the broker's two heights."""
         return float(self.height[0] + self.height[1]) / 2
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run; what was learned comes with the sample."""
+    """Make the decisions of one run; the learned figures come with the sample."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else kept.hits
     decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
@@ -163,7 +163,7 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
 
 
 def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
-    """Subtract the mean from the heights of each pool's brokers, and read the candidates of those above it."""
+    """Subtract each pool's mean from its brokers' heights, and read the candidates of brokers above the mean."""
     points = sample.lesson.learned.points
     _from_mean(pools)
     at = {broker.name: broker for pool in pools for broker in pool}
@@ -293,7 +293,7 @@ def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[
 def _completed(
     sample: ClusterSample, decisions: Sequence[Decision], words: Mapping[int, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
-    """Return the decisions with their moves. Hits start again for the brokers of every move, and only for these."""
+    """Return the decisions with their moves. Hits are reset only for brokers that give or get a bundle."""
     taken = [move for move in moves if move.taken]
     touched = {end for move in taken for end in (move.source, move.destination) if sample.counting.counts}
     traffic: defaultdict[int | None, float] = defaultdict(float)

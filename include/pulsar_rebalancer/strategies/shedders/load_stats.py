@@ -48,7 +48,7 @@ class LoadStats:
     """Brokers sorted from the least to the most loaded. Brokers from `least` to `most` have not been paired yet.
 
     The algorithm follows `TransferShedder.LoadStats`. A broker with an outdated report is not included in the mean and
-    the standard deviation, but may still exchange bundles.
+    the standard deviation, but can still exchange bundles.
 
     Attributes:
         mean: mean of the loads.

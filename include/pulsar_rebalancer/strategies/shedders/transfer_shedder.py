@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class NoShedding(NamedTuple):
-    """The explanation why brokers shed nothing: the reason, the compared value and bound, and a sentence."""
+    """The explanation of why brokers shed nothing: the reason, the compared value and bound, and a sentence."""
 
     reason: Reason
     value: float | None
@@ -127,7 +127,7 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
 
 
 def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
-    """Return why a usable sample does not lead to shedding; None if it leads to shedding."""
+    """Return why nothing is shed although the sample is usable; None if bundles are to be shed."""
     if imbalance is None:
         return _balanced(sample, stats)
     needed = sample.settings.hit_count_transfer
