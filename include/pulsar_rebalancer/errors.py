@@ -15,7 +15,7 @@ class RebalancerError(Exception):
 
     Args:
         message: what was wrong, with the invalid value but without secrets. Each line is cut and cleaned, because the
-            value may come from the network.
+            value can come from the network.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:

@@ -99,7 +99,7 @@ def is_extensible(load_manager: str) -> bool:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list. The list may be in brackets, as in brokers' answers: `[a, b]`."""
+    """Return the items of a comma-separated list. The list can be in brackets, as in brokers' answers: `[a, b]`."""
     text = text.strip()
     # A list with one IPv6 address and a port does not end in a bracket: "[::1]:8080".
     if text.startswith("[") and text.endswith("]"):

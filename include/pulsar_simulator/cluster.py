@@ -271,7 +271,7 @@ class Cluster:
 
     @_up_to_date
     def true_scores(self) -> dict[str, float]:
-        """Return the brokers' current true scores in percent, without sampling or jitter. They may exceed 100."""
+        """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
         return scores_of(self)
 
     @_up_to_date

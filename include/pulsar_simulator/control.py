@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ControlApi:
     """Request handlers. Every broker that accepts connections answers, even if it has other faults.
 
-    A request that may open or close sockets is handled in a thread, which waits for the sockets before it answers.
+    A request that can open or close sockets is handled in a thread, which waits for the sockets before it answers.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -138,7 +138,7 @@ class Fault:
     values: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the types of all values, because faults may come over HTTP.
+        """Check the types of all values, because faults can come over HTTP.
 
         Raises:
             TypeError, ValueError: a value is invalid; the message has the attribute's name.
@@ -174,7 +174,7 @@ class Fault:
 
 
 class Faults:
-    """All faults that are switched on. There may be any number."""
+    """All faults that are switched on. There can be any number."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []

@@ -72,7 +72,7 @@ class BundlePlacement:
     def stray(self, bundle: int) -> int | None:
         """Return a broker other than the destination if the fault `stray` applies to the bundle; else None.
 
-        On real brokers, the first lookup consumes the destination, and a second lookup may place the bundle earlier
+        On real brokers, the first lookup consumes the destination, and a second lookup can place the bundle earlier
         (apache/pulsar#24884).
         """
         planned = self.affinities.get(self._key(bundle))

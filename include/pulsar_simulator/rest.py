@@ -314,7 +314,7 @@ class AdminApi:
         return [topic for topic in self._loaded(bundle) if not (unlisted and topic.startswith("segment:"))]
 
     def _existing(self, namespace: str) -> list[str]:
-        """Return the topics of bundles with traffic. Other topics do not exist, because nothing was sent to them."""
+        """Return the topics of bundles with traffic. Nothing was sent to other topics, so they do not exist."""
         members = self._cluster.topology.members(namespace)
         return [topic for bundle in members for topic in self._loaded(bundle)]
 

@@ -99,7 +99,7 @@ class Samples:
         self._write_changed(now)
 
     def true_usage(self, now: float, owner: Ints) -> Floats:
-        """Return each broker's highest demand as a ratio to the resource's limit, without jitter; it may exceed 1."""
+        """Return each broker's highest demand as a ratio to the resource's limit, without jitter; it can exceed 1."""
         return self._greatest_share(*self._demand(now, owner))
 
     def forget(self, broker: Broker, now: float) -> None:

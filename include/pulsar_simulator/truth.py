@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def scores_of(cluster: Cluster) -> dict[str, float]:
-    """Return the brokers' current true scores in percent, without sampling or jitter. They may exceed 100."""
+    """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
     scores = 100 * cluster.samples.true_usage(cluster.clock.now(), cluster.ownership.owner)
     return {b.broker_id: float(scores[b.index]) for b in cluster.membership.brokers}
 

@@ -41,7 +41,7 @@ class NotYetError(Exception):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirects, because a redirect would send the token elsewhere."""
+    """Refuses redirects, because a redirect would send the token elsewhere."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         """Return None: the redirect is an error."""

@@ -230,7 +230,7 @@ class StoredState:
 
         Args:
             drains: the result of the method `drained`.
-            started: start of the run in progress, because a stop may affect this run; None if no run is in progress.
+            started: start of the run in progress, to decide whether a stop affects it; None if no run is in progress.
         """
         return OrdersInForce(
             control=self.control(storage),
@@ -322,7 +322,7 @@ class StateStore(StoredState):
         storage.control.write_json(state.model_dump(mode="json"))
 
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
-        """Store a stop in the `control` document and in its copy. Neither is changed while it is unreadable.
+        """Store a stop in the `control` document and in its copy, in each of the two only if it is readable.
 
         An unreadable document closes the gate and stops any wave in progress anyway.
         """

@@ -26,7 +26,7 @@ _COLUMNS: dict[str, pa.DataType] = {"broker": pa.string(), "gain": pa.float64(),
 
 
 def with_corrections(bundles: DataFrame, corrections: Mapping[str, Correction]) -> DataFrame:
-    """Return the bundles with the columns `gain` and `shrink` of their brokers' corrections; 0 without one."""
+    """Return the bundles with the columns `gain` and `shrink` of their brokers' corrections; 0 without a correction."""
     rows = [{"broker": broker, **correction._asdict()} for broker, correction in corrections.items()]
     of_broker = F.broadcast(literal(bundles.sparkSession, rows, pa.schema(_COLUMNS)))
     return bundles.join(of_broker, on="broker", how="left").fillna(0.0, ["gain", "shrink"])

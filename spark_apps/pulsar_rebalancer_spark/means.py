@@ -31,7 +31,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, learned: Av
         previous: the means table of the last counted sample.
         learned: function that adds the columns of a strategy that learns costs (`costs.averages`) to the sample's
             columns.
-        shared: True if two brokers may report the same bundle (column `owners`). The larger figure is then used.
+        shared: True if two brokers might report the same bundle (column `owners`). The larger figure is then used.
 
     Returns:
         The bundles with additional columns: `samples`, a column `mean_…` for each traffic column, and the long-term

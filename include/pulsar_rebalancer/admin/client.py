@@ -93,7 +93,7 @@ class PulsarAdmin:
     async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
         """Return the broker's load report.
 
-        Redirects are not followed, because another broker would send its own report.
+        Redirects are refused, because another broker would send its own report.
 
         Returns:
             The modular load manager's LocalBrokerData; None if the report is empty (NoopLoadManager).

@@ -58,7 +58,7 @@ class BundleMove:
     Attributes:
         retries: maximum number of further unloads if the bundle is not placed on its destination.
         timeout_s: maximum seconds until an unload reaches a broker, and from then until the bundle has an owner.
-        unloaded: True if an earlier attempt may have unloaded the bundle.
+        unloaded: True if an earlier attempt might have unloaded the bundle.
         leaves: function that returns why the move must not be made after all; None if it may be made.
         begin: function that is called before the first unload, to record that the bundle is being unloaded.
     """
@@ -205,7 +205,7 @@ class BundleMove:
         return _Result(Reason.ASTRAY, self._owner, again=True)
 
     def _keeps(self, error: AdminError, owner: str | None) -> bool:
-        """Return whether the leader may still remember the destination after a failed unload.
+        """Return whether the leader might still remember the destination after a failed unload.
 
         The leader stores the destination after its own checks, and then redirects the unload to the owner
         (NamespacesBase, unload of a bundle). A destination that an earlier attempt stored is remembered as well.
@@ -218,7 +218,7 @@ class BundleMove:
         """Unload the bundle. If the request reaches no broker, repeat it until the timeout.
 
         If the leader or the owner has died, requests still go to the dead broker until its session ends. If the owner
-        has died, the leader has already stored the destination, and a client's lookup may have placed the bundle there.
+        has died, the leader has already stored the destination, and a client's lookup can have placed the bundle there.
 
         Raises:
             AdminError: the unload was refused, failed, or reached no broker within the timeout.
@@ -242,7 +242,7 @@ class BundleMove:
         A topic is looked up until the timeout, or until no topic is left.
 
         Args:
-            leaving: a broker that may still be unloading the bundle. While this broker is the owner, the wait
+            leaving: a broker that might still be unloading the bundle. While this broker is the owner, the wait
                 continues.
 
         Raises:

@@ -81,7 +81,7 @@ class HarmMeter:
         """Return the measurement of one move.
 
         Args:
-            again: True if an earlier attempt may have unloaded the bundle, so that its clients left earlier.
+            again: True if an earlier attempt might have unloaded the bundle, so that its clients left earlier.
         """
         return MoveHarm(self, move, "an earlier attempt of the task may have unloaded the bundle" if again else "")
 

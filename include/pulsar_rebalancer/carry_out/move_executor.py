@@ -53,7 +53,7 @@ async def carry_out_moves(
             has an owner.
         on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
             completed, no further move starts, and the error is raised.
-        unloaded: bundles that an earlier attempt may have unloaded. Such a bundle is moved even if its owner is now
+        unloaded: bundles that an earlier attempt might have unloaded. Such a bundle is moved even if its owner is now
             neither its source nor its destination. Any other bundle with such an owner is not moved.
         held: called before each move; returns why no further move may start, or None. Moves in progress are
             completed.

@@ -71,9 +71,9 @@ class WaveHistory:
 
     @property
     def unloaded(self) -> frozenset[str]:
-        """Return the bundles that an earlier attempt may have unloaded.
+        """Return the bundles that an earlier attempt might have unloaded.
 
-        The attempt may have been killed, or the unload may have failed.
+        The attempt was possibly killed, or the unload failed.
         """
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
@@ -212,7 +212,7 @@ def still_kept(
     Args:
         owners: the brokers that reported a bundle, by bundle. Bundles of brokers without a report are not included.
         collected_at: when the brokers reported. Destinations recorded after this time are not dropped.
-        now: the current time. Destinations recorded after this time may be dropped, because the clock was set back.
+        now: the current time. Destinations recorded after this time can be dropped, because the clock was set back.
     """
     kept = {
         bundle: destination

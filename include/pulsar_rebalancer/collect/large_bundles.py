@@ -27,7 +27,7 @@ MOST_BUNDLES = 20
 
 
 class LargeBundle(NamedTuple):
-    """A bundle that may meet a condition for splitting.
+    """A bundle that might meet a condition for splitting.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
@@ -91,7 +91,7 @@ class _Bounds(NamedTuple):
 def choose(
     bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
-    """Return the bundles that may meet a condition for splitting, sorted by excess over a bound, largest first.
+    """Return the bundles that might meet a condition for splitting, sorted by excess over a bound, largest first.
 
     Only a limited number of bundles is examined, so bundles that would not be split anyway are left out: bundles in the
     brokers' own or in excluded namespaces, and bundles with an invalid figure. Bundles that must wait come last.

@@ -78,7 +78,7 @@ async def read_candidates(
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
     """Return a bundle that a person wants to split, with the load of each topic.
 
-    Unlike other candidates, it may have any size.
+    Unlike other candidates, the bundle can have any size.
     """
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))

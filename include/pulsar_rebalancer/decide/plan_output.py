@@ -219,7 +219,7 @@ def _summary(
 
 
 def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
-    """Return the moves table. It is built column by column for speed: there may be hundreds of thousands of moves."""
+    """Return the moves table. It is built column by column for speed: there can be hundreds of thousands of moves."""
     columns: dict[str, Any] = dict.fromkeys(MOVES.names, ())
     if moves:
         columns |= zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunInput(Snapshot):
-    """One run as input for the task *decide*. Every property may raise the same errors as `read`.
+    """One run as input for the task *decide*. Every property can raise the same errors as `read`.
 
     Attributes:
         root: the storage root.
@@ -79,7 +79,7 @@ class RunInput(Snapshot):
 
     @property
     def shares_bundles(self) -> bool:
-        """Return whether any bundle in the bundles table may be reported by two brokers."""
+        """Return whether two brokers might report the same bundle in the bundles table."""
         return _largest(self.bundles_footer, "owners") > 1
 
     @cached_property

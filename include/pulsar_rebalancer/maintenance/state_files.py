@@ -35,7 +35,7 @@ class Needed(NamedTuple):
     Attributes:
         plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
         files: names of files in the state folder: copies to keep, and the files to which these refer. None if
-            the stored state is lost; then every file in the folder may be needed to restore it.
+            the stored state is lost; then any file in the folder could be needed to restore it.
     """
 
     plans: frozenset[str]

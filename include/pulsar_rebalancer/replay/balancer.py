@@ -1,7 +1,7 @@
 """Balance a cluster minute by minute with a shedder and a placement, as the rebalancer's runs would.
 
 Like the DAG, the balancer keeps state between runs: hits, the moving averages of brokers and bundles, and recently
-moved bundles. The minutes may be simulated or recorded.
+moved bundles. The minutes are simulated or recorded.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class KeptSample(NamedTuple):
     policies: Ints
 
     def packed(self) -> bytes:
-        """Return the sample as bytes. Numbers and bundles' load take 32 bits each, because there may be millions."""
+        """Return the sample as bytes. Numbers and bundles' load take 32 bits each, because there can be millions."""
         small = self._replace(
             brokers=self.brokers.astype(np.int32),
             bundles=self.bundles.astype(np.int32),

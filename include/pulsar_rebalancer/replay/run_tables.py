@@ -59,7 +59,7 @@ class Held:
 
 
 def brokers_of(file: StoragePath, runs: Collection[str] | None = None) -> pa.Table:
-    """Return the brokers in a run, or in some of a day's runs; the column of start times may be missing.
+    """Return the brokers in a run, or in some of a day's runs; the column of start times can be missing.
 
     Raises:
         SnapshotError: as in `read_checked`.
@@ -77,7 +77,7 @@ def bundles_of(file: StoragePath, writer: Writer) -> Held:
 
 
 def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
-    """Yield the bundles of a day's runs in file order; a run's bundles may come in several pieces.
+    """Yield the bundles of a day's runs in file order; a run's bundles can come in several pieces.
 
     Raises:
         SnapshotError: as in `read_checked`.

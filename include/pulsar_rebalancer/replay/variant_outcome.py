@@ -54,7 +54,7 @@ class VariantOutcome:
 
     Attributes:
         variant: the variant's name.
-        ranges: for each sample, largest minus smallest score, points; 32 bits each, because there may be millions.
+        ranges: for each sample, largest minus smallest score, points; 32 bits each, because there can be millions.
         deviation: sum over all samples of the standard deviation of the scores, points.
         hot: number of samples in which a broker was above `HOT` percent.
         events: number of samples after which the variant moved bundles.

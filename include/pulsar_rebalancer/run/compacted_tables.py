@@ -212,7 +212,7 @@ def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
-    """Return whether a column of a Parquet file may have nulls, according to the footer; errors as in `opened`."""
+    """Return whether a column of a Parquet file might have nulls, according to the footer; errors as in `opened`."""
     with opened(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
@@ -220,7 +220,7 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Refuse a table of another version, because its columns may have a different meaning.
+    """Refuse a table of another version, because its columns might have a different meaning.
 
     Tables from Spark have no version.
 

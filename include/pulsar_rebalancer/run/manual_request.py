@@ -222,7 +222,7 @@ class DrainProgress(BaseModel):
 
     @property
     def left(self) -> int:
-        """Return the number of bundles that this plan does not move but a later plan may move."""
+        """Return the number of bundles that this plan does not move but a later plan could move."""
         return sum(
             count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
         )

@@ -37,7 +37,7 @@ class MoveOutcome(BaseModel):
         attempts: number of unload requests that were not refused; 0 if the bundle was not unloaded.
         seconds: seconds from the first request to the outcome.
         error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
-        destination_kept: True if the leader may still store the destination, although the unload failed.
+        destination_kept: True if the leader might still store the destination, although the unload failed.
         harm: cost of the move for the bundle's clients; None if it is unknown, or if the bundle was not unloaded.
     """
 
@@ -114,7 +114,7 @@ class Outcome(VersionedDocument):
         ended_at: when the task *report* wrote this document.
         verdict: the gate's reason code; `blocked` if validation stopped the run, `unfinished` if another task failed.
         moves: outcomes of all the plan's moves; empty if the gate was not open.
-        destinations_kept: destinations from this or an earlier run that the leader may still store, by bundle.
+        destinations_kept: destinations from this or an earlier run that the leader might still store, by bundle.
         splits: outcomes of all the plan's splits; empty if the gate was not open.
         in_force: a sentence about the orders at the time of writing, and the people who gave them.
         harm: cost of the moves for their clients; None if no bundle was unloaded.
@@ -161,7 +161,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
 
     Args:
         gate: the gate's verdict; None if the run did not reach the gate.
-        kept: destinations that the leader may still store, by bundle.
+        kept: destinations that the leader might still store, by bundle.
 
     Raises:
         SnapshotError: a file of the run cannot be read.

@@ -17,7 +17,7 @@ class RunRequest(VersionedDocument):
 
     Attributes:
         cluster: the cluster's name in the clusters file.
-        airflow_run_id: id of the DAG run. It is never part of a path, because ids may contain `:` and text from users.
+        airflow_run_id: id of the DAG run. It is never part of a path, because ids can contain `:` and text from users.
         requested_by: the person who started a manual run; empty for scheduled runs.
         collected_at: the time of the sample, to which ages and counting refer.
         dry_run: True if the run only shows a manual plan. Such a run carries out nothing and has no outcome.

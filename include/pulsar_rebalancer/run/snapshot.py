@@ -35,9 +35,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a run. Each file is read on first use and may be missing or damaged.
+    """The files of a run. Each file is read on first use; it can be missing or damaged.
 
-    Every property may raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`) or a StateError
+    Every property can raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`) or a StateError
     (`state_version`).
 
     Attributes:

@@ -116,7 +116,7 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers may still repeat.
+    """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers can still repeat.
 
     Args:
         state: the decision state as the task *collect* read it.

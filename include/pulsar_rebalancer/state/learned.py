@@ -42,7 +42,7 @@ class Learned:
 
     Attributes:
         samples: number of counted samples.
-        points: points of score that 1 msg/s (kB/s if the network is the bottleneck) of average cost adds to a broker
+        points: score points by which 1 msg/s (kB/s if the network is the bottleneck) of average cost raises a broker
             with the median number of cores.
         idle: score of a broker without bundles, percent.
         quiet: minutes since a broker last joined or left, at most `SETTLED`.

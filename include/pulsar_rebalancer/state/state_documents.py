@@ -185,7 +185,7 @@ class Unload(BaseModel):
 
 
 class KeptDestination(BaseModel):
-    """A destination that the leader may still store, because an unload reached the leader and then failed.
+    """A destination that the leader might still store, because an unload reached the leader and then failed.
 
     The leader uses the destination for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity).
     The leader drops the destination when the bundle gets another owner, and replaces it at the next unload.
@@ -227,7 +227,7 @@ class MovesState(StateDocument):
 
     Attributes:
         unloads: the last unload of each recently unloaded bundle, by bundle.
-        kept: destinations that the leader may still store, by bundle.
+        kept: destinations that the leader might still store, by bundle.
         splits: recent splits, by the name of the bundle that was split.
         predictions: comparisons of predicted with measured scores; only the task *report* changes them.
     """
@@ -244,7 +244,7 @@ class MovesState(StateDocument):
 
         As in ModularLoadManagerImpl, an unload is dropped if `ts < now - grace`.
 
-        If the clock was set back, unloads may be in the future. Unloads further ahead than the grace period are
+        If the clock was set back, unloads can lie in the future. Unloads further ahead than the grace period are
         dropped.
         """
         grace = timedelta(minutes=grace_minutes)

@@ -34,7 +34,7 @@ def percent(usage: float | None, limit: float | None) -> float:
         limit: the limit; 0, -1 or None if there is none.
 
     Returns:
-        Percent, which may exceed 100; 0 if there is no limit.
+        Percent, which can exceed 100; 0 if there is no limit.
     """
     if usage is None or limit is None:
         return 0.0

@@ -30,7 +30,7 @@ def in_force(
 
     Args:
         settings: the effective settings.
-        started: start of the run in progress, which decides whether a stop affects it; None if no run is in progress.
+        started: start of the run in progress, to decide whether a stop affects it; None if no run is in progress.
         origins: source of each setting, by name, if known.
     """
     now = datetime.now(UTC)

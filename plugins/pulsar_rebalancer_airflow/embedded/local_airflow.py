@@ -134,7 +134,7 @@ class LocalAirflow:
     def _send(self, method: str, url: str, *, repeat: bool, **options: Any) -> httpx.Response:
         """Send a request.
 
-        If `repeat` is true, retry server errors, because the machine may be busy or SQLite locked.
+        If `repeat` is true, retry server errors, because the machine could be busy or SQLite locked.
         """
         limit = time.monotonic() + _START_SECONDS
         while True:

@@ -34,9 +34,9 @@ EXTRAS = frozenset(
 class PulsarAdminHook(BaseHook):
     """The admin REST API of one Pulsar cluster.
 
-    The connection's host is one or more brokers, separated by commas. A broker may have its own port; otherwise the
-    connection's port is used. The schema is `http` or `https`, and the password is the token. The extra may
-    name a file with the token, or an issuer of tokens, instead.
+    The connection's host is one or more brokers, separated by commas. A broker can have its own port; otherwise the
+    connection's port is used. The schema is `http` or `https`, and the password is the token. The extra can name a file
+    with the token, or an issuer of tokens, instead.
     """
 
     conn_name_attr = "pulsar_admin_conn_id"

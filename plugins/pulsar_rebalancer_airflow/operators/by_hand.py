@@ -144,7 +144,7 @@ class CarryOutOperator(HandOverOperator):
     """Release brokers, or carry out the plan with the given hash.
 
     The plan of a drain marks its brokers as drained; later runs then move their bundles. Any other plan is handed over
-    to a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented may be handed over
+    to a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented can be handed over
     again; the new run carries out the rest of the plan.
     """
 
@@ -219,7 +219,7 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _refuse_same_person(self, plan: ShownPlan, by: str) -> None:
-        """Refuse a person who carries out their own plan. In mode `approve`, the second person approves it instead."""
+        """Refuse to carry out a plan for the person who requested it. In mode `approve`, another person approves it."""
         settings = self.entry.settings
         planned_by = [plan.by] if settings.mode is Mode.AUTO else []
         refusal = lacks_second_person(planned_by, [by]) if settings.two_people else None
@@ -260,7 +260,7 @@ class CarryOutOperator(HandOverOperator):
         handed: HandedOver,
         before: HandedOver | None,
     ) -> HandedOver:
-        """Return a plan's record, to which the id of the run that carries out the plan is added.
+        """Return a copy of a plan's record that has the id of the run that carries out the plan.
 
         If an earlier run was already started for the plan, a new run is started only if orders or settings prevented
         part of the plan.

@@ -150,7 +150,7 @@ class _FileNow:
     def settings(self) -> Settings | None:
         """Return the settings; None if two consecutive reads fail.
 
-        A single read may fail while an editor writes the file.
+        A single read can fail while an editor writes the file.
         """
         try:
             self._read()

@@ -128,7 +128,7 @@ def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
     """Return whether statistics come from another broker: they list several bundles, none of which this broker owns.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: in that
-    time one bundle may have moved or, if the broker was drained, all bundles. Heartbeat bundles are named after their
+    time one bundle or, if the broker was drained, every bundle can have moved. Heartbeat bundles are named after their
     broker and never move.
     """
     if any(":" in bundle for bundle in {*stats} & {*owned}):

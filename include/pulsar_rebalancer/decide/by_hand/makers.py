@@ -281,7 +281,7 @@ def check_broker(scene: Scene, broker: str) -> None:
     """Refuse a broker that cannot receive bundles.
 
     Raises:
-        PlanError: `unknown_destination` if the cluster does not list the broker; else the reason why it is excluded.
+        PlanError: `unknown_destination` if the cluster does not list the broker; else the reason for its exclusion.
     """
     if broker not in scene.listed:
         raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is not one of the {len(scene.listed)} active brokers")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedBundle:
-    """A bundle that may be too large.
+    """A bundle that might be too large.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.

@@ -167,7 +167,7 @@ class _Walk:
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
         """Add a bundle's row.
 
-        Bundles that validation left out have no row, because they are already in its findings.
+        Bundles that validation left out get no row: the findings already contain them.
         """
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return

@@ -89,7 +89,7 @@ class AirflowFacts(View):
         """Return a sentence about the current orders and the people who gave them; empty if there are none.
 
         Args:
-            run: the run on the page; a person may have stopped this run.
+            run: the run on the page; a person might have stopped this run.
         """
         if self.unreadable:
             return f"Which brokers are drained cannot be read: {self.unreadable}."

@@ -61,7 +61,7 @@ class OrdersInForce:
         control: people's orders.
         drains: drained brokers.
         roll: the last rolling restart, which may still be active.
-        started: start of the run in progress, which decides whether a stop affects it; None if no run is in progress.
+        started: start of the run in progress, to decide whether a stop affects it; None if no run is in progress.
         origins: source of each setting, by name; settings without an entry come from the clusters file.
     """
 

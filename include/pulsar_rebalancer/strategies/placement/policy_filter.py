@@ -172,7 +172,7 @@ class PolicyFilter:
     def candidates(self, bundle: str) -> Sequence[str]:
         """Return the brokers from which placement chooses, sorted by name.
 
-        The filters follow selectBroker. The bundle's owner may be among the brokers.
+        The filters follow selectBroker. The bundle's owner can be among the brokers.
         """
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed

@@ -61,7 +61,7 @@ def offload(
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
-    This follows `filterAndSelectBundle` in both classes. A broker's only bundle is not moved, because it would make
+    This follows `filterAndSelectBundle` in both classes. A broker's only bundle stays: anywhere else, it would make
     another broker equally hot.
 
     Args:
@@ -80,7 +80,7 @@ def offload(
 def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
     """Choose bundles of a broker, the busiest first, until their total throughput reaches the target.
 
-    The total may exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles are
+    The total can exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles are
     also chosen.
 
     Args:

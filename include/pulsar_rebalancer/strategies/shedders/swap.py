@@ -1,6 +1,6 @@
 """Choose the bundles that two brokers exchange in TransferShedder.
 
-Some bundles move to the destination; others may move back.
+Some bundles move to the destination; others can move back.
 """
 
 from __future__ import annotations
