@@ -63,7 +63,7 @@ class ControlApi:
     async def load(self, request: Request) -> Response:
         """Multiply load.
 
-        The body has `factor`, and either `bundle`, or `broker` for all its bundles, or neither for all bundles.
+        The body has `factor`. It also has `bundle`, or `broker` to change all its bundles, or neither to change all.
         """
         body = await self._body(request)
         factor = body.get("factor")

@@ -171,7 +171,7 @@ class Topology:
         return self._topics[bundle]
 
     def shares(self, bundle: int) -> dict[str, float]:
-        """Return the share of a bundle's traffic by topic (0 to 1).
+        """For each topic of a bundle, return its share of the bundle's traffic (0 to 1).
 
         The share of the k-th topic is 1/k of the first topic's share.
         """

@@ -76,7 +76,7 @@ def storage_of(cluster: str) -> ClusterStorage:
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return the clusters by the id of the DAG that balances them.
+    """Return each cluster under the id of the DAG that balances it.
 
     An invalid entry gets a different id if another entry already has its id.
     """

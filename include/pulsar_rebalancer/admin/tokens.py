@@ -53,8 +53,8 @@ class Tokens:
         """Return the token; empty if the connection has none.
 
         Args:
-            broker: brokerId or address to which the token is to be sent, for the error.
-            refused: token that a broker has refused. If it cannot be replaced, it is returned again.
+            broker: brokerId or address to which the token is to be sent; errors name it.
+            refused: token that a broker has refused. If this token cannot be replaced, it is returned again.
 
         Raises:
             AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`; nothing was sent to a broker.

@@ -117,7 +117,7 @@ def code(text: str) -> str:
 
 
 def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
-    """Return the number of topics, producers and consumers of the bundles; these clients have to reconnect."""
+    """Return the bundles' number of topics, and of the producers and consumers that have to reconnect."""
     clients = Snapshot(run).clients(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

@@ -22,7 +22,7 @@ HELD_BACK = CAPPED | KEPT_IN_PLACE
 
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
-    """Count the candidates of one cluster by reason, for each pair."""
+    """For each pair, count the candidates of one cluster that have the same reason."""
     counts: dict[int, Counter[Reason]] = {}
     for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
         counts.setdefault(pair, Counter())[reason] = count

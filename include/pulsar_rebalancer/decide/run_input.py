@@ -181,7 +181,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def learned(self) -> Learned | None:
-        """Return the figures learned by the strategy or shadow before this sample; None if neither of them learns."""
+        """Return the figures that the strategy or shadow learned before this sample; None if neither of them learns."""
         deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
         for settings, kept in deciding:
             if profile_of(settings).learns:

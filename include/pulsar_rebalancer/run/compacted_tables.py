@@ -146,7 +146,7 @@ class Draft:
             self._waiting = []
 
     def finish(self) -> None:
-        """Write the remaining rows and close the file. It can then be read under its temporary name.
+        """Write the remaining rows and close the file, so that it can be read under its temporary name.
 
         Raises:
             SnapshotError: `storage_failed`.

@@ -84,7 +84,7 @@ class Summary(VersionedDocument):
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
-        hits: highest number of hits of any pair at each threshold, `[low, high]`, before hits are reset.
+        hits: for each threshold, `[low, high]`, the highest number of hits that a pair has before hits are reset.
         reasons: number of pairs or brokers for each reason code.
         sentence: the strategy's own text about its decision.
         in_force: a sentence about the orders at the time of the sample, and the people who gave them.

@@ -30,7 +30,7 @@ class LearnedBroker(NamedTuple):
     started: float | None = None
 
     def of_process(self, started: float | None) -> Self:
-        """Return the record for the broker's process that started then; an empty record if it is a new process."""
+        """Return the record for a broker process with this start time; if the process is new, an empty record."""
         if started is None or started == self.started:
             return self
         return self._replace(started=started) if self.started is None else type(self)(started=started)

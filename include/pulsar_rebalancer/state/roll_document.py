@@ -116,7 +116,7 @@ class Roll(StateDocument):
 
     @property
     def under_way(self) -> bool:
-        """Return whether a broker's turn has begun. It is then completed, even outside the maintenance windows."""
+        """Return whether a broker's turn has begun. Such a turn is completed, even outside the maintenance windows."""
         return self.active and self.phase is not Phase.WAITING
 
     def drains(self) -> dict[str, Drain]:

@@ -48,7 +48,7 @@ def checked(given: Settings, where: str) -> Settings:
 
 
 def _own_settings(given: Settings, where: str, role: str) -> dict[str, JsonValue]:
-    """Check settings against their strategy, and return the strategy's own settings, completed with their defaults.
+    """Check settings against their strategy, and return the strategy's own settings, including defaults.
 
     Args:
         role: `strategy` or `shadow`, the setting that names the strategy.

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(connection_id: str) -> dict[str, str]:
-    """Return the value of `loadBalancerSheddingEnabled` by broker, or `[<reason code>]` if the broker did not answer.
+    """For each broker, return the value of `loadBalancerSheddingEnabled`, or `[<reason code>]` without an answer.
 
     Raises:
         AdminError: the list of brokers cannot be read.

@@ -12,7 +12,7 @@ CLUSTER = "east"
 
 @dag(schedule=[moves_asset(CLUSTER)], tags={"example", "pulsar"})
 def example_pulsar_act_on_moves() -> None:
-    """Act on every rebalancing run that moved or split bundles since this DAG ran last."""
+    """Act on every rebalancing run that moved or split bundles since this DAG's last run."""
 
     @task
     def act(triggering_asset_events: Any = None) -> list[dict[str, Any]]:

@@ -160,7 +160,7 @@ def _seeds(connection: Connection) -> tuple[str, ...]:
 
 
 def _bracketed(host: str) -> str:
-    """Restore the brackets of an IPv6 address, which Airflow drops when it parses a URI."""
+    """Restore the brackets that Airflow drops from an IPv6 address when it parses a URI."""
     return f"[{host}]" if host.count(":") > 1 and "[" not in host else host
 
 

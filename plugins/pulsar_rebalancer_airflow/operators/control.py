@@ -129,7 +129,7 @@ class ControlOperator(ClusterOperator):
         return in_force(store, storage, self.entry.settings, time_of(last) if in_progress else None)
 
     def _shedding(self) -> dict[str, str] | str:
-        """Return the value of Pulsar's shedding switch by broker, or a reason code if the brokers cannot be listed."""
+        """For each broker, return the value of Pulsar's shedding switch; a reason code if listing brokers fails."""
         try:
             return handover.read(self.entry.settings.connection)
         except AirflowNotFoundException:

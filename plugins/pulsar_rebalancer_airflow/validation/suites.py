@@ -130,7 +130,7 @@ def parameters(settings: Settings) -> dict[str, float]:
 
 
 def _quieten() -> None:
-    """Suppress Great Expectations' messages about registering and loading in the task log."""
+    """Keep Great Expectations' messages about registering and loading out of the task log."""
     names = {"great_expectations", *(name for name in logging.root.manager.loggerDict if "great_expectations" in name)}
     for name in names:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -31,7 +31,7 @@ UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
 
 
 class Condition(StrEnum):
-    """An alert condition. The value is the code in messages and in the stored document; it never changes.
+    """An alert condition. Its value is the code in messages and in the stored document, and never changes.
 
     Attributes:
         label: the condition's name in a message.

@@ -28,7 +28,7 @@ class Question(StateDocument):
         at: when the plan's snapshot was taken.
         run_id: the run of `pulsar_apply__<cluster>` that asks the question. Its id is random, so nobody else can start
             the run.
-        before: the run that asked the previous question; that run has to be ended. Every question has its own run,
+        before: the run that asked the previous question and has to be ended. Every question has its own run,
             because Airflow keeps the text of an unanswered question when its task is cleared.
     """
 

@@ -243,7 +243,7 @@ def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[C
 
 
 def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
-    """Move the bundle with the largest gain above its price, and return it; None if there is none."""
+    """Move the bundle whose gain is furthest above its price, and return this bundle; None if there is none."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
     least = own.min_gain / (_URGENT if urgent else 1)
     if hotter.unread:
