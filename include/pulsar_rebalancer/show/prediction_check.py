@@ -143,7 +143,7 @@ def _undisturbed(
 def _compared(
     comparison: ComparedRun, before: Snapshot, now: Snapshot, scores: Mapping[str, float], counts: bool
 ) -> ComparedRun:
-    """Return the comparison with the measured scores, if it is due and the sample counts."""
+    """If the comparison is due and the sample counts, return it with the measured scores; else unchanged."""
     at = now.request.collected_at
     if not counts or not comparison.awaited or at - comparison.moved_at < WAIT:
         return comparison

@@ -1,8 +1,8 @@
 """The documents that are stored between runs.
 
 Two of the documents are defined here: `decision` (written by the task *record*, then by the gate) and `moves` (written
-by the tasks *split* and *unload*, then by *report*). As in Pulsar's AvgShedder, hits are counted by broker. Zero counts
-are not stored.
+by the tasks *split* and *unload*, then by *report*). As in Pulsar's AvgShedder, each broker has its own hits. Zero
+counts are not stored.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: 
 
 
 def ready(hits: Hits, settings: Settings) -> bool:
-    """Return whether either broker of a pair has enough hits. Hits are counted by broker, not by pair."""
+    """Return whether either broker of a pair has enough hits. Hits are counted per broker, not per pair."""
     return hits.high >= settings.hit_count_high or hits.low >= settings.hit_count_low
 
 
