@@ -1,4 +1,4 @@
-"""Switch Pulsar's own shedding off before the rebalancer moves bundles, and on again when the rebalancer retires."""
+"""Switch Pulsar's own shedding off before the rebalancer moves bundles, and on again when the rebalancer is retired."""
 
 from __future__ import annotations
 
