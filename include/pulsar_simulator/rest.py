@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def redirect(cluster: Cluster, broker: int, path: str, query: dict[str, str] | None = None) -> Response:
-    """Return a redirect (307) to the same path on another broker. As with real brokers, it has no body."""
+    """Return a redirect (307) to the same path on another broker. As on real brokers, the redirect has no body."""
     target = f"{cluster.reporter.scheme}://{cluster.membership.brokers[broker].broker_id}{path}"
     location = f"{target}?{urlencode(query, safe=':/')}" if query else target
     return Response(status_code=307, headers={"Location": location})

@@ -1,4 +1,4 @@
-"""Let Airflow schedule a cluster's next run even after a run that a task started or a person ended. 
+"""Let Airflow schedule a cluster's next run even after a run that a task started or a person ended.
 
 Airflow schedules no run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
 `SchedulerJobRunner._schedule_dag_run`) updates this flag when a scheduled or manual run ends, but not after a run that

@@ -45,7 +45,7 @@ def _gain(summary: Summary) -> float:
 
 
 def lacks_second_person(requested_by: Collection[str], person: Collection[str]) -> PlanError | None:
-    """Return why a person may not approve or carry out a plan in a cluster that requires two people; None if allowed.
+    """Return why a person may not approve or carry out a plan in a cluster that requires two people; None if they may.
 
     Args:
         requested_by: users who requested the plan, as in `Summary.requested_by`.

@@ -54,7 +54,7 @@ def cluster_table(
 def broker_table(
     request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
-    """Return the table `brokers`, with one row per listed broker and the number of times that it is listed."""
+    """Return the table `brokers`: one row per listed broker, including how many times that broker is listed."""
     rows = []
     for broker, times in sorted(listings.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}

@@ -31,7 +31,7 @@ class CapacityCheck(Protocol):
     """A check, in addition to the caps, that can refuse a unit. Its result depends on the units accepted so far."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return the unit, with its destinations unchanged or replaced, or with the reason why it must not be moved."""
+        """Return the unit. It has its old or new destinations, or the reason why it must not be moved."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:

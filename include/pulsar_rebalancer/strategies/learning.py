@@ -1,4 +1,4 @@
-"""Learn what a message costs from each counted sample, for GainShedder (docs/gain-shedder.md).
+"""For GainShedder, learn from each counted sample what a message costs (docs/gain-shedder.md).
 
 For every bundle: three moving averages of its message rate (of its kB/s where the network is the bottleneck), and the
 cost of its messages relative to an average message. For every broker: the points of its score that its bundles do not
@@ -41,10 +41,10 @@ class Sums(NamedTuple):
     """Sums over a broker's bundles. Their averages include this sample; their costs do not.
 
     Attributes:
-        rate: of e x, msg/s.
-        change: of e (x - u), msg/s.
-        doubt: of P (x - u)^2, msg/s squared, where P is the variance of e.
-        now, later: of e times the quick and the hourly average of x, msg/s.
+        rate: sum of e x, msg/s.
+        change: sum of e (x - u), msg/s.
+        doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
+        now, later: sum of e times the quick and the hourly average of x, msg/s.
     """
 
     rate: float = 0.0
@@ -58,8 +58,8 @@ class Correction(NamedTuple):
     """How the costs of a broker's bundles change, per msg/s by which a bundle's rate differs from its average.
 
     Attributes:
-        gain: of the cost, per unit of its variance.
-        shrink: of the variance, per unit of the squared variance.
+        gain: change of a cost, per unit of the cost's variance.
+        shrink: decrease of the variance, per unit of the squared variance.
     """
 
     gain: float = 0.0

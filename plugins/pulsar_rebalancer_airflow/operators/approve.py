@@ -157,7 +157,7 @@ class ApproveOperator(ApprovalOperator):
 
 
 class CarryOutApprovedOperator(HandOverOperator):
-    """Start a rebalancing run that carries out the approved plan, from a new snapshot."""
+    """Start a rebalancing run that takes a new snapshot and carries out the approved plan."""
 
     def execute(self, context: Context) -> None:
         """Start the rebalancing run.

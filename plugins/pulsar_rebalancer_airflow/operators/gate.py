@@ -95,7 +95,7 @@ class GateOperator(RunOperator):
         store.put(question)
 
     def _restart_hits(self, context: Context) -> None:
-        """Reset the hits of pairs whose bundles will move, if the plan was made without counting hits."""
+        """If the plan was made without counting hits, reset the hits of pairs whose bundles will move."""
         store = self._store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:

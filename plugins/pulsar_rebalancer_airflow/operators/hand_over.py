@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class HandOverOperator(TriggerDagRunOperator):
-    """Start a rebalancing run that carries out a plan, from a new snapshot.
+    """Start a rebalancing run that takes a new snapshot and carries out a plan.
 
     A retry does not hand over a plan twice, because the run's id is stored before the run is started.
 

@@ -1,4 +1,4 @@
-"""Predict the effect of removing a broker: where a drain would place its bundles over all of its runs."""
+"""Predict the effect of removing a broker: where a drain, over all runs, would place the broker's bundles."""
 
 from __future__ import annotations
 

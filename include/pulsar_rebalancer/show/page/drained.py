@@ -34,7 +34,7 @@ def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
 
 
 def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
-    """Yield the drained brokers, each with the bundles that a run has left on it, except its heartbeat bundle."""
+    """Yield the drained brokers, each with the bundles that a run has left there, without the heartbeat bundle."""
     served = run.summary.drains if run.summary else {}
     own: Counter[str] = Counter()
     left: dict[str, list[tuple[str, str, str]]] = {broker: [] for broker in drains}

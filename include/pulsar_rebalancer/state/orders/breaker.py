@@ -31,7 +31,7 @@ class Breaker(StateDocument):
         range_before: score range (hottest minus coldest broker, in points) before the last moves; None once it has been
             compared with the range after the moves, or if it is unknown.
         brokers_before: number of brokers compared for `range_before`.
-        moved_at: when the last of these moves ended.
+        moved_at: when the last moves ended.
         worse: number of consecutive rounds of moves after which the score range was larger.
         bad: number of faulty brokers that the previous run excluded.
         run: name of the run that last changed the document, so that a run is counted only once.
