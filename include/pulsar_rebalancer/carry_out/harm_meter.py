@@ -141,7 +141,7 @@ class HarmMeter:
         return task
 
     async def finish(self, held: Callable[[], object]) -> None:
-        """Wait until all clients are back or recorded as not back; stop waiting once the wave must end.
+        """Wait until all clients are back or are recorded as not back; stop waiting once the wave must end.
 
         Args:
             held: function that returns why the wave must end; None if it may continue.

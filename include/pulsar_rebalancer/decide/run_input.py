@@ -230,7 +230,7 @@ class RunInput(Snapshot):
         return self.new_state_file("means")
 
     def new_state_file(self, kind: str) -> StoragePath:
-        """Return a file for the state after this sample, named after a hash of its input.
+        """Return the file for the state after this sample; its name contains a hash of the state's input.
 
         So a file that already has this name has the right content. A file that a recorded state refers to is never
         rewritten.

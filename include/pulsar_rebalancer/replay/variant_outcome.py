@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, minute: int, error: BaseException) -> Self:
-        """Return the failure for an exception, with the exception's text cleaned."""
+        """Return the failure for an exception; the exception's text is cleaned."""
         lines = "".join(traceback.format_exception_only(error)).split("\n")
         return cls(minute, one_line(" ".join(filter(None, lines)), _LONGEST_ERROR))
 

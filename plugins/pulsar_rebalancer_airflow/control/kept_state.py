@@ -125,7 +125,7 @@ def last_plan(store: StateStore, storage: ClusterStorage) -> str:
 
 
 def _sequence(document: Any, storage: ClusterStorage) -> int:
-    """Return the highest known sequence number, from the copies and, if it is valid, the stored document."""
+    """Return the highest sequence number in the copies and in the stored document; an invalid document is ignored."""
     stored = document.get("seq") if isinstance(document, Mapping) else None
     return max([stored if isinstance(stored, int) else 0, *committed_sequences(storage)])
 

@@ -53,7 +53,7 @@ class Turn(NamedTuple):
 
 
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
-    """Return the requested roll. If no broker is named, it has all brokers, sorted by name with the leader last.
+    """Return the requested roll. If no broker is named, the roll has all brokers by name, the leader last.
 
     Raises:
         PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if the cluster has only

@@ -88,8 +88,8 @@ def specified_positions_divide(hash_range: HashRange, topics: int, specified: It
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
     """Return the positions that cut a bundle into parts within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
 
-    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle is cut only if at
-    least two topics have traffic and it exceeds a limit by `flow_difference` percent. If several topics have the same
+    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle is cut only if
+    two or more topics have traffic and the bundle exceeds a limit by `flow_difference` percent. If topics have the same
     hash, Pulsar uses the last topic's figures for each of them.
     """
     most_rate, most_throughput = settings.max_bundle_msg_rate, settings.max_bundle_bandwidth * MIB
