@@ -62,7 +62,7 @@ class BundleAdmin:
 
         The owner lists its loaded non-persistent topics and all existing persistent topics
         (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only persistent topics are
-        returned, selected by their hash. If no topic is listed, segments of scalable topics are searched for.
+        returned, selected by their hash. If no topics are listed, segments of scalable topics are looked for.
         """
         tenant, local, _ = split_bundle(bundle)
         try:

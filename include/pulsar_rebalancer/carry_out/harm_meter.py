@@ -113,7 +113,7 @@ class HarmMeter:
         }
 
     def give_up(self, source: str) -> None:
-        """Stop asking a source before unloads, because it takes too long."""
+        """Stop querying a source before each unload, because the source answers too slowly."""
         self._slow.add(source)
 
     async def count(self, topic: str, broker: str) -> Clients | None:

@@ -144,7 +144,7 @@ def resolve(
     """Return the effective settings: defaults < live brokers < clusters file < parameters of a manual run.
 
     Args:
-        file: the cluster's entry in the clusters file, by our names or Pulsar's.
+        file: the cluster's entry in the clusters file; its keys are our names or Pulsar's.
         brokers: live settings, from `from_brokers`.
         params: parameters of a manual run. Their lists are added to the file's; their mode must not be higher than the
             file's.

@@ -27,7 +27,7 @@ class IsolationPolicy(BaseModel):
         namespaces: patterns of `tenant/namespace`.
         primary: patterns of host names; matching brokers are reserved for the policy's namespaces.
         secondary: patterns of host names; matching brokers are used for failover.
-        min_limit: secondary brokers are used while fewer primary brokers than this number are active.
+        min_limit: secondary brokers are used while fewer than this many primary brokers are active.
         problems: errors in Pulsar's document, by the name of the field. Invalid parts are not in the attributes above.
     """
 

@@ -206,7 +206,7 @@ class _Averages:
 
 
 def _scores(sample: RecordedSample, brokers: BrokerFigures, judged_by: Settings) -> Floats:
-    """Return the scores of the brokers that are compared in a sample, percent."""
+    """Return the scores, in percent, of the brokers that are compared in a sample."""
     judged = sample.brokers.registered & sample.brokers.reported
     return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, judged_by)[judged])
 

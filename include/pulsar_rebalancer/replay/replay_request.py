@@ -152,7 +152,7 @@ class ReplayResult(VersionedDocument):
 
 
 class Stretch(NamedTuple):
-    """The first and last minute of a continuous period to replay, both included."""
+    """The first and last minute of a continuous period to replay, inclusive."""
 
     first: int
     last: int

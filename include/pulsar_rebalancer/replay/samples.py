@@ -113,14 +113,14 @@ class Recording:
 
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
-        """For each entry of `Index.policies`, return the policies that reserve brokers, by broker position."""
+        """For each entry of `Index.policies`, return the policy that reserves each broker, by broker position."""
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
             for policies in self.index.policies
         ]
 
     def minutes(self, first: int | None = None, last: int | None = None) -> list[int]:
-        """Return the minutes that have a sample, from `first` to `last`, both included."""
+        """Return the minutes that have a sample, from `first` to `last`, inclusive."""
         minutes = self.index.minutes
         return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
 

@@ -1,4 +1,4 @@
-"""Make a recording from the DAG's runs: from their folders and from the tables of daily upkeep."""
+"""Make a recording from the DAG's runs: from their folders and from the tables that daily upkeep writes."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class ClusterStorage:
 
     @property
     def roll(self) -> StoragePath:
-        """The copy of the rolling restart."""
+        """The copy of the `roll` document."""
         return self.state / ROLL
 
     @property

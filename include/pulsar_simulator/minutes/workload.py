@@ -114,7 +114,7 @@ class Workload:
         return Rates(rate_in, rate_out, rate_in * columns.msg_size, rate_out * columns.msg_size)
 
     def _factors(self, number: int) -> tuple[Floats, Floats]:
-        """Return the factors on published and on delivered messages, one row per minute of a block."""
+        """Return the factors applied to published and delivered messages, one row per minute of a block."""
         columns, count = self.bundles, len(self.bundles.names)
         minutes = np.arange(number * BLOCK, (number + 1) * BLOCK)
         days = minutes[:, None] / MINUTES_PER_DAY

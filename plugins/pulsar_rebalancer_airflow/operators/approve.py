@@ -35,13 +35,13 @@ LONGEST_REASON = 500
 class ApproveOperator(ApprovalOperator):
     """Ask a person to approve the waiting plan.
 
-    If nobody answers in time, the question ends. An unanswered question counts neither as an approval nor as a person's
-    rejection. In a cluster that needs two people, the approval of a person who requested the plan is dropped, and the
-    question stays.
+    If nobody answers in time, the question expires. An unanswered question counts neither as an approval nor as a
+    person's rejection. In a cluster that requires two people, approval from the person who requested the plan is
+    ignored, and the question stays open.
 
-    The task is skipped if another run asks the current question, or if the question was already answered. If a person
-    answers before the scheduler has recorded that the task waits, Airflow fails the task. The next attempt does not ask
-    again, but continues with this answer.
+    The task is skipped if another run is asking the current question, or if the question was already answered. If a
+    person answers before the scheduler has recorded that the task is waiting, Airflow fails the task. The next attempt
+    does not ask again, but continues with this answer.
 
     Args:
         entry: the cluster's entry in the clusters file.

@@ -1,6 +1,6 @@
-"""The circuit breaker, which stops all moves for a time when moves fail or make the balance worse.
+"""The circuit breaker: if moves fail or make the balance worse, it stops all moves for a while.
 
-Only the task *report* writes the document `breaker`. The breaker closes after a set time, or when a person closes it.
+Only the *report* task writes the `breaker` document. The breaker closes after a set time, or when a person closes it.
 """
 
 from __future__ import annotations

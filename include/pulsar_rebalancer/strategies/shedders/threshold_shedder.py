@@ -5,7 +5,7 @@ A broker's load is a moving average, which reacts slowly to changes. A broker sh
 busiest broker sheds bundles if another broker is equally far below the mean (PIP-220). The algorithm follows
 `ThresholdShedder.findBundlesForUnloading` in Pulsar 4.2.4. The placement strategy chooses the destinations.
 
-Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. The averages of brokers that have left the
+Deviations: Ties are broken by name; in Pulsar, by hash map order. The averages of brokers that have left the
 cluster are dropped in the next run; in Pulsar, when the list of active brokers changes. An excluded broker's average is
 kept, but is not included in the mean.
 """

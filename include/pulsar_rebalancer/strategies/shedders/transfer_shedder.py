@@ -7,10 +7,10 @@ next bundle is too large, smaller bundles move back in exchange. Only the busies
 throughput that moves back is counted only in debug mode (`credit_swaps`).
 
 Brokers under the extensible load manager report their moving averages. For other brokers, moving averages are computed
-here as in BrokerLoadData. If a broker leaves the cluster and returns, its average starts again.
+here as in BrokerLoadData. If a broker leaves the cluster and returns, its average starts over.
 
-Deviations: Ties are decided by name; in Pulsar, by the order of a hash map. A broker without a report is excluded, and
-its averages are kept; Pulsar sheds nothing while any broker has no report. Bundles that may never move are not used in
+Deviations: Ties are broken by name; in Pulsar, by hash map order. A broker without a report is excluded, and
+its averages are kept; Pulsar sheds nothing while any broker has no report. Bundles that must never move are not used in
 a swap. A source with load 0 sheds nothing; Pulsar divides by this load.
 """
 

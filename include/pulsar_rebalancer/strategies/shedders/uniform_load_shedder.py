@@ -3,8 +3,8 @@
 The traffic of the busiest and the idlest broker is compared: message rates first, and throughputs if the rates are
 close enough. The algorithm follows `UniformLoadShedder.findBundlesForUnloading` in Pulsar 4.2.4, including its 32-bit
 integers: amounts are rounded down and capped at 2,147,483,647, and the least traffic is capped at the same value. (Up
-to 4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are decided by name; in Pulsar, by the
-order of a hash map. The placement strategy chooses the destinations.
+to 4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are broken by name; in Pulsar, by
+hash map order. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
