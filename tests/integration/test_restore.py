@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,9 +40,11 @@ def test_a_broker_that_comes_back_gets_its_bundles_back(tmp_path: Path, one_sess
         bundles = {bundle for bundle, owner in cluster.state()["owners"].items() if owner == back}
         assert bundles
 
-        cluster.restart(back)
+        cluster.kill(back)
+        while {cluster.owner(bundle) for bundle in bundles} & {None, back}:
+            time.sleep(0.1)
+        cluster.start_broker(back)
         measured(west, cluster.active_brokers())
-        assert not set(cluster.owned_bundles(back)) & bundles
         # Validation leaves the broker out until it has reported twice.
         runs = (counted_again(west) for _ in range(4))
         moves = next(moves for run in runs if (moves := read_moves(run.folder)))
