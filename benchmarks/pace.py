@@ -1,11 +1,12 @@
-"""What moves cost their clients at a fixed and at an adaptive pace, between real brokers.
+"""What moves cost their clients at a fixed and at an adaptive pace: `python -m benchmarks.pace`, an hour.
 
-`python -m benchmarks.pace [TEXT]` prints what it measured; TEXT measures only the kinds of waves whose names begin with
-it. It is no part of docs/performance.md, whose parts are measured together.
+Moves all bundles from one real broker to another, and prints what it measured. It is no part of docs/performance.md,
+whose parts are measured together.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import sys
@@ -100,10 +101,13 @@ class _Wave(NamedTuple):
     astray: int
 
 
-def main(arguments: list[str]) -> None:
-    """Measure five waves at each pace for each kind of wave."""
-    only = " ".join(arguments)
-    for comparison in measure(5, only):
+def main() -> None:
+    """Measure waves at each pace for each kind of wave."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pace", description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("--only", default="", metavar="TEXT", help="kinds of waves whose names begin with this (all)")
+    parser.add_argument("--repetitions", type=int, default=5, help="waves at each pace (5)")
+    given = parser.parse_args()
+    for comparison in measure(given.repetitions, given.only):
         figures = ", ".join(f"{pace} {median(taken):.2f}" for pace, taken in comparison.taken.items())
         print(f"{comparison.name}: {figures}; {comparison.remark}", flush=True)
 
@@ -244,4 +248,4 @@ async def _carried_out(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

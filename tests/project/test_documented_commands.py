@@ -92,6 +92,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make benchmark PART=interval": make(benchmark),
     ".venv/bin/python -m benchmarks.page": benchmark_page,
     ".venv/bin/python -m benchmarks.unload_cost": done("--help"),
+    ".venv/bin/python -m benchmarks.pace": done("--help"),
     "make roll-proof": make(measured(roll)),
     "make roll-proof MANAGER=extensible TRIALS=1": make(measured(roll)),
     "make roll-proof GO_ON=1": make(measured(roll)),
