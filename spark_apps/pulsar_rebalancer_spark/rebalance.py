@@ -55,7 +55,8 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=1) as learning:
         learned = learning.submit(lesson_of, run)
-        held = beside.submit(lambda: bundles.of_run(_session_of_run(spark(), run), run, learned.result))
+        own = beside.submit(lambda: _session_of_run(spark(), run))
+        held = beside.submit(lambda: bundles.of_run(own.result(), run, learned.result))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
 
@@ -70,7 +71,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         finally:
             bundles.forget_means(run)
             # The session is released after the means are written, even if something failed.
-            beside.submit(lambda: release(held.result().sparkSession))
+            beside.submit(lambda: release(own.result()))
     return plan_output.write(run, decided, beside_it)
 
 

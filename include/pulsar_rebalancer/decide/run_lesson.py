@@ -91,8 +91,10 @@ def _figures(
     new = {name: old[name] + step * (rate - old[name]) for name, step in zip(RATES, steps, strict=True)}
     cost, change = _or(before["cost"], START_COST), np.where(refused, 0.0, rate - old["quarter_rate"])
     hour, quick = (np.where(refused, before[name], new[name]) for name in ("hour_rate", "quick_rate"))
-    doubt = _or(before["cost_variance"], START_VARIANCE) * change * change / _FRACTION
-    return {"rate": cost * rate, "change": cost * change, "doubt": doubt, "now": cost * quick, "later": cost * hour}
+    variance = _or(before["cost_variance"], START_VARIANCE)
+    summands: Any = learning.summands(cost, variance, rate=rate, change=change, quick=quick, hour=hour)
+    figures: dict[str, Floats] = summands._asdict()
+    return figures | {"doubt": summands.doubt / _FRACTION}
 
 
 def _or(column: Floats, other: Floats | float) -> Floats:
@@ -105,7 +107,7 @@ def _whole(figure: Floats) -> npt.NDArray[np.int64]:
 
 
 def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
-    """Return one row per bundle with its broker, name and figures: the row with the largest figures."""
+    """Return one row per bundle: its broker (of several, the first by name), its name, and its largest figures."""
     columns = ["broker", "bundle", *figures]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
     for rows in batches(run.file("bundles"), ["cluster", *columns, "owners"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from pulsar_rebalancer.strategies.learning import (
     corrected,
     learn,
     steps,
+    summands,
 )
 
 if TYPE_CHECKING:
@@ -96,10 +97,12 @@ class LearnedColumns:
 
     def sums(self, owner: Ints, rate: Floats) -> dict[str, Sums]:
         """Return the sums from which costs are learned, by broker; `owner` is the position of each bundle's broker."""
-        cost, change, owned = self.cost, self._change, owner != NOBODY
-        columns = (cost * rate, cost * change, self.variance * change**2, cost * self.quick, cost * self.hour)
-        names, at = self._roster.brokers, owner[owned]
-        added = [np.bincount(at, weights=column[owned], minlength=len(names)).tolist() for column in columns]
+        owned, names = owner != NOBODY, self._roster.brokers
+        of_bundles: Any = summands(
+            self.cost, self.variance, rate=rate, change=self._change, quick=self.quick, hour=self.hour
+        )
+        at = owner[owned]
+        added = [np.bincount(at, weights=column[owned], minlength=len(names)).tolist() for column in of_bundles]
         return {names[i]: Sums(*(column[i] for column in added)) for i in np.unique(at).tolist()}
 
     def correct(self, owner: Ints, lesson: Lesson) -> None:

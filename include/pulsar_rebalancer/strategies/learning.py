@@ -54,6 +54,11 @@ class Sums(NamedTuple):
     later: float = 0.0
 
 
+def summands(cost: Any, variance: Any, *, rate: Any, change: Any, quick: Any, hour: Any) -> Sums:
+    """Return what each bundle adds to the `Sums` of its broker; arguments and fields are columns of bundles."""
+    return Sums(cost * rate, cost * change, variance * change**2, cost * quick, cost * hour)
+
+
 class Correction(NamedTuple):
     """How the costs of a broker's bundles change, per msg/s by which a bundle's rate differs from its average.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import lesson_of
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
@@ -30,11 +32,10 @@ from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.replay.columns import Floats
+    from pulsar_rebalancer.storage.path import StoragePath
 
 SAMPLES, SATURATED, RESTARTED = 12, 8, 5
 """Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""
@@ -147,6 +148,19 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
     given.new_means.delete()
     assert decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri)) == summary
+
+    # If nothing can be learned, the run fails, and its session is released nevertheless.
+    released: list[SparkSession] = []
+    monkeypatch.setattr(rebalance, "release", released.append)
+    damage(given.state_folder / state.means)
+    with pytest.raises(SnapshotError, match="file_damaged"):
+        decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri))
+    assert len(released) == 1
+
+
+def damage(table: StoragePath) -> None:
+    for part in Path(table.uri).glob("*.parquet"):
+        part.write_bytes(b"damaged")
 
 
 def carried(rate: Floats, size: Floats) -> Floats:

@@ -27,7 +27,8 @@ export function bars(ends, short) {
     const note = make("small", { title: end.dropped }, compared(end));
     return make("li", {}, make("span", {}, short(name)), drawn, make("span", {}, text, " ", note));
   });
-  const label = "Score of each broker before, predicted after, and measured ten minutes later";
+  const also = ends.some(({ measured }) => measured !== null) ? ", and measured ten minutes later" : "";
+  const label = `Score of each broker before, predicted after${also}`;
   return make("ul", { class: "ends", "aria-label": label }, rows);
 }
 
