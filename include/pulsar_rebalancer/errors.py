@@ -14,8 +14,8 @@ class RebalancerError(Exception):
     """An error that an operator can act on.
 
     Args:
-        message: what was wrong, with the invalid value but without secrets. Each line is cut and cleaned, because the
-            value can come from the network.
+        message: what was wrong, with the invalid value but without secrets. Long lines are truncated and control
+            characters are replaced or removed, because the value can come from the network.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -48,11 +48,11 @@ class AdminError(RebalancerError):
 
 
 class SnapshotError(RebalancerError):
-    """A file below the storage root is missing or damaged, has another version, or cannot be read or written."""
+    """A file below the storage root is missing or damaged, has an unsupported version, or cannot be read or written."""
 
 
 class StateError(RebalancerError):
-    """The state in the store is lost, has another version, or is newer than the plan (`stale_plan`)."""
+    """The state in the store is lost, has an unsupported version, or is newer than the plan (`stale_plan`)."""
 
 
 class PlanError(RebalancerError):

@@ -1,4 +1,4 @@
-"""Formats of names in settings and brokers' answers, and the names of Pulsar's own switches."""
+"""Formats of names in settings and in brokers' answers, and names of Pulsar settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zlib import crc32
 from pydantic import AfterValidator, BeforeValidator, Field
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""Cluster names become part of folders and DAG ids."""
+"""Valid names of clusters; the name is part of folder names and DAG ids."""
 
 SHEDDING = "loadBalancerSheddingEnabled"
 """The dynamic setting that the leader checks, together with `loadBalancerEnabled`, before it sheds.
@@ -19,10 +19,10 @@ See LoadSheddingTask, and UnloadScheduler in the extensible load manager.
 """
 
 BALANCER = "loadBalancerEnabled"
-"""The static setting that a broker needs to shed, whatever the dynamic setting says."""
+"""A static setting. A broker without it never sheds bundles, even if `loadBalancerSheddingEnabled` is true."""
 
 SPLITTING = "loadBalancerAutoBundleSplitEnabled"
-"""The dynamic setting that Pulsar checks before it splits a bundle by itself.
+"""The dynamic setting that Pulsar checks before it automatically splits a bundle.
 
 The leader splits bundles (ModularLoadManagerImpl.checkNamespaceBundleSplit). With the extensible load manager, every
 broker splits its own bundles (SplitScheduler).
@@ -39,7 +39,7 @@ _OF_BROKERS = ("pulsar/", "sla-monitor/")
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
-"""Length of the longest host name (RFC 1035) with a port."""
+"""Maximum length of a brokerId: the longest host name (RFC 1035), brackets as for an IPv6 address, and a port."""
 _LONGEST_PATTERN = 256
 _LAST_HASH = 0xFFFFFFFF
 

@@ -1,4 +1,4 @@
-"""Match names against patterns that people or policies specify. RE2, a part of Arrow, matches in linear time.
+"""Match names against patterns that people or policies specify, in linear time (RE2, a part of Arrow).
 
 Every pattern must match a whole name.
 """
@@ -29,7 +29,7 @@ _TOKEN = rf"""
   | (?:[*+?]|\{{[0-9]+(?:,[0-9]*)?\}})\??           # a repeat
 """
 _SAME_IN_JAVA = re.compile(rf"(?>{_TOKEN})*+", re.VERBOSE)
-"""Matches the syntax that means the same in Java and RE2. RE2 itself refuses the rest, such as two repeats in a row."""
+"""Matches patterns with syntax that means the same in Java and RE2. RE2 rejects invalid ones, such as `a**`."""
 
 _BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _NAME = re.compile(rf"[!-~]{{1,{LONGEST_NAME}}}")
@@ -41,7 +41,7 @@ def of_glob(pattern: str) -> str:
 
 
 def is_as_in_java(pattern: str) -> bool:
-    """Return whether RE2 can match a Java regular expression with the same result, in linear time.
+    """Return whether a regular expression for Java gives the same result in RE2.
 
     Look-around, back-references, possessive repeats and Java's own classes are not supported.
     """

@@ -1,4 +1,4 @@
-"""The answers of brokers about themselves. Faults can make these answers wrong."""
+"""Brokers' answers about their load, their bundles and the active brokers. Faults can make these answers wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Answers:
     _reports: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def load_report(self, index: int, now: float) -> bytes:
-        """Return the bytes of a broker's load report. Without faults, the report is made once per sample."""
+        """Return the bytes of a broker's load report. A report that no fault changes is made only once per sample."""
         broker = self.membership.brokers[index]
         untrue = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
         if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):

@@ -1,4 +1,4 @@
-"""Authentication: a token for a superuser and, optionally, a token for a user with few rights."""
+"""Authentication: a token for a superuser and, optionally, a token for a user with limited permissions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Auth:
 
     Attributes:
         token: the superuser's token.
-        user_token: token of a user with few rights; empty if there is none.
+        user_token: token of a user with limited permissions; empty if there is none.
     """
 
     token: str

@@ -110,7 +110,7 @@ class Membership:
             self.leader = broker.index
 
     def next_expiry(self) -> float:
-        """Return the end of the next session of a dead broker, seconds since 1970; infinity if there is none."""
+        """Return when the next session of a dead broker ends, seconds since 1970; infinity if there is none."""
         return min((broker.session_ends for broker in self.brokers), default=float("inf"))
 
     def rename(self, broker_ids: list[str]) -> None:

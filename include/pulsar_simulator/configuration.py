@@ -109,7 +109,7 @@ STATIC = frozenset(
         "topicBundleAssignmentStrategy",
     }
 )
-"""Keys of `DEFAULTS` that only a restart changes."""
+"""Keys of `DEFAULTS` that are not dynamic: a change requires a restart."""
 
 _SHAPES = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+\.\d+"))
 _ACCEPTED = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ControlApi:
-    """Request handlers. Every broker that accepts connections answers, even if it has other faults.
+    """Request handlers. Every broker that accepts connections answers these requests, even if it has faults.
 
     A request that can open or close sockets is handled in a thread, which waits for the sockets before it answers.
     """
@@ -61,9 +61,9 @@ class ControlApi:
         return Response(status_code=204)
 
     async def load(self, request: Request) -> Response:
-        """Multiply load.
+        """Multiply the load by `factor` from the body.
 
-        The body has `factor`. It also has `bundle`, or `broker` to change all its bundles, or neither to change all.
+        The body can have `bundle`, or `broker` for all bundles of a broker. If it has neither, all bundles are changed.
         """
         body = await self._body(request)
         factor = body.get("factor")

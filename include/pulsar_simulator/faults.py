@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LARGEST = 1e30
-"""Maximum of an amount and of a factor of load, so that the figures of reports stay finite."""
+"""Maximum of a fault's amount and of a load factor, so that the figures in reports stay finite."""
 
 
 class FaultKind(StrEnum):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pulsar_simulator.cluster import Cluster
 
 STRANGER = "http://stranger.invalid:8080"
-"""Where `redirect_to_stranger` points if the fault names no target."""
+"""Address to which `redirect_to_stranger` redirects if the fault has no target."""
 
 _CONTROL = "/simulation/"
 _JSON = "application/json"

@@ -12,7 +12,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 NOBODY = -1
-"""Owner of a bundle that no broker owns."""
+"""The value in place of a broker's index for a bundle without an owner."""
 
 _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never shifts another
 
@@ -63,7 +63,7 @@ class Rates:
         return Rates(*(per_broker(column, owner, brokers) for column in self.columns))
 
     def scaled(self, factor: Floats) -> Rates:
-        """Return the rates, multiplied by the factor of each entry."""
+        """Return the rates, each entry multiplied by its factor."""
         return Rates(*(column * factor for column in self.columns))
 
 
@@ -139,7 +139,7 @@ class Traffic:
     def active(self) -> Flags:
         """Return, for each bundle, whether it has producers.
 
-        Producers look up their topics when they lose their broker.
+        If a bundle loses its owner, its producers look up their topics.
         """
         return self.msg_rate_in > 0
 

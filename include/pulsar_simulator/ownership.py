@@ -136,7 +136,7 @@ class Ownership:
         return bundle in self._waiting or bundle in self._gone
 
     def split(self, bundle: int, more: int) -> None:
-        """Add the new parts of a split bundle at the end, with the same owner."""
+        """Append the new parts of a split bundle, `more` in number, with the same owner."""
         self.owner = np.append(self.owner, [self.owner[bundle]] * more)
 
     def next_reconnect(self) -> float:

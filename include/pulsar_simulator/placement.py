@@ -72,8 +72,8 @@ class BundlePlacement:
     def stray(self, bundle: int) -> int | None:
         """Return a broker other than the destination if the fault `stray` applies to the bundle; else None.
 
-        On real brokers, the first lookup consumes the destination, and a second lookup can place the bundle earlier
-        (apache/pulsar#24884).
+        This can happen on real brokers if two lookups coincide: the first consumes the destination, but the second
+        places the bundle sooner, on another broker (apache/pulsar#24884).
         """
         planned = self.affinities.get(self._key(bundle))
         others = [broker for broker in self.membership.registered() if broker.index != planned]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Reachability:
     """The brokers that accept connections.
 
-    Changes by faults are noticed automatically; call `follow` after other changes.
+    Changes caused by faults are noticed automatically; call `follow` after any other change.
     """
 
     def __init__(self, membership: Membership, faults: Faults) -> None:

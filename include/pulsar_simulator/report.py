@@ -157,7 +157,7 @@ class Reporter:
         return answer
 
     def connected(self, bundle: int, number: int, *, away: bool = False) -> Json:
-        """Return the clients of a bundle's topic, as its statistics list them. All topics have about the same number.
+        """Return the clients in a topic's statistics. A bundle's clients are divided about equally among its topics.
 
         Args:
             number: position of the topic among the bundle's topics.

@@ -314,7 +314,7 @@ class AdminApi:
         return [topic for topic in self._loaded(bundle) if not (unlisted and topic.startswith("segment:"))]
 
     def _existing(self, namespace: str) -> list[str]:
-        """Return the topics of bundles with traffic. Nothing was sent to other topics, so they do not exist."""
+        """Return a namespace's existing topics: the topics of its bundles with traffic. Others were never created."""
         members = self._cluster.topology.members(namespace)
         return [topic for bundle in members for topic in self._loaded(bundle)]
 

@@ -78,7 +78,7 @@ class Samples:
         self.last_update: Floats = np.full(self._brokers, start)
         self._written = np.zeros((4, self._brokers))  # rate, throughput, bundles, usage at the last write
         self.version = 0
-        """Grows with every change: what was read stays valid while the number is the same."""
+        """Incremented at every change. Results computed from the samples are valid while this number is unchanged."""
         self._order: Ints = np.argsort(nobody, kind="stable")
 
     def take_statistics(self, now: float, owner: Ints) -> None:
@@ -131,7 +131,7 @@ class Samples:
         self.version += 1
 
     def usage(self) -> Floats:
-        """Return each broker's highest usage as a ratio to the resource's limit, 0 to 1, with equal weights.
+        """Return each broker's highest usage as a ratio to the resource's limit, 0 to 1; all resources weigh the same.
 
         If the limit is 0, the usage is 0.
         """

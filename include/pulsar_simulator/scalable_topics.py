@@ -1,6 +1,6 @@
-"""Scalable topics (`topic://`, Pulsar 5.0), each of which exists as long as one of its segments exists.
+"""Scalable topics (`topic://`, Pulsar 5.0). A scalable topic exists as long as one of its segments exists.
 
-Names and answers are those of PIP-460, PIP-468 and ScalableTopicMetadata.
+Names and answers follow PIP-460, PIP-468 and ScalableTopicMetadata.
 """
 
 from __future__ import annotations

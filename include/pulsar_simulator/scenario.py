@@ -36,9 +36,9 @@ def spec(
     hot_score: float = HOT_SCORE,
     scalable: bool = False,
 ) -> ClusterSpec:
-    """Return a cluster that AvgShedder balances in a few firings.
+    """Return the specification of a cluster that AvgShedder balances by shedding a few times.
 
-    With thresholds 15 and 40 and hit counts 8 and 2, the score range is then below 15 points.
+    The score range then falls below 15 points, if the thresholds are 15 and 40 and the hit counts are 8 and 2.
 
     Args:
         brokers: number of brokers, at least 2.
@@ -101,7 +101,7 @@ def build(
     timing: Timing | None = None,
     clock: Clock | None = None,
 ) -> Cluster:
-    """Start the cluster that `spec` returns. The clock is a `ManualClock` by default."""
+    """Start the cluster specified by `spec`. The clock is a `ManualClock` by default."""
     return Cluster(spec(brokers=brokers, bundles=bundles, seed=seed, noise=noise, timing=timing), clock)
 
 
@@ -118,7 +118,7 @@ def _namespaces(bundles: int, *, scalable: bool) -> list[Namespace]:
 
 
 def _wanted_cpu(random: np.random.Generator, specs: list[BrokerSpec], hot_score: float) -> Floats:
-    """Draw the CPU usage by bundles for each broker, percent of one core. One broker is hot, one is empty."""
+    """Draw the CPU usage that each broker's bundles cause, percent of one core. One broker is hot, one is empty."""
     middle = random.uniform(*_MIDDLE_SCORES, len(specs) - 2)
     scores = random.permutation(np.concatenate([[hot_score], middle]))
     cpu = (scores / 100 * specs[0].cpu_limit - specs[0].base_cpu).clip(0)

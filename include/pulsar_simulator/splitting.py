@@ -33,7 +33,7 @@ ALGORITHMS = (RANGE, TOPICS, POSITIONS, FLOW)
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Splits bundles, and updates the figures of bundles in all parts of the cluster."""
+    """Splits bundles, and updates the data about them in every component of the simulated cluster."""
 
     topology: Topology
     traffic: Traffic

@@ -163,7 +163,7 @@ class Topology:
     def topics(self, bundle: int) -> list[str]:
         """Return the full names of a bundle's topics.
 
-        Names are generated once per namespace, until enough of them hash into the range.
+        The names for a whole namespace are generated at once: names are tried until every bundle has enough topics.
         """
         if bundle not in self._topics:
             namespace = self.namespace_of(bundle)

@@ -29,7 +29,7 @@ PAUSE_SECONDS = 5.0
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 64 * 1024 * 1024
 _NEVER_MOVE = ("system_namespace", "no_topic")
-"""Reasons for which bundles stay on any drained broker."""
+"""Reason codes of bundles that always stay on a drained broker."""
 
 
 class RefusedError(Exception):
@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
 
 class NotYetError(Exception):
-    """The time is up; the message says what was awaited."""
+    """The time limit has passed. The message describes the last known state."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -48,11 +48,11 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class Airflow:
-    """Access to a cluster's by-hand DAG through Airflow's API and the page's API.
+    """A client for a cluster's by-hand DAG: it uses the REST APIs of Airflow and of the cluster page.
 
     Args:
         url: address of Airflow, with the path below which it is served.
-        seconds: time after which waiting ends.
+        seconds: time after which the client stops waiting.
     """
 
     def __init__(self, url: str, token: str, cluster: str, seconds: float) -> None:

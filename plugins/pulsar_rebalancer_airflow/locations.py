@@ -76,7 +76,7 @@ def storage_of(cluster: str) -> ClusterStorage:
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return each cluster under the id of the DAG that balances it.
+    """Return the clusters' entries, each under the id of the DAG that balances the cluster.
 
     An invalid entry gets a different id if another entry already has its id.
     """

@@ -22,7 +22,7 @@ async def pages(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """The page of a cluster, the pages that links of tasks lead to, and the schedule listener.
+    """The plugin's components: the cluster page, the pages that tasks link to, and a listener for ended runs.
 
     `provider` registers everything else.
     """

@@ -210,7 +210,7 @@ class StoredState:
         return drains, unreadable
 
     def control(self, storage: ClusterStorage) -> Control:
-        """Return people's orders, from the `control` document and its copy. The stricter orders apply.
+        """Return people's orders, from the `control` document and its copy. If these differ, the stricter orders apply.
 
         If the document or the copy is unreadable, the gate is closed (`Control.unreadable`), and readable orders still
         apply.
@@ -322,7 +322,7 @@ class StateStore(StoredState):
         storage.control.write_json(state.model_dump(mode="json"))
 
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
-        """Store a stop in the `control` document and in its copy, in each of the two only if it is readable.
+        """Store a stop in the `control` document and in its copy; if one of the two is unreadable, it is not changed.
 
         An unreadable document closes the gate and stops any wave in progress anyway.
         """

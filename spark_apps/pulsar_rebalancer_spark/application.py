@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pulsar_rebalancer_spark.session import end_with_process, release_all, session
 
 _TURN = 0.0005
-"""Seconds for which a Python thread may keep the interpreter while another waits."""
+"""Python's thread switch interval, seconds."""
 
 _COLLECTED_AFTER = 1_000_000
-"""Number of new objects after which Python collects garbage."""
+"""Number of new objects after which Python's garbage collector runs."""
 
 
 def main() -> int:

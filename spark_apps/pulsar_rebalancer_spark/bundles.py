@@ -69,7 +69,7 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
 
 
 def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
-    """Return the file with the means after this sample. If the sample counts, the next run starts with this file.
+    """Write the means after this sample if necessary, and return their file. The next run uses it if the sample counts.
 
     Args:
         run: the run.

@@ -1,4 +1,4 @@
-"""What `strategies.learning` keeps about bundles: computed in Spark, and stored in the table of the means."""
+"""Rates and costs of bundles for `strategies.learning`, computed in Spark and stored in the means table."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def with_corrections(bundles: DataFrame, corrections: Mapping[str, Correction]) 
 
 
 def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float], *, counts: bool) -> dict[str, Column]:
-    """Return the bundles' average rates and the bundles' costs, both after this sample.
+    """Return columns with the bundles' average rates and costs after this sample.
 
     Args:
-        now: columns of the sample. For a refused bundle, the quick average is used instead.
+        now: traffic columns of the sample. For a refused bundle, the column `quick_rate_before` is used instead.
         measure: the measure whose costs are learned.
-        steps: steps of the averages.
-        counts: True to correct the costs by the columns of `with_corrections`.
+        steps: smoothing factors of the averages, 0 to 1, in the order of `RATES`.
+        counts: True to correct the costs with the columns that `with_corrections` adds.
     """
     present = (now[f"{measure}_in"] + now[f"{measure}_out"]) / UNIT[measure]
     rate = F.when(F.col("refused"), F.col("quick_rate_before")).otherwise(present)

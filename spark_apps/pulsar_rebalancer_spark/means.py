@@ -29,8 +29,8 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, learned: Av
         bundles: the bundles table with the column `refused`, true if validation excluded the bundle. The means of such
             a bundle do not change, because invalid figures would affect them for ten samples.
         previous: the means table of the last counted sample.
-        learned: function that adds the columns of a strategy that learns costs (`costs.averages`) to the sample's
-            columns.
+        learned: function that computes further columns from the sample's columns, for a strategy that learns costs
+            (`costs.averages`).
         shared: True if two brokers might report the same bundle (column `owners`). The larger figure is then used.
 
     Returns:

@@ -128,7 +128,7 @@ def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) ->
 
     Args:
         arguments: arguments of the command line.
-        begun: the Spark session, if it is already being started.
+        begun: future of the Spark session if it is already being started; None to start it here.
     """
     parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")

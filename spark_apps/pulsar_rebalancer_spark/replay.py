@@ -2,8 +2,8 @@
 
 A replay's folder contains a file `request.json`. The samples from the cluster's runs are read once, and stored in the
 replay's folder as one file per sample. The executors then replay separate periods of the samples in parallel, each with
-several variants. Several clusters can be replayed at the same time. With `--trace FILE`, the recording is a CSV trace,
-and the answer is written to FOLDER. The package must be installed on the executors.
+several variants. Several clusters can be replayed at the same time. With `--trace FILE`, a CSV trace is replayed
+instead of a cluster's samples, and the answer is written to FOLDER. The package must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.preparation import Prepared
 
 PARTS_PER_CORE = 2
-"""Parts of the work per core: more parts balance the work better; with fewer parts, samples are read less often."""
+"""Parts of the work per core. More parts balance the work better; fewer parts read the samples less often."""
 
 
 def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:

@@ -35,10 +35,10 @@ _DICTIONARY = "parquet.enable.dictionary"
 _MANY_VALUES = {"bundle", *(field.name for field in MEANS_WITH_COSTS if pa.types.is_floating(field.type))}
 
 QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
-"""Bundles that validation left out."""
+"""Columns of a table with the bundles that validation excluded."""
 
 PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share", pa.float64())])
-"""Parts of recently split bundles, with their shares of the traffic."""
+"""Columns of a table with the parts of recently split bundles, and each part's share of the bundle's traffic."""
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
@@ -74,7 +74,7 @@ def is_written(file: StoragePath) -> bool:
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
-    """Return rows in the driver as a table that is a literal in the query.
+    """Return a table from rows in the driver, which become a literal in the query.
 
     Args:
         spark: the session.

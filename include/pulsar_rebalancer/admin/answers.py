@@ -69,9 +69,9 @@ class BrokerAnswer:
 
     @property
     def is_unauthenticated(self) -> bool:
-        """Return whether the broker rejected the credentials themselves: Jetty then answers 401 without a reason.
+        """Return whether the broker rejected the credentials; in this case, Jetty answers 401 without a reason.
 
-        A valid role without the required permission gets a 401 with a reason.
+        If the credentials are valid but the role lacks a permission, the 401 has a reason.
         """
         return self.status == 401 and not self._said()
 
@@ -179,8 +179,8 @@ class BrokerAnswer:
     def brokers(self) -> list[str]:
         """Return the body as a sorted list of brokerIds; duplicates are kept.
 
-        An entry that is not host:port is returned in quotation marks, because it could be the address of another
-        server. Requests to such an entry are refused.
+        An entry without the form host:port could be the address of another server. It is returned in quotation marks,
+        and requests to it are refused.
 
         Raises:
             AdminError: `bad_answer`, if no entry has the form host:port.

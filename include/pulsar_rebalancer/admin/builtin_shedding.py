@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.client import PulsarAdmin
 
 VALUES = {"take_over": "false", "hand_back": "true"}
-"""For each action, the value to which it sets `loadBalancerSheddingEnabled`."""
+"""The value of `loadBalancerSheddingEnabled` that each action sets."""
 
 _SECONDS_BETWEEN_READS = 0.5
 

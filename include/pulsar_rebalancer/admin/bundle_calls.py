@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.transport import Transport
 
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
-"""Seconds to wait before asking a broker again whether it owns a bundle that several brokers try to take."""
+"""Seconds to wait before a broker is asked again whether it owns a bundle, while several brokers compete for the
+bundle."""
 
 _ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
-"""Query that omits from a topic's statistics what brokers would have to compute from its ledgers."""
+"""Query parameters that leave out statistics of a topic that brokers would have to compute from its ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,9 @@ class BundleAdmin:
     async def topics_of_bundle(self, bundle: str) -> list[str]:
         """Return the full names of a bundle's topics, persistent or not, sorted; each partition counts as a topic.
 
-        The owner lists its loaded non-persistent topics and all existing persistent topics
+        The bundle's owner lists all persistent topics, loaded or not, and the loaded non-persistent topics
         (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only persistent topics are
-        returned, selected by their hash. If no topics are listed, segments of scalable topics are looked for.
+        returned, selected by their hash. If no topic is found, the bundle's segments of scalable topics are returned.
         """
         tenant, local, _ = split_bundle(bundle)
         try:
@@ -101,9 +102,10 @@ class BundleAdmin:
         """Look up a topic as clients do. If the topic's bundle has no owner, the lookup assigns one.
 
         Args:
-            destination: broker to which a bundle without an owner is assigned, instead of the leader's choice. The
-                leader redirects a lookup to its choice and marks the redirect as authoritative, which makes that broker
-                the owner (NamespaceService.searchForCandidateBroker). A bundle that has an owner is not affected.
+            destination: broker to which a bundle without an owner is assigned, instead of the broker that the leader
+                chooses. The leader answers with an authoritative redirect, and the broker that receives the redirected
+                lookup becomes the owner (NamespaceService.searchForCandidateBroker). The client therefore sends this
+                lookup to `destination`. A bundle that has an owner is not affected.
         """
         answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
@@ -153,10 +155,10 @@ class BundleAdmin:
     async def owns(self, broker: str, bundle: str) -> bool:
         """Ask a broker whether it owns a bundle, and return its answer. The request never assigns the bundle.
 
-        The broker's list of its bundles (`owned_bundles`) also has this information, but it must not be read while
-        bundles are being placed. With the modular load manager, that request waits for each bundle that the broker is
-        taking over. It waits on the thread that completes the takeover
-        (NamespaceService.getOwnedNameSpacesStatusAsync), so it can block the broker forever. This method requests hash
+        The broker's list of its bundles (`owned_bundles`) also has this information, but must not be requested while
+        bundles are being placed: under the modular load manager, the request waits for every bundle that the broker is
+        taking over, and blocks the thread that completes the takeovers
+        (NamespaceService.getOwnedNameSpacesStatusAsync). The broker can then hang forever. This method requests hash
         positions instead: only the owner answers, and other brokers redirect to it
         (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that tried to become the owner and lost to
         another broker answers 500; the request is then repeated.

@@ -75,7 +75,7 @@ def https_url(url: str, key: str) -> str:
 
 
 def is_token(text: str) -> bool:
-    """Return whether a header can contain the text. If it cannot, the HTTP library would quote the text in an error."""
+    """Return whether a header can contain the text; otherwise the HTTP library would quote it in an error message."""
     return re.fullmatch(r"[!-~]+", text) is not None
 
 

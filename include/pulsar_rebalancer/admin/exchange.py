@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Maximum number of bytes read from an error's body, which is only quoted."""
+"""Maximum number of bytes to read from the body of an error, which is only quoted in a message."""
 TOPIC_NAMES = 4
 """Factor for `max_answer_bytes`, for answers with topic names: 32 MiB hold some 300,000 topics of a namespace."""
 TOPIC_STATS = 32
 """Factor for `max_answer_bytes`, for topic statistics: 256 MiB hold some 100,000 topics of a broker."""
 _SHORT_BYTES = 1024 * 1024
-"""Answers up to this size are all read concurrently; by default, Pulsar's metadata store takes no larger report."""
+"""Maximum size of a short answer, in bytes. Short answers are all read concurrently; by default, Pulsar's metadata
+store accepts no larger load report."""
 _LONG_AT_ONCE = 8
 """Maximum number of longer answers read concurrently, so that large answers do not exhaust the memory."""
 OF_ONE_BROKER = 32
-"""Maximum concurrent requests per address: the requests about a thousand namespaces all go to one broker."""
+"""Maximum concurrent requests per address, because requests about a thousand namespaces can all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """Maximum number of idle connections, not counting those to the first seed, which gets most requests. Processes are
 often limited to 1,024 open files."""
@@ -273,7 +274,8 @@ class Exchange:
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read an answer's body.
 
-        Only one long body is read at a time. Waiting for an earlier long body does not count towards the deadline.
+        At most `_LONG_AT_ONCE` long bodies are read at a time. Waiting for other long bodies does not count towards the
+        deadline.
         """
         chunks: list[bytes] = []
         size = 0

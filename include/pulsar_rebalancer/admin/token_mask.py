@@ -34,7 +34,7 @@ class TokenMask:
         return data
 
     def text(self, text: str) -> str:
-        """Return storable text with the secrets masked.
+        """Return the text with the secrets masked, in a form that can be stored (`texts.storable`).
 
         Mask text before cutting it: part of a secret is not recognised.
         """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SAME_BROKER = "cannot be transfer to same broker"
-"""Part of the extensible load manager's refusal to move a bundle to its owner (ExtensibleLoadManagerImpl, 500)."""
+"""Part of the message (status 500) with which ExtensibleLoadManagerImpl refuses to move a bundle to its owner."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
@@ -148,7 +148,7 @@ class BundleMove:
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
-        """Return a result if the destination owns the bundle or does not answer.
+        """Return a result if the destination owns the bundle or does not answer; else None.
 
         The destination itself is queried, because a killed broker is listed as active until its session ends.
         """

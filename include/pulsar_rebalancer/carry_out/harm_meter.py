@@ -81,7 +81,7 @@ class HarmMeter:
         """Return the measurement of one move.
 
         Args:
-            again: True if an earlier attempt might have unloaded the bundle, so that its clients left earlier.
+            again: True if an earlier attempt might have unloaded the bundle; its clients cannot be counted then.
         """
         return MoveHarm(self, move, "an earlier attempt of the task may have unloaded the bundle" if again else "")
 
@@ -117,10 +117,10 @@ class HarmMeter:
         self._slow.add(source)
 
     async def count(self, topic: str, broker: str) -> Clients | None:
-        """Return the clients of a topic now; None if the topic returns an error.
+        """Return the clients that are now connected to a topic; None if the broker's answer is an error.
 
         Raises:
-            AdminError: the broker does not answer, or refuses the request.
+            AdminError: the broker does not answer, or denies access.
         """
         async with self._slots[broker]:
             try:
@@ -181,7 +181,7 @@ class MoveHarm:
     _counting: asyncio.Task[Harm] | None = field(default=None, init=False)
 
     async def before(self, begun: Awaitable[None]) -> None:
-        """Count the clients that are connected before the unload, and await `begun`."""
+        """Count the connected clients before the unload; meanwhile, await `begun`."""
         await asyncio.gather(begun, self._try_to_count())
         self._unloaded_at = time.monotonic()
 
@@ -232,8 +232,8 @@ class MoveHarm:
     async def back_within(self, seconds: float) -> bool | None:
         """Return whether all clients reconnected within `seconds` of the unload; None if unknown.
 
-        False if the bundle had no owner by then or was unloaded more than once. For a bundle without clients, only its
-        owner matters.
+        They did not if the bundle had no owner by then or was unloaded more than once. If a bundle has no clients, only
+        the time until it has an owner matters.
         """
         if not self._unloads:
             return None

@@ -73,7 +73,7 @@ class WaveHistory:
     def unloaded(self) -> frozenset[str]:
         """Return the bundles that an earlier attempt might have unloaded.
 
-        The attempt was possibly killed, or the unload failed.
+        An unload is recorded before it is requested, so it may have failed or may never have been requested.
         """
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
@@ -124,7 +124,7 @@ class WaveHistory:
             self.write()
 
     def measured(self, bundle: str, harm: Harm) -> None:
-        """Record the cost of a finished move for clients in the wave's file, which is written at most once a second."""
+        """Record a finished move's cost for its clients. The wave's file is written at most once a second."""
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
             self._write_details()
@@ -211,8 +211,8 @@ def still_kept(
 
     Args:
         owners: the brokers that reported a bundle, by bundle. Bundles of brokers without a report are not included.
-        collected_at: when the brokers reported. Destinations recorded after this time are not dropped.
-        now: the current time. Destinations recorded after this time can be dropped, because the clock was set back.
+        collected_at: time of the brokers' reports. Destinations recorded between this time and `now` are not dropped.
+        now: current time. Later destinations may be dropped: they were recorded before the clock was set back.
     """
     kept = {
         bundle: destination

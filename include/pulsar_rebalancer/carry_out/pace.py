@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_AT_A_BROKER = 16
-"""Maximum number of concurrent moves from or to one broker. More made waves no faster on idle brokers, and from 24 on,
-bundles landed on brokers other than the planned ones (`benchmarks/pace.py`)."""
+"""Maximum number of concurrent moves from or to one broker. Higher limits did not make waves faster on idle brokers.
+From 24 on, bundles landed on brokers other than the planned ones (`benchmarks/pace.py`)."""
 
 
 class AdaptivePace:
@@ -29,8 +29,8 @@ class AdaptivePace:
 
     Each broker starts with one concurrent move. The number grows by one with each move whose clients are back in time;
     after the first late move, it grows only by one per round of moves. It is halved, but stays at least one, when
-    clients are late or a bundle had to be unloaded again. A move counts until its clients are back or late. The number
-    does not change if it is unknown whether clients are back.
+    clients are late or a bundle had to be unloaded again. A move counts as running until its clients are back or late.
+    The number does not change if it is unknown whether clients are back.
 
     Args:
         gap_seconds: seconds after an unload within which its clients must be back.

@@ -94,7 +94,8 @@ def choose(
     """Return the bundles that might meet a condition for splitting, sorted by excess over a bound, largest first.
 
     Only a limited number of bundles is examined, so bundles that would not be split anyway are left out: bundles in the
-    brokers' own or in excluded namespaces, and bundles with an invalid figure. Bundles that must wait come last.
+    brokers' own or in excluded namespaces, and bundles with an invalid figure. Bundles that were split too recently
+    come last.
 
     A moving average can exceed a bound only if its previous value or the current figure exceeds the bound, so both are
     checked.

@@ -139,7 +139,9 @@ def _list(value: object) -> list[object]:
 def _unserved(
     isolation: Sequence[IsolationPolicy], brokers: Sequence[str], ruling: Sequence[IsolationPolicy | None]
 ) -> Iterator[str]:
-    """Yield a sentence for each policy without an active broker, if the policy applies to a loaded namespace.
+    """Yield a sentence for each policy that applies to a loaded namespace but has no active broker.
+
+    If policies reserve every broker, and a loaded namespace has no policy, a sentence says so.
 
     Args:
         ruling: for each namespace, the policy that applies to it.

@@ -45,7 +45,7 @@ class Runtimes:
         return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
 
     def to_ask(self) -> dict[str, Mapping[str, str]]:
-        """Return the brokers to ask next, each with its configuration, or the leader's if its own is unknown."""
+        """Return each broker that answered, even with an error, and its configuration (the leader's if unknown)."""
         others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 100_000
-"""Maximum number of topics read in one run. Bundles that would exceed it are not split by their topics."""
+"""Maximum number of topics read in one run. A bundle whose topics would exceed it can be split only by hash range."""
 
 MOST_SECONDS = 30
 """Maximum time for reading the topics of all bundles, seconds; otherwise the plan may become too old."""

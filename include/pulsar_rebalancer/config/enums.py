@@ -25,7 +25,7 @@ class Mode(StrEnum):
 
 
 class Strategy(StrEnum):
-    """Shedders: Pulsar's shedders, by class name, and one of our own."""
+    """Shedding strategies: Pulsar's, by class name, and one of our own."""
 
     AVG = "AvgShedder"
     THRESHOLD = "ThresholdShedder"

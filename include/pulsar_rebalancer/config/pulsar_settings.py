@@ -13,7 +13,7 @@ Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
 _LARGEST = 1e12
-"""No setting needs a larger number. Sums and times computed from this number do not overflow."""
+"""Maximum value of a setting. No setting needs a larger number, and sums and times computed from it do not overflow."""
 
 MIB = 1048576
 """Number of bytes in what Pulsar's settings call a megabyte."""

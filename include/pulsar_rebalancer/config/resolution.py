@@ -38,11 +38,11 @@ PLAN_HASH = "[0-9a-f]{64}"
 """Regular expression that matches a plan's hash."""
 
 THRESHOLD_FIELDS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high", "max_unload_percentage")
-"""Settings that stop a manual run from counting hits if the run changes them."""
+"""A manual run that changes any of these settings does not count hits."""
 
 
 class RunParams(BaseModel):
-    """Parameters of a manual run. They may force a balance, lower the mode, change thresholds and add exclusions."""
+    """Parameters of a manual run. They may force moves, lower the mode, change thresholds and add exclusions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -278,7 +278,8 @@ _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 
 Check = Callable[[Settings, str], Settings]
-"""Function that returns settings that fit their strategy; its second argument names their source in errors."""
+"""Function that checks settings against their strategy and returns them. Its second argument names their source in
+errors."""
 
 
 def validate(

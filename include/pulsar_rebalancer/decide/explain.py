@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 CAPPED, KEPT_IN_PLACE = Reason.having(Trait.CAP), Reason.having(Trait.KEPT_IN_PLACE)
 HELD_BACK = CAPPED | KEPT_IN_PLACE
-"""Reasons for bundles that only caps, policies or placement keep from moving."""
+"""Reasons why caps, policies or placement hold back a bundle that would otherwise move."""
 
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
-    """For each pair, count the candidates of one cluster that have the same reason."""
+    """Return, for each pair, the number of candidates with each reason. All candidates belong to one cluster."""
     counts: dict[int, Counter[Reason]] = {}
     for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
         counts.setdefault(pair, Counter())[reason] = count

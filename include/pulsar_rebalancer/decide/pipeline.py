@@ -34,9 +34,9 @@ class RunDecision(NamedTuple):
     Attributes:
         decisions: the shedder's decisions. `explain.complete` adds the bundles that move after policies and caps.
         moves: the candidates after placement and caps, with destinations and waves.
-        kept: state of the strategy and its placement for the next run.
+        kept: state of the strategy and of its placement strategy, for the next run.
         sentence: the shedder's result, and the bundles that move after policies and caps.
-        samples: by broker, the figure that caused a hit for the whole cluster or caused bundles to move. For
+        samples: figure by broker, if these figures caused a hit for the whole cluster or moves; else empty. For
             AvgShedder, the figures are in the decisions instead (`sample.used_samples`).
     """
 

@@ -47,7 +47,7 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
 
     Args:
         run: the run.
-        decided: the strategy's decision; drained brokers' bundles move before the strategy's bundles.
+        decided: the strategy's decision. This function adds the moves of drains, and of filling or restoring.
         shadow: the shadow's decision, of which only the state and a few figures are kept.
 
     Returns:
@@ -94,13 +94,13 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
 
 
 def _held(decided: RunDecision, roll: Roll) -> RunDecision:
-    """Return the decision with all its moves held back; this applies while a rolling restart is active."""
+    """Return the decision with all its moves postponed, because a rolling restart is active."""
     held = [move.put_off(Reason.ROLLING) for move in decided.moves]
     return decided._replace(moves=held, sentence=f"{decided.sentence}. {roll.progress[:1].upper()}{roll.progress[1:]}")
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
-    """Return the decision with the drained brokers' bundles first. Moves that were passed over are included."""
+    """Return the decision with the moves from drained brokers first. Moves that were passed over come last."""
     leaving = number_of(sum(drain.moving for drain in served.progress.values()), "bundle")
     return decided._replace(
         decisions=served.decisions,
@@ -110,7 +110,7 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
 
 
 def _with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
-    """Return the decision with the moves to new brokers instead of the strategy's moves.
+    """Return the decision with the moves that fill brokers or return bundles; the strategy's moves are postponed.
 
     The hits of the brokers in these moves are reset.
     """

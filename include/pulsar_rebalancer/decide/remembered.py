@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ENOUGH = 3
-"""Number of samples in a row after which a placement is good. With more, clusters with noisy load remember nothing."""
+"""Number of consecutive balanced samples after which a placement is good. With a higher number, clusters with noisy
+load would remember nothing."""
 
 _RENEWED = 10
-"""Number of samples after which a placement that is still good is remembered again, with any new bundles."""
+"""A placement that stays good is remembered again each time this number of samples has passed, with any new bundles."""
 
 _KEPT = timedelta(days=1)
 """Age up to which a placement is kept while one of its brokers is missing or left out, because it may come back."""
@@ -116,7 +117,7 @@ def is_good(balanced: int) -> bool:
 def close_together(brokers: Iterable[BrokerSample], policies: Policies, settings: Settings) -> bool:
     """Return whether the scores of brokers that may share bundles differ by less than the low threshold.
 
-    If even the hottest broker is below the threshold, close scores say nothing about the placement.
+    Also return False if even the hottest broker is below the threshold: such scores say nothing about the placement.
     """
     pools: dict[str | None, list[float]] = {}
     for broker in brokers:

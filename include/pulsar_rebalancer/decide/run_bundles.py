@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 Column: TypeAlias = Any
-"""Arrow column: the stubs distinguish an array from a chunked one."""
+"""An Arrow column. The type is Any, because the stubs distinguish arrays from chunked arrays."""
 
 _REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
 _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
@@ -90,7 +90,7 @@ class RunBundles(Bundles):
         return _Reported(in_order(_concatenated(held, _REPORTED)), _concatenated(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the bundles in batches, so that the driver does not need memory for all bundles at once."""
+        """Yield the bundles in batches, so that not all bundles are in memory at the same time."""
         for rows in batches(self._run.file("bundles"), ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 

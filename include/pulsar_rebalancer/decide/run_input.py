@@ -147,7 +147,7 @@ class RunInput(Snapshot):
         return restore(self, self.state_folder) if wanted else None
 
     def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers or, in a rolling restart, return bundles; None if there are none."""
+        """Return the moves that fill new brokers or, in a rolling restart, bring back bundles; None if none."""
         roll = self.before.roll
         if roll is not None:
             home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
@@ -159,7 +159,7 @@ class RunInput(Snapshot):
     def kept(self) -> KeptState:
         """Return the strategy's state after the last counted run.
 
-        Of another strategy's state, only hits that are counted in the same way are used.
+        If another strategy wrote the state, only hits that both strategies count in the same way are used.
         """
         return self._kept_by(self.settings.strategy)
 
@@ -232,8 +232,8 @@ class RunInput(Snapshot):
     def new_state_file(self, kind: str) -> StoragePath:
         """Return the file for the state after this sample; its name contains a hash of the state's input.
 
-        So a file that already has this name has the right content. A file that a recorded state refers to is never
-        rewritten.
+        A file that already has this name therefore has the right content. A file that a recorded state refers to is
+        never rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"{kind}-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"

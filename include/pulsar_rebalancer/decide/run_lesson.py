@@ -1,7 +1,7 @@
-"""What a strategy that learns knows after a run's sample (`strategies.learning`).
+"""The figures that a learning strategy knows after a run's sample (`strategies.learning`).
 
-This knowledge follows from sums over each broker's bundles. The sums are computed from a few columns while Spark still
-starts, so that Spark can correct the costs in the same pass over the bundles as the means.
+They follow from sums over each broker's bundles. The sums are computed from a few columns while Spark is still
+starting, so that Spark can correct the costs in the same pass over the bundles as the means.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FRACTION = 1000
 
 
 def lesson_of(run: RunInput) -> Lesson:
-    """Return the lesson after the run's sample; an empty lesson if neither the strategy nor the shadow learns.
+    """Return the figures known after the run's sample; empty if neither the strategy nor the shadow learns.
 
     Raises:
         SnapshotError: the bundles table or the means cannot be read.
@@ -50,9 +50,9 @@ def lesson_of(run: RunInput) -> Lesson:
 
 
 def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
-    """Return each broker's sums over its bundles. A bundle that several brokers report belongs to the first.
+    """Return each broker's sums over its bundles. If several brokers report a bundle, it counts for the first by name.
 
-    They are sums of whole numbers, so the order of the bundles affects neither them nor the plan's hash.
+    Whole numbers are added, so the order of the bundles affects neither the sums nor the plan's hash.
 
     Args:
         before: figures known before the sample.
@@ -78,13 +78,13 @@ def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
 def _figures(
     before: dict[str, Floats], present: Floats, refused: npt.NDArray[np.bool_], steps: Sequence[float]
 ) -> dict[str, Floats]:
-    """Return the figures to sum, as in `Sums`; `doubt` is in thousands.
+    """Return each bundle's figures to add up, by the names in `Sums`; `doubt` is divided by 1000.
 
     Args:
         before: columns of the means before this sample, NaN where nothing is known.
-        present: msg/s or kB/s.
-        refused: bundles that validation left out; their quick averages are used.
-        steps: as in `learning.steps`.
+        present: current traffic of each bundle, msg/s or kB/s.
+        refused: True for bundles that validation left out; their quick averages are used.
+        steps: steps of the averages, from `learning.steps`.
     """
     rate = np.where(refused, before["quick_rate"], present)
     old = {name: _or(before[name], rate) for name in RATES}
@@ -107,7 +107,7 @@ def _whole(figure: Floats) -> npt.NDArray[np.int64]:
 
 
 def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
-    """Return one row per bundle: its broker (of several, the first by name), its name, and its largest figures."""
+    """Return one row per bundle: its broker (if several, the first by name), its name, and its largest figures."""
     columns = ["broker", "bundle", *figures]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
     for rows in batches(run.file("bundles"), ["cluster", *columns, "owners"]):

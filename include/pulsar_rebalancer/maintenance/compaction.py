@@ -57,7 +57,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
         dry_run: True to write nothing. Damaged data in a file with a valid footer is then not detected.
 
     Returns:
-        The problem of each run that could not be read, by the run's name. All other runs are now in the history.
+        The error message for each run that could not be read, by the run's name. All other runs are now in the history.
 
     Raises:
         SnapshotError: `file_damaged` if the day's tables cannot be read or differ from what was written, `file_version`
@@ -86,7 +86,7 @@ def check(run: RunFolder) -> None:
 
     Raises:
         UnreadableRunError: a table's footer cannot be read, a table's columns have incompatible types, another release
-            wrote a table, or the history has no place for one of the run's files.
+            wrote a table, or the run has a file that the history cannot store.
     """
     if run.foreign:
         raise UnreadableRunError(run.name, f"it has files that are not the rebalancer's: {', '.join(run.foreign[:3])}")
@@ -171,7 +171,7 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
 
 
 def _unreadable(run: RunFolder, error: Exception) -> Exception:
-    """Return the error to raise for a run that could not be added. A full disk does not count as an unreadable run."""
+    """Return the error to raise for a run that could not be added; a storage failure is returned unchanged."""
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
@@ -203,7 +203,7 @@ def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
     """Read the completed draft, and check the number of rows for each run.
 
     Raises:
-        SnapshotError: `file_damaged` if the number of a run's rows differs from the expected number.
+        SnapshotError: `file_damaged` if a run's number of rows differs from the expected number.
     """
     written = rows_by_run(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])

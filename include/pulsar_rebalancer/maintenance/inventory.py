@@ -79,7 +79,7 @@ def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
 
 
 def names_of_others(storage: ClusterStorage) -> list[str]:
-    """For the folder that contains the runs, return the names of entries that are not folders of days."""
+    """Return the names of all entries in the folder of runs that are not folders of days."""
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 

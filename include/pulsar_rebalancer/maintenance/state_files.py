@@ -24,7 +24,7 @@ _CHANGE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
 _DRAFT = re.compile(r"\.[A-Za-z0-9=_.-]+\.(?:json|parquet)\.[0-9a-f]{8}")
 
 _GRACE = timedelta(days=1)
-"""Younger files may belong to an active run: *decide* writes them before *record* makes the state point to them."""
+"""Minimum age of files to delete: *decide* writes files before *record* commits the state that refers to them."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -34,8 +34,8 @@ class Needed(NamedTuple):
 
     Attributes:
         plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
-        files: names of files in the state folder: copies to keep, and the files to which these refer. None if
-            the stored state is lost; then any file in the folder could be needed to restore it.
+        files: names of files in the state folder: copies of the state to keep, and files to which the state or a copy
+            refers. None if the stored state is lost, because any file could then be needed to restore it.
     """
 
     plans: frozenset[str]

@@ -20,7 +20,7 @@ class Policies(VersionedDocument):
         groups: anti-affinity group by namespace, for namespaces that are in a group.
         domains: each broker's failure domain; empty if failure domains are off.
         unknown: why the permitted brokers are unknown, by namespace: an admin reason code or a sentence.
-        without_persistent: brokers that accept no persistent topics, if other brokers accept them.
+        without_persistent: brokers that accept no persistent topics; empty if no broker accepts any.
         readable: True if the policies of at least one namespace are known, or there is no namespace.
         problem: text with the policies that could not be read and those without an active broker; empty if there is no
             problem.
@@ -37,7 +37,7 @@ class Policies(VersionedDocument):
     problem: str = ""
 
     def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
-        """Return a kind of policy per namespace: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
+        """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
         ruling = rulings(self.isolation, namespaces)
 
         def kind(namespace: str) -> str | None:

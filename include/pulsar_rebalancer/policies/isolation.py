@@ -41,7 +41,7 @@ class IsolationPolicy(BaseModel):
     problems: dict[str, str] = {}
 
     def covers(self, namespace: str) -> bool:
-        """Return whether a pattern matches the whole name of a namespace (NamespaceIsolationPolicyImpl)."""
+        """Return whether one of `namespaces` matches the whole name of a namespace (NamespaceIsolationPolicyImpl)."""
         return _matches(self.namespaces, namespace)
 
     def reserves(self, broker: str) -> bool:

@@ -10,7 +10,7 @@ from pulsar_rebalancer.reasons.traits import Effect, Trait
 BLOCK, HOLD, QUARANTINE, WARN, VERDICT = Effect
 
 HELD = Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON
-"""Traits of the reasons that stop a plan before its next bundle."""
+"""Traits of the reasons that stop a plan before its next bundle is moved or split."""
 
 
 class Reason(StrEnum):

@@ -20,13 +20,13 @@ class Trait(Flag):
 
     NONE = 0
     PASSING = auto()
-    """The problem may pass within moments, so the task that it stopped is retried."""
+    """The problem may be temporary, so the task that it stopped is retried."""
     NO_ANSWER = auto()
     """The broker cannot be reached or does not answer: no further requests are sent to it."""
     CREDENTIALS = auto()
     """The connection's credentials were refused, or there are none to send."""
     TYPED = auto()
-    """A person typed something wrong and sees the answer; the cluster itself is fine."""
+    """A person's input is invalid. The person sees the error; the cluster itself is fine."""
     EXPECTED = auto()
     """A quarantine that ends by itself, so it does not count towards `max_quarantined_brokers`."""
     WAITING = auto()
@@ -52,8 +52,8 @@ class Trait(Flag):
     SETTLED = auto()
     """The outcome needs no attention: the next plan takes it into account."""
     ORDERED = auto()
-    """People or their settings caused it: no alert is needed."""
+    """The cause is a person's order or a setting, so no alert is needed."""
     NOT_BEGUN = auto()
     """The move has not been tried: a later outcome replaces this reason."""
     SPLIT_AS_PLANNED = auto()
-    """The split ended with the bounds that the plan wanted."""
+    """The split ended with the planned bounds."""

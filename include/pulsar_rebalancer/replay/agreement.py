@@ -19,10 +19,11 @@ RECORDING = "recording"
 
 
 class RecordedCluster:
-    """The recorded cluster. A bundle whose broker changes between samples counts as unloaded, whatever the cause.
+    """Computes the outcome of the recorded cluster. A bundle counts as unloaded if its broker changes between samples.
 
-    The bundle counts as lost instead if its previous broker is gone, has restarted or does not report. A new bundle,
-    such as a part of a split bundle, counts neither as unloaded nor as lost.
+    The cause of the change does not matter. A bundle counts as lost instead if its previous broker is gone, has
+    restarted or does not report. A new bundle, such as a part of a split bundle, counts neither as unloaded nor as
+    lost.
 
     Args:
         bundles: number of bundles.

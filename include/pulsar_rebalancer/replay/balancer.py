@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 
 _UNLOADED_AFTER = 1.0
-"""Seconds from a sample until its bundles have moved: a run records an unload once it is done."""
+"""Assumed seconds from a sample to its unloads, because a real run records an unload only when it is done."""
 
 
 class IndexedMove(NamedTuple):
@@ -64,7 +64,7 @@ class Balancer:
         roster: names of the cluster's brokers and bundles.
         settings: strategy, placement, thresholds.
         seed: seed for placement's random draws.
-        means: the bundles' means, which the caller updates; if None, the balancer updates its own.
+        means: moving averages of the bundles, which the caller updates; None if the balancer keeps its own.
         stays: why a bundle never moves, by bundle position.
     """
 
@@ -93,7 +93,7 @@ class Balancer:
         self._placing = Placing(self._empty(), self._kept, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
-        """Return the moves that the strategy chooses after a minute."""
+        """Return the moves that the strategy chooses at the end of a minute."""
         self._keep_placement()
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
@@ -220,7 +220,7 @@ class Balancer:
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
     def _empty(self) -> ClusterSample:
-        """Return a newly elected leader's knowledge: the names of the brokers, but no figures."""
+        """Return the sample that a newly elected leader would have: the names of the brokers, but no figures."""
         nothing = np.zeros((len(FIGURES), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)
         self._topics = nothing[-1]

@@ -1,7 +1,7 @@
 """Replay recorded load through variants in a closed loop: a bundle that a variant moves keeps its load.
 
-Data that does not depend on the bundles' brokers is computed once for all variants: moving averages, and the load that
-each bundle carries. A variant uses the brokers' recorded figures, adjusted for the bundles that are on a different
+Data that does not depend on which broker owns a bundle is computed once for all variants: moving averages, and the load
+that each bundle carries. A variant uses the brokers' recorded figures, adjusted for the bundles that are on a different
 broker than in the recording.
 
 Simplifications: bundles share a broker's CPU in proportion to their messages, on any machine; memory does not move; a
@@ -64,7 +64,7 @@ def replay(
 
     Args:
         variants: the variants to replay, in a single pass through the samples.
-        judged_by: settings with the resource weights for the scores by which variants are compared.
+        judged_by: settings whose resource weights determine the scores of all variants, so that they can be compared.
         first: minute of the first sample, since 1970; None for the first minute in the recording.
         last: minute of the last sample; None for the last minute in the recording.
         report: function that is called regularly with the completed share, 0 to 1.
@@ -87,7 +87,7 @@ def replay(
 
 
 class _Replica:
-    """The cluster as one variant balances it."""
+    """The state of the cluster under one variant."""
 
     def __init__(
         self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
@@ -191,7 +191,7 @@ class _Averages:
         self._offset: Floats | float = 0.0
 
     def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
-        """Return the changed figures with matching averages."""
+        """Return the brokers' figures under the variant, including the averages that they would report."""
         recorded = sample.brokers
         if recorded.averages is None:
             return changed
@@ -218,7 +218,7 @@ def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return how bundles on other brokers than recorded change the load: a row per flow, a column per broker."""
+    """Return the change in load from bundles on other brokers than recorded: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

@@ -79,7 +79,7 @@ class MeanColumns:
             sample: a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             left_out: positions of bundles whose figures do not count; their means do not change.
             repeated: positions of bundles whose figures repeat the previous sample. Their means do not change in this
-                sample, and start again with the next figures.
+                sample, and are restarted with the next new figures.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present.copy()

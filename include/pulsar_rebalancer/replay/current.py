@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the newest run that had no parameters, and the name of their source.
+    """Return the effective settings of the newest run without parameters, and text that names their source.
 
-    The settings include those of the live brokers. Runs are looked up in their folders and in the compacted tables.
+    The settings include those that the run read from the brokers. Runs are looked up in their folders and in the
+    compacted tables.
 
     Args:
         of_file: settings from the clusters file, returned if there is no such run.

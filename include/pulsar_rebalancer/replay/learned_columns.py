@@ -35,7 +35,8 @@ class LearnedColumns:
     """Averages and costs of all bundles.
 
     Attributes:
-        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s.
+        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s; their half-lives are 60,
+            2.4 and 15 minutes.
         cost, variance: relative cost of a message, and its variance.
     """
 
@@ -57,13 +58,13 @@ class LearnedColumns:
         settings: Settings,
         counts: bool,
     ) -> Lesson:
-        """Learn from a sample, and return the resulting lesson.
+        """Learn from a sample, and return the figures known after it.
 
         Args:
             before: figures known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
-            moved: as in `learning.learn`.
+            moved: moves carried out recently, as in `learning.learn`.
             counts: True if the sample counts; else nothing is learned.
         """
         before = continued(before, brokers, settings, counts=counts)

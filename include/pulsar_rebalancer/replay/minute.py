@@ -65,7 +65,7 @@ class Minute:
         bundles: a row for each of `columns.FIGURES`, a column per bundle.
         resources: names of the rows of `brokers.usage`.
         reserved: the isolation policy that reserves a broker, by broker position.
-        counting: rules for counting this sample, apart from repeated figures.
+        counting: rules for the hit counters in this minute; `Balancer` adds the figures that count as repeated.
         stays: why a bundle must stay in this minute, by bundle position.
     """
 
@@ -81,7 +81,7 @@ class Minute:
 
     @property
     def seen(self) -> Flags:
-        """Return the bundles whose broker has reported."""
+        """Return True for each bundle whose broker has reported."""
         return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
 
 
@@ -125,7 +125,7 @@ def broker_samples(
 
 
 def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
-    """For each broker, return the moving averages that it reports, by the name of the average."""
+    """Return the moving averages that each broker reports, by the name of the average."""
     if figures is None:
         return [{}] * count
     return [

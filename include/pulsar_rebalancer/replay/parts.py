@@ -43,7 +43,7 @@ def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
 
 
 def replayed(part: Part) -> list[VariantOutcome] | str:
-    """Return the outcomes of a part's variants, or the text of an error, so that other replays can continue."""
+    """Return the outcomes of a part's variants, or an error's text: a raised error would also end the other replays."""
     folder, request = StoragePath(part.work), part.request
     try:
         return replay(

@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 def say(line: str) -> None:
-    """Print a line, with the time in front."""
+    """Print a line that starts with the current time."""
     print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
 
 
@@ -33,7 +33,7 @@ def _write(file: StoragePath, share: float) -> None:
 
 
 class Progress:
-    """Prints the progress of the replays at intervals; a context manager.
+    """A context manager that prints the progress of the replays at regular intervals.
 
     Args:
         works: work folders of the current replays.

@@ -34,14 +34,14 @@ class KeptSample(NamedTuple):
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
         traffic: the brokers' load, a row for each of `FIGURES`.
         averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN if missing.
-        versions: numbers of the brokers' versions in `Index`, where an unknown version is an empty string.
+        versions: the number in `Index` of each broker's version; an unknown version is an empty string there.
         age: age of each load report, seconds.
         started: when the broker's process started, seconds since 1970; NaN where unknown.
-        reported: brokers with a load report that was not left out.
+        reported: True for each broker that has a load report and was not left out.
         bundles: reported bundles, each once.
         owner: the broker of each bundle.
         carried: the bundles' load, a row for each of `FIGURES`.
-        left_out: bundles that validation left out.
+        left_out: True for each bundle that validation left out.
         policies: the number of the sample's policies in `Index`, as an array of one item.
     """
 
@@ -140,7 +140,7 @@ class Coverage(BaseModel):
 
     @property
     def notes(self) -> list[str]:
-        """Return notes on the samples that readers need in order to judge the hits and figures."""
+        """Return notes that help readers judge the hits and figures that result from these samples."""
         notes = []
         if self.repeated and self.made:
             notes.append("the trace has several figures in a minute: only the last one of each minute counts")

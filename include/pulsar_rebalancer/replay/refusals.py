@@ -20,11 +20,11 @@ MOST_OUTCOMES = 50_000_000
 _LESS = "take a shorter period or fewer variants"
 
 _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
-"""Seconds for one sample and one variant, per broker and per bundle, on 2 x AMD EPYC (see docs/performance.md)."""
+"""Seconds of computing per sample and variant, for each broker and each bundle; measured as in docs/performance.md."""
 
 
 def refuse_many(request: ReplayRequest, variants: int) -> None:
-    """Refuse a replay that is too large for any cluster, before anything is read.
+    """Refuse a replay with too many samples and variants, before any data is read.
 
     Raises:
         SettingsError: `wrong_setting`.

@@ -45,7 +45,7 @@ _PLAIN, _FRONT, _CURRENT, _PICKED = "#9aa5b1", "#0b4f8a", "#1a73e8", "#188038"
 _RECORDED = "#5f6368"
 _POINTS = 400
 _GAP = 3
-"""A line breaks where two of its points are further apart than this number of its usual steps."""
+"""A line in a chart is interrupted where the time between two points exceeds this number of median intervals."""
 _HEADS = (
     *("bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
     *("range, mean", "95 % of the time below", "largest", "std", "above 80 %", "lost a broker"),
@@ -221,7 +221,7 @@ def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
 
 
 def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
-    """Return the times and values of a line that breaks where samples are missing."""
+    """Return the times and values of a line that is interrupted where samples are missing."""
     apart = np.diff(minutes)
     gaps = np.flatnonzero(apart > _GAP * np.median(apart)) + 1 if len(apart) else apart
     return _times(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)

@@ -59,7 +59,7 @@ class Held:
 
 
 def brokers_of(file: StoragePath, runs: Collection[str] | None = None) -> pa.Table:
-    """Return the brokers in a run, or in some of a day's runs; the column of start times can be missing.
+    """Return the rows for the brokers in a run, or in some of a day's runs; the column `started_at` can be missing.
 
     Raises:
         SnapshotError: as in `read_checked`.

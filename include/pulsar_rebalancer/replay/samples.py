@@ -113,7 +113,7 @@ class Recording:
 
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
-        """For each entry of `Index.policies`, return the policy that reserves each broker, by broker position."""
+        """Return a dictionary per entry of `Index.policies`: the policy that reserves a broker, by broker position."""
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
             for policies in self.index.policies
@@ -197,7 +197,7 @@ class _Assembler:
         return BrokerFigures(registered, reported, age, usage, limits, traffic, known, of_brokers)
 
     def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
-        """Return all bundles' owners and load, and the silent brokers' bundles, which keep their previous load."""
+        """Return owners and load of all bundles, and the bundles whose broker has no report; these keep their load."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)
@@ -211,7 +211,7 @@ class _Assembler:
         return owner, carried, held
 
     def _parents(self, born: Ints) -> Ints:
-        """For each new bundle, return the narrowest known bundle whose range contains the new bundle's range."""
+        """Return the narrowest known bundle that contains each new bundle's range; `NOBODY` if there is none."""
         return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
 
     def _parent(self, number: int) -> int:

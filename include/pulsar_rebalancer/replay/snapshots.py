@@ -88,7 +88,7 @@ class _Reader:
         self.unreadable: list[str] = []
 
     def runs_of(self, day: date) -> dict[str, datetime]:
-        """Return the sample times of a day's runs, by name."""
+        """Return the sample times of a day's runs, by the run's name."""
         folder = self._storage.runs / f"date={day.isoformat()}"
         in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
         self._documents, self._bundle_rows = {}, {}
@@ -117,7 +117,7 @@ class _Reader:
         return self._documents[name].blocked
 
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
-        """Write these runs of a day in the given order, each as the sample of its minute."""
+        """Write the given runs of a day, each as the sample of its minute."""
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
             with self._noting(f"the tables of {day}"):
@@ -133,7 +133,7 @@ class _Reader:
 
     @contextmanager
     def _noting(self, what: str) -> Iterator[None]:
-        """Note files that cannot be read; if the storage itself fails, raise the error."""
+        """Add files that cannot be read to `unreadable`; an error of the storage itself is raised."""
         try:
             yield
         except SnapshotError as error:

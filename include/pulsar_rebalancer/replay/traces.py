@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _HELD = 3
-"""A broker has no report between two samples that are further apart than this number of its usual steps."""
+"""A broker has no load report between two figures if the time between them exceeds this number of median intervals."""
 
 _HASHES = 1 << 32
 
 _VERSION = "5.0.1"
-"""Assumed version of the brokers; with it, bundles with equal hash ranges in different namespaces may move at once."""
+"""Assumed Pulsar version: bundles with equal hash ranges in different namespaces can move at the same time."""
 
 _MOST_PERCENT = 110.0
-"""Prometheus extrapolates rates, so that a busy broker may be a little above 100 percent."""
+"""Maximum valid CPU figure, percent: Prometheus extrapolates rates, so a busy broker can be slightly above 100."""
 
 LONGEST_DAYS = 366
 """Maximum length of a trace or of a replayed period, days."""
@@ -94,7 +94,7 @@ class MadeBundles(BaseModel):
 
 
 class _Series(NamedTuple):
-    """The figures of one broker; `further` is the number of figures after the first in the same minute."""
+    """The figures of one broker; `further` is the number of figures that are not the first of their minute."""
 
     broker: str
     minutes: Floats

@@ -47,7 +47,7 @@ REPLAYED = (
     "excluded_bundles",
     *(name for name in PulsarSettings.model_fields if name not in _NOT_REPLAYED),
 )
-"""Settings that change what a variant does."""
+"""Settings that affect the decisions of a variant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Writer:
     _waiting: bytearray = field(default_factory=bytearray)
 
     def policies_number(self, policies: Policies) -> int:
-        """Return the number of these policies. Policies rarely change."""
+        """Return the number of these policies; policies that are not known yet get the next number."""
         parsed = policies.model_copy(update={"problem": ""})
         if parsed not in self.policies:
             self.policies.append(parsed)

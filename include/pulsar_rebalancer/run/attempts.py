@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 RETRIED = Trait.PASSING | Trait.RETRIED
-"""Outcomes that a retry of the task can fix."""
+"""Traits of outcomes that a retry of the task can fix."""
 
 _Planned = TypeVar("_Planned", Move, Split)
 _Record = TypeVar("_Record", Unload, BundleSplit)

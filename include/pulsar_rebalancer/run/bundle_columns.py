@@ -46,8 +46,9 @@ class BundleSample(NamedTuple):
         msg_throughput: short-term moving average of the inbound plus outbound throughput, bytes/s.
         long_term_msg_rate: long-term moving average of the inbound plus outbound rate, msg/s; None if it is not known
             yet.
-        load_now, load_later: quick and hourly moving average of the inbound plus outbound rate or throughput, in msg/s
-            or kB/s of average cost; None if the strategy does not learn costs.
+        load_now, load_later: fast and hourly moving average of the inbound plus outbound rate or throughput, weighted
+            with the cost of the bundle's messages: msg/s or kB/s at average cost; None if the strategy does not learn
+            costs.
         reason: why the bundle must not be moved, regardless of its traffic; None if it may be moved.
     """
 
@@ -72,7 +73,7 @@ class BundleSample(NamedTuple):
 
     @property
     def loads(self) -> tuple[float, float]:
-        """Return the present and the later load; 0 if no cost was learned."""
+        """Return `load_now` and `load_later`; both are 0 if no cost was learned."""
         return self.load_now or 0.0, self.load_later or 0.0
 
     def mean(self, measure: Measure) -> float:
@@ -187,7 +188,7 @@ class Bundles:
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
 
     def owners(self) -> dict[str, str]:
-        """For each bundle, return the broker that reports it.
+        """Return the broker that reports each bundle, by bundle.
 
         If several brokers report a bundle, the last broker by name is returned.
         """

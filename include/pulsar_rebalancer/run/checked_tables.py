@@ -95,7 +95,7 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return text about the first non-numeric value in a text column, with its row, counted from 1."""
+    """Return text with the row (from 1) and the first non-numeric value in a text column; empty if there is none."""
     before = 0
     for table in batches(file, [column]):
         texts: list[Any] = table[column].to_pylist()

@@ -39,7 +39,7 @@ TABLES: dict[str, tuple[str, pa.Schema]] = {
     "moves": ("plan/moves.parquet", tables.MOVES),
     "splits": ("plan/splits.parquet", tables.SPLITS),
 }
-"""For each kind: the table's path below a run's folder, and its columns."""
+"""Each table's path below a run's folder and its columns, by kind."""
 
 DOCUMENTS = {
     "settings": "input/settings.json",
@@ -50,11 +50,11 @@ DOCUMENTS = {
     "outcome": "outcome.json",
     "page": "validation/index.html",
 }
-"""For each column of `runs`: the document's path below a run's folder. Other JSON files are in `documents`."""
+"""Each document's path below a run's folder, by column of `runs`. Other JSON files are in the column `documents`."""
 
 RUNS = "runs"
 KINDS = (*TABLES, RUNS)
-"""`runs` comes last: every run that it lists is complete in the other tables."""
+"""The order in which tables are published. `runs` is last, so every run in it is complete in the other tables."""
 
 _RUN_COLUMNS: list[pa.Field[Any]] = [
     pa.field("run", pa.string()),  # name of the run's folder
@@ -68,7 +68,7 @@ RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
 
 _ROWS = 131_072
 _BYTES = 64 * 1024 * 1024
-"""A row group is written when it has this number of rows, or this number of bytes in memory."""
+"""A row group is written once it has `_ROWS` rows, or takes `_BYTES` bytes of memory."""
 
 
 def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:

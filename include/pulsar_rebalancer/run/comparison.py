@@ -15,10 +15,10 @@ class ComparedBroker(BaseModel):
 
     Attributes:
         before: score in the sample from which the moves were planned.
-        predicted: score after the moves that were carried out.
+        predicted: predicted score after the moves that were carried out.
         measured: score in the first counted sample at least ten minutes after the moves; None until then, or if the
             broker is not compared.
-        error: measured minus predicted score, points, without the change that all brokers share.
+        error: measured minus predicted score, points, excluding the change common to all brokers.
         dropped: why the broker is not compared; None if it is compared.
     """
 

@@ -84,7 +84,7 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """Return the explanation of a validation whose findings are sorted: the worst of each reason comes first."""
+    """Explain the findings of a validation, which must be sorted: the worst finding of each reason comes first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)

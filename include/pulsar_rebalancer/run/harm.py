@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 KEPT = 2000
-"""Maximum number of bundles whose last figures are kept: about half a megabyte, which every manual plan reads."""
+"""Maximum number of bundles whose last figures are stored: about half a megabyte, which every manual plan reads."""
 
 
 class Harm(BaseModel):
@@ -133,7 +133,7 @@ class HarmSummary(BaseModel):
 
 
 def last_time(harms: Collection[Harm], moves: int) -> str:
-    """Return the cost of the last moves of a plan's bundles, as a sentence without a full stop.
+    """Return a sentence, without a full stop, about the cost of the previous moves of a plan's bundles.
 
     Args:
         harms: the known figures of the bundles' last moves.
@@ -164,7 +164,7 @@ class BundleHarm(VersionedDocument):
     bundles: dict[str, LastHarm] = {}
 
     def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
-        """Return a copy with further moves. The oldest figures are dropped, and unknown figures are ignored."""
+        """Return a copy with the cost of further moves. Unknown figures are ignored; the oldest figures are dropped."""
         known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
         every = self.bundles | known
         newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]

@@ -157,7 +157,7 @@ class HandRequest(BaseModel):
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
     def differs(self, shown: HandRequest) -> list[str]:
-        """Return the names of completed fields that differ from the shown plan's fields."""
+        """Return the names of filled-in fields that differ from the shown plan's fields."""
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 

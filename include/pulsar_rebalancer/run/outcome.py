@@ -116,7 +116,7 @@ class Outcome(VersionedDocument):
         moves: outcomes of all the plan's moves; empty if the gate was not open.
         destinations_kept: destinations from this or an earlier run that the leader might still store, by bundle.
         splits: outcomes of all the plan's splits; empty if the gate was not open.
-        in_force: a sentence about the orders at the time of writing, and the people who gave them.
+        in_force: a sentence about the orders (such as a pause or a drain) at the time of writing, and who gave them.
         harm: cost of the moves for their clients; None if no bundle was unloaded.
     """
 
@@ -155,7 +155,7 @@ class Outcome(VersionedDocument):
 
 
 def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
-    """Put together the outcome of a run from the run's files.
+    """Assemble the outcome of a run from the run's files.
 
     The verdict `open` and known outcomes from an earlier report are kept, even if tasks were cleared since then.
 

@@ -33,7 +33,7 @@ MAX_WAVES = 16
 """Maximum number of waves if bundles with equal hash ranges must not move at once (`caps.needs_waves`)."""
 
 OF_A_WAVE = 200
-"""Maximum number of bundles in a wave in all other cases: the gate is checked again before every wave."""
+"""Maximum number of bundles in a wave unless `MAX_WAVES` applies. The gate is checked again before every wave."""
 
 
 LONGEST_RUN = timedelta(minutes=30)
@@ -41,7 +41,7 @@ LONGEST_RUN = timedelta(minutes=30)
 
 
 class Forced(BaseModel):
-    """A forced balance: the person, the reason, and the smallest gap at which AvgShedder moves bundles, in points."""
+    """A forced rebalancing: the person, the reason, and the smallest gap (points) at which AvgShedder moves bundles."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -84,10 +84,10 @@ class Summary(VersionedDocument):
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
-        hits: for each threshold, `[low, high]`, the highest number of hits that a pair has before hits are reset.
+        hits: highest number of hits of any pair before hits are reset, as `[low, high]`, one number per threshold.
         reasons: number of pairs or brokers for each reason code.
         sentence: the strategy's own text about its decision.
-        in_force: a sentence about the orders at the time of the sample, and the people who gave them.
+        in_force: a sentence about the orders (such as a pause or a drain) at the time of the sample, and who gave them.
         bundles_taken: number of bundles to move.
         waves: number of waves in which the bundles move.
         predicted_min, predicted_max: scores after the moves, in percent, assuming that scores are proportional to
@@ -136,7 +136,7 @@ class Summary(VersionedDocument):
     def requested_by(self) -> frozenset[str]:
         """Return the users who requested the plan or some of its moves; empty if the strategy decided the whole plan.
 
-        An empty name is a request without a user, for example from a task of another DAG.
+        The name is empty for a request without a user, for example from a task of another DAG.
         """
         requests = (self.by_hand, self.forced, *(drain for drain in self.drains.values() if drain.moving))
         return frozenset(request.by for request in requests if request is not None)
@@ -196,7 +196,7 @@ def write_moves(run: StoragePath, candidates: pa.Table) -> None:
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet` and, for the task *record* to commit, the new state as `plan/state.json`."""
+    """Write `plan/decisions.parquet`, and the new state as `plan/state.json`, which the task *record* commits."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.predictions import Predictions
 
 ENOUGH_SAMPLES = 2
-"""A broker's figures count from this number of host samples since its start."""
+"""A broker's figures count only after this number of host samples since its start."""
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
@@ -105,7 +105,7 @@ def predictions_off(predictions: Predictions) -> list[Finding]:
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """If too few brokers remain after all other checks, return findings that block the run.
+    """Return findings that block the run if too many brokers are quarantined or too few remain after all other checks.
 
     Args:
         samples: for each listed broker, the number of host samples since it started.

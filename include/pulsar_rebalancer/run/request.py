@@ -1,4 +1,4 @@
-"""The request of a run and its validation, two documents in the run's folder."""
+"""A run's request and the findings of its validation: two documents in the run's folder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class RunRequest(VersionedDocument):
         cluster: the cluster's name in the clusters file.
         airflow_run_id: id of the DAG run. It is never part of a path, because ids can contain `:` and text from users.
         requested_by: the person who started a manual run; empty for scheduled runs.
-        collected_at: the time of the sample, to which ages and counting refer.
+        collected_at: the time of the sample; ages and counting are relative to it.
         dry_run: True if the run only shows a manual plan. Such a run carries out nothing and has no outcome.
         closed: why nothing may be moved, if this is known before the decision; None if moves are allowed.
-        in_force: a sentence about the orders at the time of the sample, and the people who gave them.
+        in_force: a sentence about the orders (such as a pause or a drain) at the time of the sample, and who gave them.
     """
 
     FILE: ClassVar[str] = "input/settings.json"
@@ -62,7 +62,7 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """Return the reason's effect on the run in words, as in the run's files."""
+        """Return the reason's effect on the run, which the run's files also contain."""
         return self.reason.effect
 
     @model_validator(mode="before")
@@ -79,7 +79,7 @@ class Validation(VersionedDocument):
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[Reason, int]:
-        """For each reason, return the number of findings that have the given effect, the most frequent reason first."""
+        """Return the number of findings with the given effect, by reason, the most frequent reason first."""
         return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
 
     @property

@@ -1,4 +1,4 @@
-"""Find a run's folder by an address that is not trusted."""
+"""Find a run's folder from an untrusted address."""
 
 from __future__ import annotations
 

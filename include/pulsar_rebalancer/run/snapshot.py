@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Columns that count what a move of a bundle disturbs."""
+"""Columns of the bundles table with the numbers of topics and clients that a move of the bundle disturbs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -139,7 +139,7 @@ class Snapshot:
         return [row for part in (parts if names else ()) for row in part.to_pylist()]
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
-        """For each bundle, return the brokers that report it; bundles that no broker reports are not included."""
+        """Return the brokers that report each bundle, by bundle; bundles that no broker reports are not included."""
         owners: dict[str, set[str]] = {}
         for row in self.bundles_named(bundles, ["bundle", "broker"]):
             owners.setdefault(row["bundle"], set()).add(row["broker"])

@@ -80,12 +80,12 @@ def excess(condition: str, value: float, bound: float) -> str:
 
 
 def at_positions(positions: Iterable[int]) -> str:
-    """Return positions as text for people."""
+    """Return positions as comma-separated hexadecimal numbers."""
     return ", ".join(f"0x{position:08x}" for position in positions)
 
 
 def in_parts(positions: Iterable[int], shares: Iterable[float]) -> str:
-    """Return text with the positions at which a bundle is cut and each part's share of its traffic (0 to 1)."""
+    """Return text with the positions at which a bundle is cut and each part's share of its traffic in percent."""
     each = ", ".join(f"{100 * share:.0f} %" for share in shares)
     return f"at {at_positions(positions)} into parts with {each} of its traffic"
 
@@ -125,7 +125,7 @@ class SplitOutcome(BaseModel):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         positions: hashes at which the plan cuts the bundle.
-        found: the namespace's bounds within the bundle's range after the split, according to the brokers.
+        found: bounds of the namespace's bundles within this bundle's range after the split, according to the brokers.
         attempts: number of requests that a broker accepted.
         seconds: time from the first read to the outcome.
         error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.

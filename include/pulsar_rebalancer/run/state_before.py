@@ -24,7 +24,7 @@ class StateBefore(BaseModel):
     Attributes:
         decision: the last plan's number, the counters, and the file name of the moving averages.
         moves: bundles that were recently unloaded or split.
-        drains: drained brokers, including one that restarts in a rolling restart.
+        drains: drained brokers, including a broker that a rolling restart has drained.
         roll: the active rolling restart; None if there is none.
         handed_over: the earlier plan that the run carries out; None if the run makes its own plan.
     """

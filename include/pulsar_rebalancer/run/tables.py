@@ -145,7 +145,7 @@ BUNDLES = _schema(
 LONG_TERM = ("long_term_msg_rate", "long_term_msg_throughput")
 
 MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((name, _F) for name in LONG_TERM))
-"""Moving averages (means) for bundles: over at most 10 samples, long-term ones over 1000 (TimeAverageMessageData)."""
+"""Moving averages of bundles: short-term over at most 10 samples, long-term over 1000 (TimeAverageMessageData)."""
 
 RATES = ("hour_rate", "quick_rate", "quarter_rate")
 COSTS = (*RATES, "cost", "cost_variance")
@@ -182,7 +182,7 @@ DECISIONS = _schema(
     ("bundles_taken", _I),
     ("traffic_taken", _F),
 )
-"""One row per judged pair or broker, and one per broker left out, without a `pair`."""
+"""One row per judged pair or broker, and one row without a `pair` per broker that was left out."""
 
 MOVES = _schema(
     ("cluster", _S),
@@ -199,7 +199,7 @@ MOVES = _schema(
     ("reason", _S),
     ("wave", _I),  # null when not taken
 )
-"""One row per candidate bundle of a fired pair, whether taken or passed over."""
+"""One row per candidate bundle of a pair that fired, whether the bundle is moved (`taken`) or not."""
 
 SPLITS = _schema(
     ("cluster", _S),
@@ -218,7 +218,7 @@ SPLITS = _schema(
     ("reason", _S),
     ("explanation", _S),
 )
-"""One row per bundle considered for a split, whether taken or not; a plan without such bundles has no such table."""
+"""One row per bundle considered for a split, whether it is split (`taken`) or not; an empty table is not written."""
 
 INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
 
@@ -254,8 +254,8 @@ class BrokerSample:
         reserved_by: the isolation policy that reserves the broker for certain namespaces.
         load_average: the broker's own moving average of its load, 1 is 100 percent; extensible load manager only.
         throughput_average: the broker's own moving average of its throughput, bytes/s; extensible load manager only.
-        weighted: the broker's results from `scoring.weighted_usage` with the sample's settings, by the resources
-            considered; empty if they were not computed for all brokers at once.
+        weighted: results of `scoring.weighted_usage` for this broker with the sample's settings, by the resources
+            included; empty if they were not computed for all brokers at once.
     """
 
     broker: str

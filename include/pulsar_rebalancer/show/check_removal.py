@@ -35,7 +35,7 @@ _LOOKED_AT = 20
 """Maximum number of newest runs that are searched for a validated one."""
 
 _TRIED = 20
-"""Maximum number of brokers that are tried as the cheapest to remove, those with the least traffic first."""
+"""Maximum number of brokers that are checked as candidates for removal, those with the least traffic first."""
 
 
 def newest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
@@ -66,7 +66,7 @@ def check(
     """Return the exit code and the sentence about a broker.
 
     Args:
-        limit: highest score to which a broker may be brought, percent; None for the cluster's `overloaded_threshold`.
+        limit: highest score that the other brokers may reach, percent; None for the cluster's `overloaded_threshold`.
     """
     try:
         snapshot = newest_sample(storage, now, max_age_seconds)

@@ -83,7 +83,7 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
 
 
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
-    """Yield measurements of the orders of people and the breaker, and of the plan that waits for approval.
+    """Yield measurements of people's orders, the circuit breaker, and the plan that waits for approval.
 
     Args:
         settings: settings from the clusters file.

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 WAIT = timedelta(minutes=10)
-"""Time from the moves to the sample with which they are compared."""
+"""Time from the moves to the sample with which their predictions are compared."""
 
 _LATE_INTERVALS = 2
-"""A sample is too late after twice `WAIT` or, if that is longer, after `WAIT` plus this number of intervals."""
+"""A sample is too late after twice `WAIT` or after `WAIT` plus this number of intervals, whichever is longer."""
 
 
 def predicted_scores(
@@ -46,7 +46,7 @@ def predicted_scores(
 
     Args:
         scores: scores in the run's sample, by broker.
-        owners: owner of each bundle that was moved; None for all moves of the plan, to their destinations.
+        owners: new owner of each moved bundle; None to assume that every planned move reaches its destination.
 
     Returns:
         Predicted scores by broker; empty if a source has no score, for example because it is drained.
@@ -67,10 +67,10 @@ def predicted_scores(
 
 
 def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, storage: ClusterStorage) -> MovesState:
-    """Compare the predictions that are due with a run's sample, and schedule the comparison of the run's own moves.
+    """Compare due predictions with a run's sample, and schedule the comparison for the run's own moves.
 
-    Each comparison is in the file `comparison.json` of the run that moved the bundles. It counts once the returned
-    history is stored. Until then, the same run can repeat the comparison with the same result.
+    Each comparison is stored in the file `comparison.json` of the run that moved the bundles. Its errors count once the
+    returned history is stored. Until then, a retry repeats the comparison with the same result.
 
     Args:
         history: the unload history after the run.
@@ -106,7 +106,7 @@ def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, stor
 def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> ComparedRun | None:
     """Return the pending comparison of a run's own moves; None if there is nothing to compare.
 
-    A run that is reported again keeps its comparison.
+    If the run was already reported, return its existing comparison.
     """
     known = ComparedRun.known(run.folder)
     owners = {move.bundle: move.owner or move.destination for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)}

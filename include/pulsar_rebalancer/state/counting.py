@@ -1,11 +1,11 @@
-"""The rules by which every sample counts exactly once.
+"""The rules that prevent a sample from being counted twice.
 
 A sample of a broker adds at most one hit, regardless of the parameters of the run:
 
 * a run adds hits if at least half an interval has passed since the last run that added hits;
 * a pair gets a hit if a host interval has passed since its last hit, or if the figure of one of its brokers has changed
-  since then. Brokers measure their host once per host interval and repeat the figure until the next measurement. So a
-  broker's unchanged figure causes no second hit when its partner changes;
+  since then. Brokers measure their host once per host interval and repeat the figure until the next measurement. So an
+  unchanged figure causes no second hit if the broker only gets a new partner;
 * hits older than `state_max_gap` intervals no longer count as consecutive;
 * forced runs and runs with their own thresholds add no hits. When the gate opens for such a run's plan, the hits of
   pairs whose bundles move are reset (`DecisionState.restarts`). In mode `approve`, the run that carries out the plan
@@ -78,8 +78,8 @@ def decide_counting(
         state: the decision state as the task *collect* read it.
         forced: True if the run moves bundles without waiting for hits; it adds no hits.
         thresholds: True if the run has its own thresholds; it adds no hits.
-        same_hits: True if the strategy that wrote the state counts the same hits, so that the change of strategy resets
-            no hits.
+        same_hits: True if the strategy that wrote the state counts hits in the same way. A change of strategy then
+            resets no hits.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
     since = (now - state.counted_at).total_seconds() if state.counted_at else None

@@ -17,7 +17,7 @@ class LearnedBroker(NamedTuple):
 
     Attributes:
         samples: number of counted samples since the broker joined.
-        residual: points of score that its bundles do not explain.
+        residual: score points that its bundles do not explain.
         score: moving average of its score over a quarter of an hour, percent.
         variance: variance of the score changes that its bundles do not explain, points squared.
         started: start of its process, seconds since 1970; None if unknown.
@@ -42,11 +42,11 @@ class Learned:
 
     Attributes:
         samples: number of counted samples.
-        points: score points by which 1 msg/s (kB/s if the network is the bottleneck) of average cost raises a broker
+        points: score points that 1 msg/s of average cost (1 kB/s if the network is the bottleneck) adds to a broker
             with the median number of cores.
         idle: score of a broker without bundles, percent.
         quiet: minutes since a broker last joined or left, at most `SETTLED`.
-        brokers: the brokers that the cluster lists.
+        brokers: figures of each broker that the cluster lists, by broker.
         bottleneck: the resource that decides the scores.
         others: number of consecutive counted samples in which a different resource decided the scores.
     """

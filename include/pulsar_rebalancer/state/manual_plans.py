@@ -143,4 +143,5 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""Much longer than any plan is valid: a rolling restart that stopped may have left the broker drained."""
+"""How long release times are kept: a drain that a stopped rolling restart left behind must not return after its
+release."""

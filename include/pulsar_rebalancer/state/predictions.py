@@ -1,4 +1,4 @@
-"""Predicted scores: the runs whose predictions are still to be compared with measurements, and the last errors."""
+"""Predicted scores: the runs whose predictions have not been compared with measurements yet, and recent errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from statistics import median
 from pydantic import BaseModel, ConfigDict
 
 LARGEST_ERROR = 3.0
-"""Median error above which there is a warning, points."""
+"""Median error, in points, above which there is a warning."""
 
 KEPT, FEWEST = 50, 10
-"""Number of errors that are kept, and that are needed before their median counts."""
+"""Maximum number of stored errors, and minimum number from which a median is computed."""
 
 
 class Predictions(BaseModel):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """The phases of a broker's turn."""
+    """The phases of a broker's turn in a rolling restart."""
 
     WAITING = "waiting"
     DRAINING = "draining"
@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 
 class ShownRoll(BaseModel):
-    """A roll as a dry run showed it.
+    """A rolling restart as a dry run showed it.
 
     Attributes:
         id: hash of the order and of all brokers with their start times.
@@ -66,7 +66,7 @@ class Roll(StateDocument):
         seen: runs in which the restarted broker reported.
         outcome: outcome of the broker's turn, once its bundles are back.
         waits: what the roll waits for.
-        asked: broker that people were asked to restart, in a message that was delivered.
+        asked: broker that people were asked to restart; set only once the message was delivered.
         ended: why the roll is over; empty if it is not over.
         ended_at: when the roll ended.
         stranded: broker that the roll left drained when it stopped; empty if there is no such broker.

@@ -21,7 +21,7 @@ VERSION = 1
 
 
 class HitCount(NamedTuple):
-    """The numbers of a broker's consecutive hits at the high and at the low threshold."""
+    """A broker's number of consecutive hits at each threshold."""
 
     high: int = 0
     low: int = 0
@@ -93,7 +93,7 @@ class Remembered(BaseModel):
     """The last placement with which the brokers' scores stayed close together for a while.
 
     Attributes:
-        balanced: number of counted samples in a row in which the scores were close together.
+        balanced: number of consecutive counted samples in which the scores were close together.
         file: file with the placement, in the cluster's state folder; empty if there is none.
         at: time of the sample with this placement.
     """
@@ -146,7 +146,7 @@ class DecisionState(StateDocument):
         return frozenset(filter(None, (self.means, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
-        """Return the state from which a strategy decides: the shadow's if the strategy was the shadow, else this."""
+        """Return the state from which a strategy decides: the shadow's if the strategy was the shadow, else `self`."""
         was_shadow = strategy == self.shadow.strategy != self.strategy
         return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 
@@ -209,7 +209,7 @@ class BundleSplit(BaseModel):
     Attributes:
         at: when the split ended; until then, when it was planned.
         positions: hashes at which the bundle is cut.
-        shares: share of the bundle's traffic in each bundle that it is split into, 0 to 1.
+        shares: share of the bundle's traffic that each part receives, 0 to 1.
         outcome: reason code of the result; empty while the split is planned.
     """
 
@@ -244,8 +244,8 @@ class MovesState(StateDocument):
 
         As in ModularLoadManagerImpl, an unload is dropped if `ts < now - grace`.
 
-        If the clock was set back, unloads can lie in the future. Unloads further ahead than the grace period are
-        dropped.
+        If the clock was set back, unloads can be in the future. They are dropped if they are further ahead than the
+        grace period.
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}

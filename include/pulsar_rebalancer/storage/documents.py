@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 VERSION = 1
-"""Version of all these documents. It does not change for a new field with a default; any other change raises it."""
+"""Version of all these documents. Any change except a new field with a default requires a higher version."""
 
 
 class VersionedDocument(BaseModel):

@@ -13,7 +13,7 @@ LOAD_DATA = "load-data.json"
 """File in a cluster's state folder with the load data that brokers under the extensible load manager published."""
 
 BUNDLE_HARM = "bundle-harm.json"
-"""File in a cluster's state folder with what the last measured move of each bundle cost its clients."""
+"""File in a cluster's state folder with the cost to clients of each bundle's last measured move."""
 
 DRAINS, CONTROL, ROLL = "drains.json", "control.json", "roll.json"
 """Names of files in the state folder: copies of documents that must survive a loss of the state store."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 ROWS_READ_TOGETHER = 100_000
-"""Rows per row group in a Parquet file: several readers, such as Spark's tasks, share a file by its row groups."""
+"""Rows per row group in a Parquet file. Several readers, such as Spark tasks, can read different row groups of a
+file."""
 
 
 @dataclass(frozen=True)

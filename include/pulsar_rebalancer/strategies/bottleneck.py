@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
 LASTING = 10
-"""Number of consecutive counted samples in which a different resource must decide before it becomes the bottleneck."""
+"""Number of consecutive counted samples in which a new resource must decide the scores to become the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
-"""Learned loads are in msg/s or kB/s: figures of similar size, so that sums of both stay exact."""
+"""Divisor of loads, by measure. Learned loads are in msg/s or kB/s: figures of similar size, so sums of either are
+exact."""
 
 
 def measure_of(bottleneck: str) -> Measure:
-    """Return the measure of bundles' loads. For direct memory, which no traffic explains, it is the message rate."""
+    """Return the measure of bundles' loads: throughput if the network is the bottleneck, else the message rate."""
     return Measure.THROUGHPUT if bottleneck == NETWORK else Measure.RATE
 
 
 def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
-    """Return the resource that decides the largest sum of scores. Both directions of the network are one resource."""
+    """Return the resource that decides the scores with the largest sum. Both network directions are one resource."""
     sums = dict.fromkeys(SCORED, 0.0)
     for broker in brokers:
         if broker.left_out is None:

@@ -28,10 +28,10 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 
 
 class CapacityCheck(Protocol):
-    """A check, in addition to the caps, that can refuse a unit. Its result depends on the units accepted so far."""
+    """An additional check that can refuse a unit (see `units`). Its result depends on the units accepted so far."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return the unit. It has its old or new destinations, or the reason why it must not be moved."""
+        """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:

@@ -1,12 +1,17 @@
 """For GainShedder, learn from each counted sample what a message costs (docs/gain-shedder.md).
 
-For every bundle: three moving averages of its message rate (of its kB/s where the network is the bottleneck), and the
-cost of its messages relative to an average message. For every broker: the points of its score that its bundles do not
-explain. For the cluster: points per msg/s.
+The learned figures are:
 
-The rate x of a bundle, its average u over a quarter of an hour and its relative cost e explain how a broker's score
-changes: by k/C times the sum of e (x - u). What remains is the error from which the costs are corrected, as in a Kalman
-filter: the more a bundle's rate changed and the less its cost is known, the more its cost changes.
+* for each bundle: three moving averages of its message rate (of its kB/s if the network is the bottleneck), and the
+  cost of its messages relative to an average message;
+* for each broker: the points of its score that its bundles do not explain;
+* for the cluster: the points per msg/s, k.
+
+A broker's score is expected to differ from its average over a quarter of an hour by k/C times the sum of e (x - u).
+Here, x is the rate of one of its bundles, u the bundle's average over a quarter of an hour, e the bundle's relative
+cost, and C the broker's limit of the bottleneck resource, such as its cores, as a multiple of the median. The costs
+are corrected by the error of this expectation, as in a Kalman filter: the more a bundle's rate changed and the less
+certain its cost is, the more its cost changes.
 
 Formulas for bundles use only operators, so that they work for numpy arrays and for Spark's columns.
 """
@@ -38,13 +43,14 @@ _FRESH = 2  # host intervals after which a broker's figure is not of this sample
 
 
 class Sums(NamedTuple):
-    """Sums over a broker's bundles. Their averages include this sample; their costs do not.
+    """Sums over a broker's bundles; the module's docstring defines x, u and e. Of these, only x includes this sample.
 
     Attributes:
         rate: sum of e x, msg/s.
         change: sum of e (x - u), msg/s.
         doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
-        now, later: sum of e times the quick and the hourly average of x, msg/s.
+        now, later: sum of e times the quick average of x, and sum of e times its hourly average, msg/s; both averages
+            include this sample.
     """
 
     rate: float = 0.0
@@ -60,11 +66,13 @@ def summands(cost: Any, variance: Any, *, rate: Any, change: Any, quick: Any, ho
 
 
 class Correction(NamedTuple):
-    """How the costs of a broker's bundles change, per msg/s by which a bundle's rate differs from its average.
+    """Factors that correct the costs of a broker's bundles and their variances P.
+
+    The module's docstring defines x and u.
 
     Attributes:
-        gain: change of a cost, per unit of the cost's variance.
-        shrink: decrease of the variance, per unit of the squared variance.
+        gain: a bundle's cost changes by this factor times P (x - u).
+        shrink: a cost's variance decreases by this factor times P^2 (x - u)^2.
     """
 
     gain: float = 0.0
@@ -76,7 +84,7 @@ class Lesson(NamedTuple):
 
     Attributes:
         sums: each broker's sums.
-        corrections: by broker, the correction of its bundles' costs; none for a broker that is left out.
+        corrections: correction of the costs of each broker's bundles, by broker, without brokers that are left out.
     """
 
     learned: Learned = NOTHING
@@ -85,12 +93,12 @@ class Lesson(NamedTuple):
 
 
 def step(per_minute: float, minutes: float, samples: int) -> float:
-    """Return the step of a moving average after some minutes. It begins as the plain mean of its samples."""
+    """Return the weight of a new sample in a moving average, which starts as the plain mean of its samples."""
     return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
 
 def steps(before: Learned, settings: Settings, *, counts: bool) -> tuple[float, ...]:
-    """Return the steps of the averages of bundles' rates (`run.tables.RATES`); 0 for a sample that does not count."""
+    """Return the weight of a sample in each average of bundles' rates (`run.tables.RATES`); 0 if it does not count."""
     minutes = settings.interval_seconds / 60
     return tuple(step(usual, minutes, before.samples + 1) if counts else 0.0 for usual in _AVERAGES)
 
@@ -102,7 +110,7 @@ def learn(
     moved: Iterable[RecentMove],
     settings: Settings,
 ) -> Lesson:
-    """Return the lesson after a sample.
+    """Learn from a sample, and return the resulting figures.
 
     Args:
         before: figures known after the last counted sample (`bottleneck.continued`).
@@ -137,7 +145,7 @@ def learn(
 
 
 class _Seen(NamedTuple):
-    """A broker in a sample: points per msg/s, minutes since its last move, and whether the score is this sample's."""
+    """A broker in a sample, with points per msg/s, minutes since its last move, and whether its score is up to date."""
 
     score: float
     points: float

@@ -52,7 +52,7 @@ class ClusterSample:
         force_threshold: smallest gap, in points of score, at which a forced run moves bundles, if the shedder has
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
-        arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
+        arriving: traffic that drains add to each broker in this run, by broker and measure (msg/s or bytes/s).
         recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be

@@ -61,7 +61,7 @@ def bursts(
     Args:
         per_day: mean number of bursts of a bundle.
         length: mean duration of a burst, minutes; durations are exponentially distributed.
-        factor: factor during a burst.
+        factor: smallest and largest factor of a burst.
     """
     factors = np.ones((minutes, bundles))
     for bundle, count in enumerate(random.poisson(per_day * minutes / MINUTES_PER_DAY, bundles)):
@@ -95,7 +95,7 @@ def jobs(random: np.random.Generator, minutes: int, bundles: int, every: int, le
     Args:
         every: minutes from one start to the next; each bundle has its own first start.
         length: duration of a job, minutes.
-        factor: factor while the job runs.
+        factor: smallest and largest factor of a job.
     """
     first, high = random.integers(0, every, bundles), random.uniform(*factor, bundles)
     running = (np.arange(minutes)[:, None] - first) % every < length

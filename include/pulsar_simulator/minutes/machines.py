@@ -22,8 +22,8 @@ class BrokerColumns:
     Attributes:
         names: brokerIds.
         cpu_limit: percent of one core, 100 for each core.
-        nic: speed each way, Kbit/s.
-        base_cpu: CPU without any traffic, percent of one core; more where other processes share the machine.
+        nic: speed of the network interface in each direction, Kbit/s.
+        base_cpu: CPU without any traffic, percent of one core; higher if other processes share the machine.
         slowness: CPU cost of traffic in multiples of the normal cost; brokers do not report it.
     """
 

@@ -44,7 +44,7 @@ class Report:
 
 
 class Reports:
-    """Makes the reports minute by minute; the same seed gives the same reports."""
+    """Simulates the brokers' reports, minute by minute; the same seed gives the same reports."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -84,7 +84,10 @@ class Reports:
         )
 
     def _draw(self, minute: int) -> tuple[Floats, Floats]:
-        """Return each broker's factor on its CPU sample, and its number, 0 to 1, for late and missing reports."""
+        """Return, for each broker, a noise factor for its CPU sample, and a random number, 0 to 1, for its report.
+
+        If the number is low, the report is missing or late (`Rules.missing`, `Rules.late`).
+        """
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
             # Draw broker by broker, so that additional brokers do not change the reports of these.
@@ -98,7 +101,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return the current figures; for late brokers and their bundles, return the figures of an earlier minute."""
+    """Return the current figures, but the figures of an earlier minute for late brokers and their bundles."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

@@ -16,14 +16,14 @@ _RECONNECTS = 22  # a random stream of its own
 
 
 class Unload(NamedTuple):
-    """A bundle that is to leave its broker; without a destination the cluster places it."""
+    """A bundle to unload. If `destination` is None, the load manager chooses the new broker."""
 
     bundle: int
     destination: int | None = None
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Function that returns the load manager's choice for a bundle among the registered brokers; None for no broker."""
+"""Function that chooses one of the registered brokers (indices) for a bundle; it returns None if it chooses none."""
 
 
 class Simulation:
@@ -40,7 +40,7 @@ class Simulation:
         self.alive = spec.started.copy()
         self.registered = spec.started.copy()
         self.truth: Demand | None = None
-        """What brokers actually carried in the last minute."""
+        """The brokers' actual traffic and usage in the last minute; None before the first step."""
         self.down = np.zeros(len(self.owner))
         """Seconds of the last minute during which each bundle was unavailable."""
         self._place: Place = place or self._fewest_messages
@@ -58,8 +58,9 @@ class Simulation:
     def unload(self, moves: Iterable[Unload]) -> None:
         """Unload bundles from their brokers at the start of the next minute, as the admin API does.
 
-        Clients look a bundle up as soon as they lose it; a bundle with neither clients nor a destination is never
-        looked up. An unload to an unregistered destination is refused, and a bundle without an owner does not change.
+        Clients that lose their broker look the bundle up immediately; a bundle with neither clients nor a destination
+        is never looked up. An unload to an unregistered destination is refused. An unload of a bundle without an owner
+        has no effect.
         """
         rules, start = self.spec.rules, self.minute * MINUTE
         for bundle, destination in moves:
@@ -113,7 +114,10 @@ class Simulation:
                 self._lose(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
 
     def _lose(self, bundle: int, looked_up: float) -> None:
-        """Remove a bundle's owner. The next lookup places the bundle; without `direct`, only clients look it up."""
+        """Remove a bundle's owner, and schedule the lookup that places the bundle again.
+
+        There is no lookup if the bundle has no clients, unless `direct` is set.
+        """
         self.owner[bundle] = NOBODY
         anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
         self._due[bundle] = looked_up if anybody else float("inf")
@@ -121,7 +125,7 @@ class Simulation:
     def _wait_of_minute(self) -> Floats:
         """Return each bundle's relative waiting time if its clients lost their broker in this minute; the mean is 1.
 
-        A bundle's wait is the same whichever other bundles lose their broker, so that strategies can be compared.
+        A bundle's waiting time does not depend on which other bundles lose their broker, so strategies can be compared.
         """
         if self._waits is None or self._waits[0] != self.minute:
             stream = np.random.default_rng((self.spec.seed, _RECONNECTS, self.minute))

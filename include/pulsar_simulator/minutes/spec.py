@@ -43,20 +43,20 @@ class Rules:
     """The rules of the cluster's behaviour; docs/simulation.md has the source of each figure.
 
     Attributes:
-        direct: destinations are named when a bundle is unloaded or loses its broker (extensible load manager). Else
-            the bundle is placed when a client looks it up (modular load manager).
+        direct: True if a bundle gets its new broker when it is unloaded or loses its broker (extensible load manager);
+            False if it gets its new broker when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle is unavailable.
-        unload_cpu_seconds: CPU for each bundle that moves, on the old broker and on the new broker.
+        unload_cpu_seconds: CPU time for each bundle that moves, on the old broker and on the new broker.
         reconnect_seconds: mean time from the detection of a stopped broker until its bundles are looked up; not used if
             `direct`.
         session_seconds: time until a stopped broker is noticed.
-        reconnect_cpu_seconds: CPU on the new broker for each client that reconnects.
+        reconnect_cpu_seconds: CPU time on the new broker for each client that reconnects.
         busy_cpu: additional CPU of a broker that has any traffic, percent of one core.
         cpu_noise: relative standard deviation of a CPU sample.
         late: share of reports that are old.
-        late_minutes: age of these reports.
+        late_minutes: age of these reports, minutes.
         missing: share of reports that do not arrive.
-        cost: CPU of a message and of a byte.
+        cost: CPU time per message and per byte.
     """
 
     direct: bool = False

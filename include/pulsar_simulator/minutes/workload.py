@@ -11,7 +11,7 @@ from pulsar_simulator.load import Floats, Ints, Rates
 
 MINUTES_PER_DAY = 1440
 BLOCK = 256
-"""Number of minutes whose random numbers are drawn together, from a stream per block: earlier blocks are not needed."""
+"""Minutes per block. Each block has its own random stream, so it can be drawn without the earlier blocks."""
 
 _SHAPE, _NOISE = 11, 12  # one random stream each, so that one never shifts another
 _LARGEST_DEVIATION = 3.0
@@ -39,13 +39,13 @@ class OnOff:
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """Traffic that is multiplied for a while.
+    """A temporary change of some bundles' traffic.
 
     Attributes:
         bundles: indices of the bundles.
         minute: the first minute.
         minutes: number of minutes.
-        factor: factor on the rate.
+        factor: multiplier of the message rates.
     """
 
     bundles: Ints
@@ -56,7 +56,7 @@ class Spike:
 
 @dataclass(frozen=True, slots=True)
 class BundleColumns:
-    """All bundles, one entry each.
+    """The properties of all bundles; each column has one entry per bundle.
 
     Attributes:
         names: `tenant/namespace/0x…_0x…`.
@@ -90,7 +90,7 @@ class Workload:
     Attributes:
         bundles: columns of all bundles.
         on_off: topics that are alternately busy and idle.
-        spikes: one-off changes.
+        spikes: temporary changes of the traffic.
         seed: seed of the noise.
         series: further factors on each bundle's traffic (`load_series`), a row per minute; the last row is repeated.
     """
@@ -145,7 +145,7 @@ def random_shape(seed: int, use: int, number: int = 0) -> np.random.Generator:
 
     Args:
         seed: seed of the run.
-        use: what is drawn.
+        use: integer that identifies the kind of values.
         number: number of the group, counted from 0.
     """
     return np.random.default_rng((seed, _SHAPE, use, number))

@@ -60,7 +60,7 @@ def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
 
 
 def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> dict[str, str]:
-    """Reset the state, or restore it from a file. Other documents that cannot be read are replaced.
+    """Reset the state, or restore it from a file; other unreadable documents are replaced.
 
     The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. A `control` document
     that cannot be read is not changed; only a pause or a resume replaces it.

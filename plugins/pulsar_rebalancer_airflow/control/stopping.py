@@ -59,9 +59,10 @@ def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
 
 
 def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_seconds: float) -> Stopped:
-    """Wait for the end of the current wave or splits, and return their outcome.
+    """Wait until no bundle is in progress, and return the outcome of the stop.
 
-    A task checks for a stop before each bundle. The bundles that were in progress are known only when the task ends.
+    The task that carries out the plan checks for a stop before each bundle. Until this task ends, it is unknown which
+    bundles it had started.
 
     Args:
         store: the cluster's store, in which the stop is already stored.

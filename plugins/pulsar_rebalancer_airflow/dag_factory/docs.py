@@ -64,6 +64,6 @@ def page(kind: str, entry: ClusterEntry) -> str:
 
 
 def broken_page(entry: ClusterEntry) -> str:
-    """Return Markdown that describes the error in a cluster's entry. A corrected entry replaces the DAG."""
+    """Return Markdown about the error in a cluster's entry, for the only DAG of such a cluster."""
     error = entry.error.replace("`", "'")
     return f"### The entry `{entry.name}` of the clusters file cannot be used\n\n```\n{error}\n```\n"

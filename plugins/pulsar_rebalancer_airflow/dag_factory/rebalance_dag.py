@@ -101,7 +101,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
 def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
     """Return the timetable for an interval.
 
-    Runs with an interval of one minute start on the full minute, for readable ids.
+    If the interval is one minute, runs start on the full minute, so that their ids are readable.
     """
     if interval_seconds == 60:
         return CronTriggerTimetable("* * * * *", timezone="UTC")

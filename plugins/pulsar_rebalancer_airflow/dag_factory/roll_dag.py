@@ -1,4 +1,4 @@
-"""The DAG with which people restart brokers one after the other. It shows the roll; a second run carries it out."""
+"""The DAG with which people restart brokers one after the other. A run shows the plan; a second run carries it out."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 SOURCE = Path(__file__).resolve().parents[3]
-"""The source tree, from which the embedded default runs."""
+"""Root of the source tree, with the DAG file and the configuration of the embedded Airflow."""
 
 _ANOTHER_FOLDER = "name a folder of your own (make run FOLDER=…, or --folder)"
 
@@ -97,7 +97,7 @@ class AirflowHome:
 
     @property
     def _marker(self) -> Path:
-        """Return the path of the file that marks a folder as created here.
+        """Return the path of the file that marks a folder as created by `prepare`.
 
         It is outside the folder, so that it still exists after an interrupted deletion.
         """

@@ -1,4 +1,4 @@
-"""The line about each run in the terminal. It also shows whether the cluster is balanced."""
+"""The line that `make run` prints about each run, and whether the cluster is balanced after the run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunLine:
-    """The line about one run in the terminal.
+    """The line printed about one run, and the run's result.
 
     Attributes:
-        balanced: True if nothing is to be moved and no decision waits for hits. If the strategy pairs brokers, the
-            score range must also be below the low threshold.
+        balanced: True if the run plans no moves, and none are delayed by hit counts or a grace period. If the strategy
+            pairs brokers, the score range must also be below the low threshold.
         moved: True if at least one move was verified.
         failed: why the run failed; empty if the run succeeded.
         in_force: sentence about the orders at the end of the run and the people who gave them; empty if unknown.

@@ -16,7 +16,7 @@ def example_pulsar_balance_after_deployment() -> None:
 
     @task
     def deploy() -> str:
-        """Add brokers here. Return a reason for the balance; the run records this reason."""
+        """Add brokers here, and return a reason, which the run records."""
         return "two brokers were added"
 
     # The run obeys mode, pauses, windows and caps like any other. If it fails, so does this task.

@@ -1,4 +1,4 @@
-"""Send brokers a request of your own through the package's connection, and a message to people if it fails."""
+"""Send your own request to the brokers through the package's connection, and alert people if it fails."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from pulsar_rebalancer_airflow.notifications.alert_notifier import AlertNotifier
 
 
 class BrokerVersionsOperator(BaseOperator):
-    """Return the Pulsar version of each broker, by brokerId. A retry asks again.
+    """Return the Pulsar version of each broker, by brokerId. A retry sends the requests again.
 
     Args:
         pulsar_admin_conn_id: Airflow connection of type `pulsar_admin`.
@@ -23,7 +23,7 @@ class BrokerVersionsOperator(BaseOperator):
         self.pulsar_admin_conn_id = pulsar_admin_conn_id
 
     def execute(self, context: Context) -> dict[str, str]:
-        """Ask all brokers at the same time.
+        """Query all brokers at the same time.
 
         Raises:
             AdminError: a broker refused the request or did not answer.

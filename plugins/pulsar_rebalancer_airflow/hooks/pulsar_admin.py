@@ -28,7 +28,7 @@ EXTRAS = frozenset(
     | {"address_map", "address_template", "service_url"}
     | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
 )
-"""Allowed keys of the connection's extra: a misspelt `read_only` must not allow writes."""
+"""Allowed keys of the connection's extra. Other keys are refused, because a misspelt `read_only` would allow writes."""
 
 
 class PulsarAdminHook(BaseHook):

@@ -63,7 +63,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
 
 
 def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
-    """Return why the gate is closed, by reason: an open circuit breaker with its end, and unreadable orders."""
+    """Return the details of those reasons in `_ALERTING` that currently close the gate, by reason."""
     closed = closings(settings, store.control(storage_of(cluster)), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason in _ALERTING}
 
@@ -112,7 +112,7 @@ def tell(
         context: context of the running task, which must have the cluster's state asset as an inlet.
         cluster: name in the clusters file.
         settings: settings from the clusters file; `alert_connection` must not be empty.
-        model: the document of open conditions, which only this task writes.
+        model: class of the document with the open incidents; only this task writes the document.
         figures: lines of text with key figures for the messages.
         run: name of the run's folder; empty if there is none.
     """

@@ -44,7 +44,9 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
 
 
 def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
-    """Send measurements of a cluster's current orders, in a task that can change these orders; otherwise like `emit`.
+    """Send measurements of a cluster's current orders; do nothing if no metrics system is configured.
+
+    Tasks that can change these orders call this function. Errors are only logged.
 
     Args:
         context: context of a task that has the cluster's state asset as an inlet.

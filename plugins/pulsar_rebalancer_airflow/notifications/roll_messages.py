@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
-    """Send the message that is due, if any. Return the document, in which `asked` is now up to date.
+    """Send the message that is due, if any, and return the document with an updated `asked`.
 
     A request to restart that no receiver accepted is sent again at the next change; a message about a stopped roll is
     sent only once.

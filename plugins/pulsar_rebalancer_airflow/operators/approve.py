@@ -67,7 +67,7 @@ class ApproveOperator(ApprovalOperator):
 
         Raises:
             AirflowSkipException: another plan waits now, or the question was already answered.
-            AirflowFailException: `plan_changed`, or a file of the plan cannot be read; `approval_unreadable`.
+            AirflowFailException: `plan_changed`, `approval_unreadable`, or a file of the plan cannot be read.
         """
         ti, asked = context["ti"], context["task_state_store"]
         with final_unless_passing(context):

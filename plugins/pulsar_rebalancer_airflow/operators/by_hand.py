@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class FormOperator(BaseBranchOperator):
-    """Refuse an invalid form, else choose the next task, which makes a plan or carries out an action immediately.
+    """Refuse an invalid form; otherwise choose the next task, which makes a plan or carries out an action immediately.
 
     A retry returns the same result.
 
@@ -77,7 +77,7 @@ class FormOperator(BaseBranchOperator):
 
 
 class CollectForPlanOperator(CollectOperator):
-    """Collect the sample for a manual plan. The form for a manual plan has no run parameters."""
+    """Collect the sample for a manual plan. No run parameters are read, because the form has none."""
 
     only_shows = True
 
@@ -109,8 +109,8 @@ class PlanByHandOperator(BaseOperator):
         """Make and show the plan.
 
         Returns:
-            `plan` (the hash), `until`, the moves, the number of disturbed clients, the seconds that clients were away
-            at each bundle's last move, and scores before and after.
+            `plan` (the hash), `until`, the moves, the number of disturbed clients, how long clients were disconnected
+            at each bundle's last move (seconds), and scores before and after.
 
         Raises:
             AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.preview.show`).
@@ -132,7 +132,7 @@ class PlanByHandOperator(BaseOperator):
         return document(summary, run, last)
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
-        """Return the bundle to split, with the load of its topics according to its broker."""
+        """Return the bundle to split, with the load of each topic as reported by the bundle's broker."""
         scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state, request.overruled)
         bundle, settings = target_of_split(scene, request.bundles[0]), scene.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
@@ -143,9 +143,9 @@ class PlanByHandOperator(BaseOperator):
 class CarryOutOperator(HandOverOperator):
     """Release brokers, or carry out the plan with the given hash.
 
-    The plan of a drain marks its brokers as drained; later runs then move their bundles. Any other plan is handed over
-    to a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented can be handed over
-    again; the new run carries out the rest of the plan.
+    If the plan is a drain, its brokers are marked as drained; later runs then move their bundles. Any other plan is
+    handed over to a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented can be
+    handed over again; the new run carries out the rest of the plan.
     """
 
     def execute(self, context: Context) -> None:
@@ -203,7 +203,7 @@ class CarryOutOperator(HandOverOperator):
         self.log.warning("%s released %s: %s", by or "unknown", ", ".join(form.broker), form.reason)
 
     def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
-        """Return the plan that the form's hash names, and its request; raise an error if it may not be carried out."""
+        """Return the plan with the form's hash, and its request; raise an error if the plan may not be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
@@ -260,7 +260,7 @@ class CarryOutOperator(HandOverOperator):
         handed: HandedOver,
         before: HandedOver | None,
     ) -> HandedOver:
-        """Return a copy of a plan's record that has the id of the run that carries out the plan.
+        """Return a copy of a plan's record with the id of the run that carries out the plan.
 
         If an earlier run was already started for the plan, a new run is started only if orders or settings prevented
         part of the plan.

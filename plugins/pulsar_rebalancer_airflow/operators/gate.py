@@ -103,7 +103,7 @@ class GateOperator(RunOperator):
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """End the open question: once another plan is carried out, the question's plan is possibly no longer valid."""
+        """End the open question, because its plan may no longer be valid after another plan is carried out."""
         store = self._store(context)
         present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)

@@ -63,7 +63,7 @@ class HandOverOperator(TriggerDagRunOperator):
 
 
 def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) -> None:
-    """Refuse while a run that carries out a person's plan is queued or running.
+    """Refuse a new plan while a run that carries out a person's plan is queued or running.
 
     Args:
         dag_id: id of the DAG of such runs.

@@ -33,8 +33,8 @@ class MaintainOperator(ClusterOperator):
             The report of `pulsar_rebalancer.maintenance`.
 
         Raises:
-            AirflowFailException: the state or a copy of it cannot be read, and nothing was deleted, because any file
-                could be in use; or a day's history is damaged, and all other days were processed.
+            AirflowFailException: the state or a copy of it cannot be read (then nothing is deleted, because any file
+                could be in use), or a day's history is damaged (all other days are processed).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():

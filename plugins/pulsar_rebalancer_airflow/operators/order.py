@@ -31,7 +31,7 @@ class Ordered(TypedDict, total=False):
     """Input of the task *control*.
 
     Attributes:
-        lost: why documents could not be read and were dropped, by key.
+        lost: the errors of unreadable documents that were dropped, by key.
         found: the plan in progress at the time of a stop or pause; missing if a file of the run cannot be read.
     """
 

@@ -79,7 +79,7 @@ class PlanPartOperator(RunOperator):
         asyncio.run(go())
 
     def on_kill(self) -> None:
-        """Start no further move or split. Moves and splits in progress remain in the history as planned."""
+        """Start no further move or split. Those in progress remain in the history without an outcome."""
         if self._task is not None:
             self._task.cancel()
 

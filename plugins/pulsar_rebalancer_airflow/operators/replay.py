@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReplayOperator(SparkApplicationOperator):
-    """Submit the replay application. Its answer is the task's XCom, and the task has a link to its report.
+    """Submit the replay application. The task's XCom is the application's answer; the task has a link to the report.
 
     The application logs its progress. A retry replays again, with a new folder.
 

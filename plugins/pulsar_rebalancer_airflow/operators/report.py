@@ -40,15 +40,15 @@ _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 
 
 class ReportOperator(RunOperator):
-    """Write `outcome.json`, compare earlier predictions, tidy the unload history, and send alerts and metrics.
+    """Write `outcome.json`, check earlier predictions, tidy the unload history, and send alerts and metrics.
 
     If a bundle was moved, the task creates an asset event that can start other DAGs. The task is a teardown: it always
-    runs, and its failure does not fail the run. A retry writes the same files again and removes no outcome. The task's
+    runs, and its failure does not fail the run. A retry writes the same files again, and keeps all outcomes. The task's
     XCom is the number of moves by outcome.
 
     Args:
         gate: task id of the gate.
-        settings: current settings in the clusters file; None to use neither alerts nor the circuit breaker.
+        settings: current settings in the clusters file; None to switch off alerts and the circuit breaker.
     """
 
     def __init__(self, *, cluster: str, gate: str, settings: Settings | None = None, **kwargs: Any) -> None:
@@ -120,7 +120,7 @@ class ReportOperator(RunOperator):
         return outcome
 
     def _keep_harm(self, outcome: Outcome, earlier: Outcome | None) -> None:
-        """Store the cost of the moves for the next manual plan of the same bundles; a failure is only logged."""
+        """Store how the moves affected clients, for later manual plans of the same bundles; errors are only logged."""
         fresh = set(outcome.moves).difference(earlier.moves if earlier else ())
         harms = {move.bundle: move.harm for move in fresh if move.attempts}
         folder = storage_of(self.cluster).state

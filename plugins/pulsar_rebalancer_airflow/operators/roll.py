@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.roll_document import Roll
 
 _REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
-"""Reasons for which a roll is refused. For others, such as a window that is not open yet, it waits."""
+"""Reasons that refuse a roll. For any other reason, such as a closed maintenance window, a roll waits."""
 
 _FEWEST_INTERVALS = 5
 """A roll waits for at least this number of intervals before it stops."""
 
 _LONGEST_RUN = timedelta(minutes=3)
-"""Time, in addition to two intervals, after which the newest run's sample is too old."""
+"""The newest run's sample is too old if its age exceeds two intervals plus this time."""
 
 
 class RollOperator(BaseSensorOperator):
     """Show a rolling restart, or carry it out; only this task writes the `roll` document.
 
-    A step reads the newest run's files and the stored documents, and stores the result with a single write. Between
-    steps the task holds no slot. A retry, even after a crash, continues after the roll's last step.
+    A step reads the newest run's files and the stored documents, and stores the result with a single write. The task
+    holds no slot between steps. A retry, even after a crash, continues after the roll's last step.
 
     Args:
         entry: the cluster's entry in the clusters file.

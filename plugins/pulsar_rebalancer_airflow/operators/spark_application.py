@@ -32,7 +32,7 @@ ARCHIVE_VARIABLE = f"{VARIABLES}SPARK_ARCHIVE"
 
 _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
-"""Options for the driver's Java. It ignores a class-data archive that was made with other options.
+"""JVM options of the driver. The JVM ignores a class-data archive that was made with other options.
 
 Spark's classes would otherwise reach Java's initial metaspace limit several times, and each time Java would search
 the whole heap for classes to unload.

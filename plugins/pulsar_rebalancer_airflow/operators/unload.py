@@ -54,7 +54,7 @@ class _Progress:
         self._told_at = -math.inf
 
     def ended(self, history: WaveHistory) -> None:
-        """Record that another move has ended."""
+        """Publish the progress after a move, unless it was published within the last second."""
         if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
             self.tell(history)
 
@@ -77,7 +77,7 @@ class UnloadWaveOperator(PlanPartOperator):
     If a bundle has changed owner, has no topic or was placed on another broker, the outcome records this; it is not a
     failure. The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a
     request. The XCom `progress` has the number of moves that have ended. The cost of each move for clients is measured
-    (`HarmMeter`); after the last move, the task waits a few seconds for clients that are not back yet.
+    (`HarmMeter`); after the last move, the task waits a few seconds for clients that have not reconnected yet.
 
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
     pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no

@@ -33,7 +33,7 @@ MOST = 200
 _NAMES = {"skip": "Skip next run", "undo": "Undo run"}
 
 _answers: Cache[RunAnswer] = Cache(2000)
-"""Answers about ended runs, by run and end time."""
+"""Cached outcomes of ended runs, by run and end time."""
 
 
 def requests(

@@ -100,7 +100,7 @@ def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
 
 @router.get("/dags/{dag_id}/overview")
 def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
-    """Return a cluster's page, which shows the current state or the state at the time of one run.
+    """Return the content of a cluster's page: the current state, or the state at the time of one run.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster, or if the run's files do not exist yet or were deleted.
@@ -161,7 +161,7 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
 
 @router.get("/dags/{dag_id}/costs")
 def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tuple[CostView, ...]:
-    """Return the learned figures of a broker's bundles with the largest load.
+    """Return a broker's bundles with the largest load, largest first, with their learned message costs.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.

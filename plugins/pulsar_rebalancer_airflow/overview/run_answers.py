@@ -60,7 +60,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
 
 
 def _was_cancelled(session: Session, run: DagRun) -> bool:
-    """Return whether a run was marked as failed before it began. A run with a teardown task then stays in the queue."""
+    """Return whether a run was marked as failed before it began. A run with a teardown task then remains queued."""
     if run.start_date is None and run.end_date is not None:
         return True
     first = (TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id, TaskInstance.task_id == "collect")

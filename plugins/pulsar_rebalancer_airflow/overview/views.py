@@ -7,7 +7,7 @@ from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_pa
 
 
 def external_views() -> list[dict[str, object]]:
-    """Return the plugin's external views. Airflow inserts ids, and shows views with a route in a frame.
+    """Return the plugin's external views. Airflow inserts ids into the URLs, and shows the views in an iframe.
 
     Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG shows only a message.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
-"""For each table, the column that names the subject of a miss."""
+"""The column with the subject of a finding, by table."""
 
 _DETAIL_CHARS = 300
 
@@ -68,7 +68,7 @@ class _Miss(NamedTuple):
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
-    """Return one finding for each reason and subject, with all details. Findings of a reason are sorted worst first.
+    """Return one finding for each reason and subject, with all details; for each reason, the worst are first.
 
     Args:
         results: results of the table's suite, in JSON types.

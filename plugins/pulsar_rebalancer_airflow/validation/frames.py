@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
-"""Columns with few distinct strings, by table; Great Expectations hashes and copies every string in a frame."""
+"""Columns that become categorical, by table, because Great Expectations hashes and copies every string in a frame."""
 
 
 def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFrame]:
@@ -65,8 +65,8 @@ def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> t
     """If a resource other than the CPU determines a broker's score, return it and its usage in percent of the limit.
 
     This is the resource with the highest weighted percentage. The result is None and NaN if the CPU determines the
-    score or the broker is idle. If no weighted resource has a limit although some are used, the score is always 0, and
-    the percentage is infinite.
+    score or the broker is idle. If no weighted resource has a limit but some are used, the score is always 0; the
+    result is then the names of the used resources and infinity.
     """
     percent = {name: float(broker[f"{name}_percent"]) for name in weights}
     judged = [name for name in weights if not math.isnan(percent[name])]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHOWN_ROWS = 20
-"""Maximum number of missed rows kept and shown per expectation."""
+"""Maximum number of failed rows kept and shown per expectation."""
 
 SHOWN_FINDINGS = 200
 """Maximum number of findings listed on the page."""
@@ -39,7 +39,7 @@ def page_of(run: StoragePath) -> StoragePath:
 
 
 def wording(result: Any) -> dict[str, str]:
-    """Return the Data Docs' texts about an `ExpectationValidationResult`: what was `expected`, and what was `seen`.
+    """Return the texts that Data Docs show for an `ExpectationValidationResult`, by key: `expected` and `seen`.
 
     As a side effect, the lists of rows in the result are truncated.
     """

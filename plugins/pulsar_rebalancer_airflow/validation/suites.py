@@ -108,7 +108,7 @@ def suites_folder() -> Path:
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return a table's suite. Each expectation also has its position, and the effect of its reason code."""
+    """Return a table's suite; the position, effect and severity of each expectation are added."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect

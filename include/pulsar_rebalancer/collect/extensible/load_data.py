@@ -170,7 +170,7 @@ def is_current(
 ) -> bool:
     """Return whether published load data could still be the latest.
 
-    It is outdated if rates have since changed so much that the broker would publish again.
+    It is outdated if rates have changed so much since then that the broker must have published newer data.
 
     Brokers publish when message rate or throughput has changed by more than
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _TOPIC_STATS_AT_ONCE = 4
-"""Topic statistics are long, so those of only a few brokers are in memory at a time."""
+"""Maximum number of brokers whose topic statistics are in memory at the same time, because these are large."""
 
 _SLACK_S = 60.0
 

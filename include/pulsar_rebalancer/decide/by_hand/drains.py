@@ -53,7 +53,7 @@ class Leaving(NamedTuple):
 
     Attributes:
         moves: candidates with their destinations. Their pair numbers are negative, so that the caps accept them first.
-        scenes: each drained broker's scene, without the rules that a person lifted for that broker.
+        scenes: by drained broker, the input for its moves, without the rules that a person lifted for this broker.
         overruled: rules that a person lifted, by drained broker.
     """
 
@@ -63,7 +63,7 @@ class Leaving(NamedTuple):
 
     @property
     def scene(self) -> Scene:
-        """Return any one scene, for properties that all scenes share."""
+        """Return the scene of any one drained broker, for properties that are the same in all scenes."""
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
@@ -133,7 +133,7 @@ class DrainedBrokers:
 
         Args:
             decisions: the strategy's decisions.
-            moves: the strategy's candidates, before the caps.
+            moves: the strategy's accepted moves. The caps are applied to them again, after the drains' moves.
         """
         capped, drains, scenes = self._capped(moves), self._drains, self._leaving.scenes
         of_drain = [move for move in capped if move.pair < 0]

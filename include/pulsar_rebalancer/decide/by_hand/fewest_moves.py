@@ -1,7 +1,7 @@
 """Bring hot brokers down to a bound with the fewest moves, using an exact but limited search.
 
 Choosing the bundles of one broker is easy: the largest first. The whole problem is hard (it includes bin packing),
-because the bundles must fit into the room that the other brokers have.
+because the bundles must fit into the spare capacity of the other brokers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_STEPS = 20_000
 """Maximum number of search steps; one step examines 50 destinations."""
 
 _TINY = 1e-9
-"""Differences up to this number of points are ignored, because sums of shares are rounded."""
+"""Differences up to this number of points are ignored, because sums of points are rounded."""
 
 
 class HotBroker(NamedTuple):
@@ -25,7 +25,7 @@ class HotBroker(NamedTuple):
 
     Attributes:
         excess: points by which its score must drop.
-        bundles: points and name of each bundle that may be moved, largest first.
+        bundles: points of score and name of each bundle that may be moved, largest first.
     """
 
     broker: str
@@ -42,7 +42,7 @@ class FittingMove(NamedTuple):
 
 
 class FewestMoves(NamedTuple):
-    """The moves that were found, at least one from each hot broker that can be brought down to the bound.
+    """The moves that were found, at least one from each hot broker that they bring down to the bound.
 
     Attributes:
         proven: True if it is certain that no plan brings more brokers down to the bound, or the same number with fewer
@@ -71,14 +71,14 @@ def fewest_moves(
     """Bring as many hot brokers as possible down to the bound, with as few moves as possible.
 
     A first plan handles the brokers in turn: it takes the largest bundles that fit, then the smallest bundle that is
-    enough, each to the destination with the most room. A search over all plans then looks for a better plan. It skips
-    plans that cannot be better: a broker needs at least as many moves as it would need if its largest bundles fitted,
-    and the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or the
-    search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
+    enough, each to the destination with the most spare capacity. A search over all plans then looks for a better plan.
+    It skips plans that cannot be better: a broker needs at least as many moves as it would need if its largest bundles
+    fitted, and the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or
+    the search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
     worse than the first.
 
     Args:
-        rooms: points that each destination may gain.
+        rooms: points by which the score of each destination may rise.
         allowed: function that returns whether a bundle may be moved from a source to a destination.
         fits: function that returns whether moves may be made together. A combination that is not allowed must not
             become allowed when moves are added.
@@ -175,7 +175,10 @@ class _Search:
     def _picks(
         self, number: int, need: float, start: int, better: Callable[[int], bool] = lambda _: True
     ) -> Iterator[int]:
-        """Yield each possible next bundle's index, once per destination. While yielded, its move is in the plan."""
+        """Yield the index of each bundle that could be moved next, once per destination.
+
+        The plan includes the bundle's move until the next index is requested.
+        """
         each = self._hot[number]
         enough = bisect_right(each.bundles, _TINY - need, lo=start, key=lambda bundle: -bundle[0])
         destinations = sorted(self._room, key=lambda name: (-self._room[name], name))

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NEW = timedelta(minutes=30)
-"""Maximum age of a new broker's process."""
+"""A broker counts as new until its process has this age."""
 
 _REPORTED = timedelta(minutes=4)
-"""Time after which a broker's report shows what moved to it."""
+"""Time after which a broker's report includes the bundles that moved to it."""
 
 _BELOW = 5.0
-"""Points below the mean at which a broker counts as filled."""
+"""A broker counts as filled if its score is at most this number of points below the mean."""
 
 
 _NAMES = 500
@@ -52,7 +52,7 @@ class Filling(NamedTuple):
 
 
 def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
-    """Return the moves that fill new brokers, as a person's `fill` would; None if there is nothing to move.
+    """Return the moves that fill new brokers, as the manual action `fill` does; None if there is nothing to move.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
@@ -106,7 +106,7 @@ def of_moves(
 
 
 def unreported(scene: Scene) -> dict[str, float]:
-    """Return, by owner, the points of score of recently moved bundles; the owners' reports might lack these bundles.
+    """Return, by owner, the points of score of recently moved bundles that the owner's report might not include yet.
 
     This assumes that scores are proportional to traffic, with the same factor for all brokers.
     """

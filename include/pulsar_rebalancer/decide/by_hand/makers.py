@@ -164,8 +164,8 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 def fill(scene: Scene, brokers: Sequence[str]) -> list[Wish]:
     """Fill brokers up to the mean score with bundles of the hottest brokers, largest bundles first.
 
-    The coldest broker is filled first. A bundle is suitable if moving it leaves the broker's score at or below both the
-    mean and the source's score.
+    The coldest broker is filled first. A bundle is suitable if, after its move, the filled broker's score is at most
+    the mean and at most the source's score.
 
     Raises:
         PlanError: `unknown_destination`, or the reason why one of the brokers is excluded.

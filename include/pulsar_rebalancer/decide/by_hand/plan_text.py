@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
-"""Maximum number of moves that are listed, and of brokers."""
+"""Maximum number of listed moves, and of listed brokers."""
 
 
 def has_effect(summary: Summary) -> bool:

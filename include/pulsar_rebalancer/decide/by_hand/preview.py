@@ -44,7 +44,7 @@ _MEASURE = Measure.THROUGHPUT
 
 
 def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
-    """Make the plan that a person requested in a form, write it below the run's folder, and return its summary.
+    """Make the plan that a person requested in a form, write it to the run's folder, and return its summary.
 
     Args:
         run: folder of a run with a validated snapshot.
@@ -99,7 +99,7 @@ def write(
     restarts: Mapping[str, CountedSample] | None = None,
     note: str = "",
 ) -> Summary:
-    """Write a plan below the run's folder, and return its summary.
+    """Write a plan to the run's folder, and return its summary.
 
     Args:
         wanted: candidates with their destinations, before the caps are applied.
@@ -236,7 +236,7 @@ def _with_effect(
     record: ByHand,
     after: Mapping[str, float],
 ) -> ByHand:
-    """Return a copy of the record that also has the effect of moves and splits on brokers and clients."""
+    """Return a copy of the record, with the effect of moves and splits on brokers and clients added."""
     taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in taken]

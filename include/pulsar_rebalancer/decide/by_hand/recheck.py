@@ -83,7 +83,7 @@ def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: Move
 
 
 def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:
-    """Return the plan that was shown, and its folder."""
+    """Return the folder and the summary of the plan that was shown."""
     entry, settings = handed.plan, request.resolved.settings
     folder = storage.run(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:

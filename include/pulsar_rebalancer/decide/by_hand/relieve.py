@@ -1,4 +1,4 @@
-"""Relieve hot brokers: choose bundles to move, so that the brokers' scores drop to a score that a person gave."""
+"""Relieve hot brokers: choose bundles to move, so that no broker's score exceeds the score that a person gave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.by_hand.scene import Scene
 
 _ROUNDING = 1e-9
-"""Points of room that are kept free, so that a rounded sum does not exceed the bound."""
+"""Points by which scores must stay below the bound, so that rounding does not take them above it."""
 
 
 class Relief(NamedTuple):

@@ -29,7 +29,7 @@ class Removal(NamedTuple):
     Attributes:
         bundles: number of bundles that have to move.
         highest: highest predicted score of the remaining brokers, percent.
-        limit: highest score to which a broker may be brought, percent.
+        limit: highest score that a remaining broker may reach, percent.
         stay: number of bundles that no other broker may take, by reason.
     """
 
@@ -49,14 +49,14 @@ def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: f
     """Predict the removal of a broker: its bundles are placed on the others as a drain would place them.
 
     Caps and the grace period only slow a drain down, so they are ignored. Bundles that never move, such as bundles
-    without topics, are ignored too. Bundles that are still on other drained brokers also need room.
+    without topics, are ignored too. Bundles that are still on other drained brokers need capacity as well.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
-        limit: highest score to which a broker may be brought, percent; None for `overloaded_threshold`.
+        limit: highest score that a remaining broker may reach, percent; None for `overloaded_threshold`.
 
     Raises:
-        PlanError: `unknown_destination`, `last_broker`, or the reason why the broker cannot be judged.
+        PlanError: `unknown_destination`, `last_broker`, or the reason why the removal cannot be predicted.
         SnapshotError, StateError: a file of the run cannot be read.
     """
     scene = Scene.read(snapshot, state_folder, {Overrule.CAPS, Overrule.GRACE_PERIOD}, [broker])

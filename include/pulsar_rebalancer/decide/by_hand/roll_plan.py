@@ -34,7 +34,7 @@ _HOST_SAMPLES = 2
 
 
 class Turn(NamedTuple):
-    """The turn of one broker, as predicted.
+    """The predicted turn of one broker.
 
     Attributes:
         score: the broker's score, percent.
@@ -53,7 +53,7 @@ class Turn(NamedTuple):
 
 
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
-    """Return the requested roll. If no broker is named, the roll has all brokers by name, the leader last.
+    """Return the requested roll. If no broker is named, it has all brokers, sorted by name, with the leader last.
 
     Raises:
         PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if the cluster has only
@@ -127,7 +127,7 @@ def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
 
 
 def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Collection[str]) -> RollSample:
-    """Return the state of an active roll in a run.
+    """Return the state of an active roll according to a run's snapshot.
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.

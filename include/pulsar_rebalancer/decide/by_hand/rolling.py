@@ -52,9 +52,10 @@ class RollFacts(NamedTuple):
         minutes: time without progress after which the roll stops.
         seen: the state in the newest run; None if there is no recent run.
         unknown: why `seen` is None.
-        held: orders or settings that hold the roll; empty if there are none.
-        stop, skip: orders about this roll and its current broker.
-        restart: state of the run of the user's own DAG; empty before this run is started; None if a person is asked.
+        held: orders or settings that pause the roll; empty if there are none.
+        stop, skip: the order to stop this roll, and the order to skip its current broker; None if there is none.
+        restart: state of the run of the user's own DAG that restarts the broker; empty before this run is started; None
+            if a person restarts the broker.
     """
 
     now: datetime

@@ -23,7 +23,7 @@ class SpareCapacity:
     bundle is not moved.
 
     Args:
-        scenes: each drained broker's scene, without the rules that a person lifted for that broker.
+        scenes: by drained broker, the input for its moves, without the rules that a person lifted for this broker.
         overruled: rules that a person lifted, by drained broker.
         fixed: True if a bundle may go only to its planned destination.
         gained: points of score that brokers have gained but not yet reported.
@@ -46,7 +46,10 @@ class SpareCapacity:
         self._gained = dict(gained or {})
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit's moves. Each has either a destination with enough capacity, or a reason not to be made."""
+        """Return a unit's moves, each with a destination that has enough capacity or with a reason not to be made.
+
+        A unit consists of moves that must be made together.
+        """
         if unit[0].source in self._scenes:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)

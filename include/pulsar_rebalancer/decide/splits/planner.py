@@ -32,7 +32,7 @@ class SplitPlan(NamedTuple):
     Attributes:
         rows: rows of the splits table, one for each bundle that meets a condition.
         hits: number of consecutive samples in which a bundle met a condition, by bundle; stored for the next run.
-        told: a sentence for people about each row.
+        told: one sentence for people about each row.
     """
 
     rows: list[Row]
@@ -165,7 +165,7 @@ class _Walk:
         self.hits: dict[str, int] = {}
 
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
-        """Add a bundle's row.
+        """Decide whether a bundle is split, and add its row.
 
         Bundles that validation left out get no row: the findings already contain them.
         """

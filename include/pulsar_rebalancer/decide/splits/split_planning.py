@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 _MOST_TOLD = 5
-"""Maximum number of listed sentences about bundles that should be split."""
+"""Maximum number of sentences that advise people to split a bundle."""
 
 
 def plan(run: RunInput) -> SplitPlan:

@@ -27,7 +27,7 @@ BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 """Tasks that must succeed before anything can be moved."""
 
 UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
-"""`unload_failed` counts as over after a day or 100 intervals, whichever is longer, without an unload."""
+"""Without an unload, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
 
 
 class Condition(StrEnum):
@@ -158,7 +158,7 @@ class EndedRun:
     def mode_lowered(self) -> bool:
         """Return whether the run's parameters set a mode that moves nothing.
 
-        Such a run says nothing about other runs.
+        Such a run does not show whether other runs can move bundles.
         """
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
@@ -171,7 +171,7 @@ class EndedRun:
 def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
-    """Check which conditions are present. Conditions about which the run has no information are left out.
+    """Return an observation for each condition that this run has information about.
 
     Args:
         last_seen: when an open condition was last present, by condition.

@@ -65,7 +65,7 @@ class AlertsState(StateDocument):
 
 
 class WatchState(AlertsState):
-    """The `watch` document: open conditions that the watch observed. Only the watch writes it."""
+    """The `watch` document: open conditions that the watch DAG observed. Only this DAG writes it."""
 
     KEY: ClassVar[str] = "watch"
 

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.kept import ShedderState
 
 OF_LATE = timedelta(minutes=30)
-"""The period before a sample in which to find each broker's lowest and highest score."""
+"""The period before a sample for which each broker's lowest and highest score are shown."""
 
 _MOST_PERCENT = 1000.0
-"""No real load exceeds this percentage; drawn to scale, a larger bar would flatten all other bars."""
+"""Larger figures are not drawn: no real load exceeds this percentage, and such a bar would flatten all other bars."""
 
 _SLOT = 15
-"""Read at most one sample in this many seconds: a broker measures its CPU once a minute."""
+"""At most one sample per this number of seconds is read, because a broker measures its CPU only once a minute."""
 
 _READING = 0.4
-"""Seconds that one answer may spend reading files; the next answer continues."""
+"""Maximum seconds for reading files in one response; the next response reads the remaining files."""
 
 
 def broker_views(
@@ -89,7 +89,7 @@ def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
 
 
 def drained(drain: Drain) -> str:
-    """Return text about a drain with its start, person and reason."""
+    """Return text about a drain: its start, who ordered it and why."""
     return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
 

@@ -1,4 +1,4 @@
-"""The timeline's buckets. Each adds up the documents of the past runs in a period."""
+"""The timeline's buckets. Each bucket sums up the runs in a period, from their documents."""
 
 from __future__ import annotations
 

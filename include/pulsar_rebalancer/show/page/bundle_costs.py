@@ -1,4 +1,4 @@
-"""A broker's bundles as the newest run knows them: the load of each bundle, and the cost of its messages."""
+"""A broker's bundles in the newest run: the load of each bundle, and the cost of its messages."""
 
 from __future__ import annotations
 

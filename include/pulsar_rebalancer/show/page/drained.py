@@ -1,4 +1,4 @@
-"""The bundles that stay, by name: bundles of drained brokers, and bundles that a plan passed over."""
+"""The names of bundles that stay: bundles left on drained brokers, and bundles considered by a plan but not moved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
 
 
 def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
-    """Yield the drained brokers, each with the bundles that a run has left there, without the heartbeat bundle."""
+    """Yield the drained brokers, each with the bundles that are still there after a run, except heartbeat bundles."""
     served = run.summary.drains if run.summary else {}
     own: Counter[str] = Counter()
     left: dict[str, list[tuple[str, str, str]]] = {broker: [] for broker in drains}

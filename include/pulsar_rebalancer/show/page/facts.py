@@ -44,7 +44,7 @@ class AirflowFacts(View):
         paused: True if the DAG is paused in Airflow.
         scheduled: True if Airflow's scheduler is alive; if not, no run starts.
         next_run_at: start of the next scheduled run.
-        opened: id of the DAG run in progress; empty if there is none or its gate has not opened.
+        opened: id of the DAG run in progress whose gate has opened; empty if there is none.
         queued: ids of the DAG runs that wait for their turn.
         control: people's orders and the circuit breaker.
         last_plan: id of the last recorded plan.
@@ -86,7 +86,7 @@ class AirflowFacts(View):
         return OrdersInForce(question=self.question, answers=self.answers).waits_until(settings, now)
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
-        """Return a sentence about the current orders and the people who gave them; empty if there are none.
+        """Return text about the current orders and the people who gave them; empty if there are none.
 
         Args:
             run: the run on the page; a person might have stopped this run.

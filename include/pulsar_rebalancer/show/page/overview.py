@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _LOOKED_BACK = 240
-"""Number of runs to search for the last run that moved something."""
+"""Maximum number of runs to search for the last run that moved something."""
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
@@ -174,7 +174,7 @@ def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
 
 
 _moved: Cache[bool] = Cache(20_000)
-"""For each ended run, by folder: True if the run moved something."""
+"""Whether each ended run moved something, by the run's folder."""
 
 
 def _last_that_moved(storage: ClusterStorage, shown: Run, now: datetime) -> PlanView | None:

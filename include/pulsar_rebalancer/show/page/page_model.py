@@ -57,7 +57,7 @@ class BrokerView(View):
         left_out: why the broker can be neither source nor destination; empty if it can be both.
         band: the highest threshold that the gap of the broker's pair reaches: `low` or `high`, else `calm`.
         partner, gap: the colder broker of the pair, and the gap to it; set only for the hotter broker of a pair.
-        drained: text about the drain with its start, person and reason; empty if the broker is not drained.
+        drained: text about the drain: its start, who ordered it and why; empty if the broker is not drained.
         average, average_throughput: the strategy's moving averages for the broker, in percent and bytes/s.
     """
 
@@ -163,7 +163,7 @@ class RollView(View):
 class Acts(View):
     """The actions that the user may take. A DAG's id is empty if the user may not start that DAG.
 
-    A run of a DAG that is paused in Airflow would wait, and then act when the DAG is unpaused.
+    If a DAG is paused in Airflow, a new run waits, and only acts when the DAG is unpaused.
 
     Attributes:
         control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the circuit breaker.

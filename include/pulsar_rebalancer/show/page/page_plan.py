@@ -39,7 +39,7 @@ LISTED = 100
 """Maximum number of moves that are listed."""
 
 ENDS = 40
-"""Maximum number of brokers listed with their prediction; the brokers with the largest change are chosen."""
+"""Maximum number of brokers listed with predicted scores, those with the largest predicted change first."""
 
 MINUTES = (1, 5, 15)
 """Minutes after a run at which the score range is measured."""

@@ -61,7 +61,7 @@ class EndView(View):
 
     Attributes:
         measured: score ten minutes after the moves (`run.comparison`); None until then.
-        error: measured minus predicted score, points, without the change that all brokers share.
+        error: measured minus predicted score, points, excluding the change common to all brokers.
         dropped: why the two scores are not compared; empty if they are compared.
     """
 
@@ -123,10 +123,10 @@ class CostView(View):
 
 
 class DrainView(View):
-    """A drained broker, as the run on the page left it.
+    """A drained broker after the run on the page.
 
     Attributes:
-        drained: text about the drain with its start, person and reason.
+        drained: text about the drain: its start, who ordered it and why.
         bundles: number of bundles that the broker had; None if the drain began after the run's sample.
         left: the first bundles that are still on the broker, although the run has considered them.
         more: number of such bundles that are not listed.
@@ -168,7 +168,7 @@ class PlanView(View):
         unknown: names in a manual request that match no bundle.
         stay: number of considered bundles that are not moved, by reason.
         done: number of moves and splits with an outcome.
-        failed: number of moves and splits whose outcome is not the planned one.
+        failed: number of moves and splits that did not end as planned.
         shadow: text that compares the shadow's plan with this one; empty if the shadow made no plan.
         harm: sentence about the cost of the moves for clients; for a manual plan, about the cost of its bundles' last
             moves.

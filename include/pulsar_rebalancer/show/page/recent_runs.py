@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     _Ended = TypeVar("_Ended", MoveOutcome, SplitOutcome)
 
 _LOOKED_AT = 20
-"""Number of newest folders to search for a run with a request; a run that failed early may have none."""
+"""Number of newest runs to search for one that has ended."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Run:
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers, each with the reason if it is excluded. Unreadable documents are ignored.
+        """Return the brokers, with the reason for each excluded one in `left_out`. Unreadable documents are ignored.
 
         If there are several reasons, exclusion in the settings takes precedence, then quarantine by validation.
 
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop affects the run: bundles are being moved, or a stop prevented moves."""
+        """Return whether a stop order affects the run: the run is moving bundles, or the order prevented moves."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
@@ -137,11 +137,9 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 
 
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
-    """Return two runs.
+    """Return the run in progress, or else the newest run, and the newest run that has ended; None for a missing run.
 
-    The first is the run in progress, else the newest run that has started. The second is the newest run that has ended.
-
-    Dry runs are left out, because they never have an outcome or a strategy's decision.
+    Dry runs are left out, because they have neither an outcome nor a strategy's decision.
 
     Args:
         opened: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
@@ -181,7 +179,7 @@ def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[da
 
 
 def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
-    """Yield the folders of runs up to a time, the newest first."""
+    """Yield the folder of each run up to a given time, the newest first."""
     return (folder for _, folder in dated_folders(storage, until))
 
 
@@ -195,7 +193,7 @@ def scores_are_known(folder: StoragePath) -> bool:
 
 
 def known_scores(folder: StoragePath) -> Scores:
-    """Return the scores in a run, without excluded brokers; empty if unknown.
+    """Return a run's scores, without excluded brokers; empty if unknown.
 
     Only known scores are cached: files never change once written, but missing files might still be written.
     """

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 FIRES, WOULD_FIRE = "fires", "would fire"
-"""What a pair does once it has enough hits; omitted if no run will start."""
+"""What a pair does once it has enough hits: `WOULD_FIRE` if nothing may be moved now."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
-"""States that would hide that nothing is moved, or that a plan waits for approval."""
+"""States that suggest that all is well; another state is shown if nothing may be moved or a plan waits for approval."""
 
 
 class Said(NamedTuple):
     """The state of a cluster and the sentence for the strip at the top of the page.
 
     Attributes:
-        firing: `FIRES`, `WOULD_FIRE`, or empty if the time at which a pair fires is unknown.
+        firing: `FIRES`, `WOULD_FIRE`, or empty if it is unknown when a pair will fire.
     """
 
     state: State
@@ -51,7 +51,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        begun: the newest run that has started, ended or not; None if there is none.
+        begun: the newest run that has started, whether or not it has ended; None if there is none.
         ended: the newest run that has ended; None if there is none.
     """
     if entry.error:

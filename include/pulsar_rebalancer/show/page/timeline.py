@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 READING = 1.0
-"""Seconds that one answer may spend reading files."""
+"""Maximum time that one request may spend reading files, seconds."""
 
 
 class Span(StrEnum):
@@ -55,7 +55,7 @@ _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
 
 
 class _Reader:
-    """Limits the time that one request spends reading files, and counts the files that it leaves for the next request.
+    """The time limit for reading files in one request, and the numbers of files that were not read.
 
     Attributes:
         unread: number of runs and days that have not been read.
@@ -103,7 +103,7 @@ class _Stretch(NamedTuple):
 
 
 class _Day(NamedTuple):
-    """The table of a compacted day."""
+    """A day whose runs have been compacted into one table."""
 
     file: StoragePath
     length: timedelta

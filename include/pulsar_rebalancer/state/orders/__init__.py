@@ -1,1 +1,1 @@
-"""Orders from people, and rules that prevent moves: documents, conditions, and the text for people."""
+"""People's orders, and the rules that prevent moves: their documents, their conditions, and their text for people."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import BreakerRules
 
 NOISE = 1.0
-"""Growth of the range that does not count as worse, points: load always varies a little."""
+"""Tolerated increase in the score range, in points, because load always varies a little."""
 
 
 class Breaker(StateDocument):
@@ -69,7 +69,7 @@ class Breaker(StateDocument):
 
 
 class Round(NamedTuple):
-    """The results of a run that the breaker counts.
+    """The results of one run, from which the breaker's next state is computed.
 
     Attributes:
         bad_brokers: number of faulty brokers that the run excluded; None if the run did not validate the brokers.
@@ -77,7 +77,7 @@ class Round(NamedTuple):
         moved: True if at least one bundle has a new owner.
         score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
             decision.
-        younger_than: earliest possible time of the brokers' measurements in this run's sample.
+        younger_than: earliest time at which the figures of this run's sample can have been measured.
         brokers: number of brokers whose scores were compared.
     """
 

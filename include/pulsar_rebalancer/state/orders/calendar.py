@@ -28,7 +28,7 @@ _LONGEST_SHIFT = timedelta(hours=3)
 """Upper limit of any clock change."""
 
 _MOST_STEPS = 100
-"""Maximum blackouts and gaps between windows skipped while searching for the next opening."""
+"""Maximum number of blackouts and gaps between windows to check when searching for the next time that allows moves."""
 
 
 class Shut(NamedTuple):

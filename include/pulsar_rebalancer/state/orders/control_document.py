@@ -56,7 +56,7 @@ class Control(StateDocument):
         stop_roll: order to stop the rolling restart that was active when the order was given.
         skip_broker: order to end the turn of the rolling restart's current broker.
         breaker: the circuit breaker, which is stored in its own document, not in this one.
-        unreadable: why the document cannot be read, so that nothing is moved; empty if it can be read. Not stored.
+        unreadable: why the document cannot be read; nothing is moved then. Empty if it can be read. Not stored.
         rolling: True if a rolling restart is finishing its current broker's turn. Not stored.
     """
 

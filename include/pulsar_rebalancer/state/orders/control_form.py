@@ -46,7 +46,7 @@ class ControlAction(StrEnum):
 
 
 class ControlRequest(BaseModel):
-    """The fields of the form; an action refuses fields that it does not use."""
+    """The fields of the form. Fields that the chosen action does not use must be empty."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +76,7 @@ class ControlRequest(BaseModel):
 
 
 def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
-    """Return the completed form.
+    """Return the validated fields of a submitted form.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

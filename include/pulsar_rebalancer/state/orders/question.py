@@ -91,7 +91,7 @@ class Answers(StateDocument):
     def rejected(self, now: datetime, minutes: float) -> dict[str, Answer]:
         """Return the rejections that are still valid, by `Actions.identity`.
 
-        No question is asked about the same actions again.
+        People are not asked about the same actions while a rejection is valid.
 
         Args:
             minutes: how long a rejection is valid (`max_awaiting_minutes`).

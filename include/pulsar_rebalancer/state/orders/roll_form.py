@@ -1,4 +1,4 @@
-"""The form of `pulsar_roll__<cluster>`, in which people ask for a rolling restart."""
+"""The form of `pulsar_roll__<cluster>`, in which people request a rolling restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RollRequest(BaseModel):
-    """The fields of the form. Without `plan` the roll is only shown."""
+    """The fields of the form. If `plan` is empty, the roll is only shown and not carried out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,7 +35,7 @@ class RollRequest(BaseModel):
 
 
 def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
-    """Return the completed form.
+    """Return the validated fields of a submitted form.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

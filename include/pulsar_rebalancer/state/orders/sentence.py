@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.in_force import Closed
 
 _NAMED = 3
-"""Maximum names shown from a list."""
+"""Maximum number of names shown from a list."""
 
 _WORDS = {
     Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",

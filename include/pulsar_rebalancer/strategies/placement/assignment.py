@@ -24,8 +24,9 @@ def place(
     """Choose destinations for moves without a destination, and check the destinations that the shedder planned.
 
     Moves are placed one after the other, in the order of pair and rank; the moves of a swap are placed together or not
-    at all. For later bundles, a placed bundle already counts on its destination, although its move could still fail or
-    be refused by a cap. `caps.apply` therefore allows only one bundle per anti-affinity group to move.
+    at all. When later bundles are placed, a placed bundle is already counted as owned by its destination, although its
+    move could still fail or be refused by a cap. `caps.apply` therefore allows only one bundle per anti-affinity group
+    to move.
 
     This follows ModularLoadManagerImpl.doLoadShedding and selectBroker. Planned destinations are checked here, although
     Pulsar does not check them.

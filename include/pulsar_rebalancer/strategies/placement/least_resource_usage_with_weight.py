@@ -46,7 +46,7 @@ class LeastResourceUsageWithWeight:
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates with a usage below the candidates' mean. Every call updates all averages."""
+        """Update the candidates' moving averages, and return the eligible candidates (see `below_average`)."""
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -95,7 +95,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates with a moving average below the candidates' mean; others are never eligible."""
+        """Return the eligible candidates according to the reported moving averages (see `below_average`)."""
         return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
 
     def _averages_of(self, brokers: Sequence[str]) -> Floats:

@@ -1,4 +1,4 @@
-"""A view of a long list of brokers that omits a few of them. With a view, no bundle needs a copy of the list."""
+"""A view of a long list of brokers that omits a few of them. It avoids a copy of the list for each bundle."""
 
 from __future__ import annotations
 

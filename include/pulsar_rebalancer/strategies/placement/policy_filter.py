@@ -71,7 +71,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """For each failure domain, return the number of a group's namespaces; brokers without a domain share one."""
+    """For each failure domain, return the number of a group's namespaces; brokers without a domain form one domain."""
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count
@@ -120,7 +120,7 @@ def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *
 
 
 class PolicyFilter:
-    """The rules for one cluster. A bundle that has been placed counts on its destination for all later bundles.
+    """The rules for one cluster. When later bundles are placed, a placed bundle counts as owned by its destination.
 
     Args:
         brokers: all brokers that the cluster lists. Excluded brokers cannot be destinations.
@@ -259,7 +259,7 @@ class PolicyFilter:
         return spreads_no_worse(spread, source, destination, leaves=leaves)
 
     def placed(self, bundle: BundleSample, destination: str) -> None:
-        """Count a placed bundle on its destination."""
+        """Count a placed bundle as owned by its destination."""
         namespace = namespace_of(bundle.bundle)
         # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics

@@ -58,7 +58,7 @@ class ScoredBroker:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The `number`-th pair from the outside.
+    """The `number`-th pair, counted from the outside.
 
     If the number of brokers is odd, the middle broker is paired with itself.
     """
@@ -225,9 +225,9 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[tuple[Pair, Decision]]:
-    """Return the pairs, and whether each fires.
+    """Return the pairs, each with the decision about it.
 
-    For a pair that fires, the decision shows the hits as they were before the reset.
+    The hits of pairs that fire are not reset yet.
 
     Args:
         hits: hits before this sample, by broker.
@@ -243,7 +243,7 @@ def excluded(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decisi
 
 
 def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
-    """Return a sentence with the numbers of pairs that differ and that fire, and their hits."""
+    """Return a sentence with the numbers of pairs that differ and that fire, and the largest hit counts."""
     pairs = [decision for decision in decisions if decision.reason is not Reason.MIDDLE]
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)

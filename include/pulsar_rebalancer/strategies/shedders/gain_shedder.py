@@ -1,7 +1,7 @@
-"""GainShedder: AvgShedder's pairs and hits, but a bundle moves only if its move is worth a price. Not part of Pulsar.
+"""GainShedder: AvgShedder's pairs and hits, but the gain of each move must reach a price. Not part of Pulsar.
 
-A move's gain: how much closer its two brokers come to the cluster's mean, in squared distance averaged over the
-present and the last hour. So small bundles stay, a burst moves only for what remains of it after the hour, and no
+The gain of a move is the decrease in its two brokers' squared distances from the mean, averaged over current loads and
+the last hour's average loads. Therefore small bundles stay, a short burst counts less than a sustained load, and no
 broker is drained below the mean to fill another. The formulas are explained in docs/gain-shedder.md.
 """
 
@@ -63,19 +63,19 @@ class _Broker:
     """A broker while moves are chosen.
 
     Attributes:
-        height: points above the mean of the broker's pool: at present, and on the hour's average.
-        gives, takes: whether the broker is the hotter or the colder one of a pair that fires.
+        height: points above the mean of the broker's pool: first by current load, then by the last hour's average load.
+        gives, takes: whether the broker is the hotter (gives) or the colder (takes) one of a pair that fires.
         urgent: whether the broker's pair fires due to high hits or because the run is forced.
-        unread: whether the broker has candidates still to be read; they are read for its first move.
-        loads: points that the candidates add to a broker with the median number of cores; two rows as in `height`.
+        unread: whether the broker has candidates that have not been read yet; they are read for its first move.
+        loads: points that each candidate adds to a broker with the median number of cores; two rows as in `height`.
         reasons: why each candidate does not move; None for a candidate that can still move.
-        stays: whether each candidate has such a reason.
-        at_first: for candidates without such a reason: why they did not move when the first move was chosen.
-        squares: squares of the candidates' loads, now plus later.
+        stays: True for each candidate with a reason in `reasons`.
+        at_first: why each candidate was not the first move; reported for candidates without a reason in `reasons`.
+        squares: sum of each candidate's two squared loads.
         dearness: price of each candidate's move, in multiples of the lowest possible price.
         worthless: the last case in which no move was worth its price: how far the broker was above a colder one (points
-            per core, now and on the hour's average), the negative price, and the colder broker's cores. If no figure is
-            larger, again no move is worth its price.
+            per core, by current load and by the hour's average), the negative lowest price, and the colder broker's
+            cores. If none of these figures is larger in a later case, no move is worth its price there either.
     """
 
     name: str
@@ -108,7 +108,7 @@ class _Broker:
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run; the learned figures come with the sample."""
+    """Make the decisions of one run, with the figures learned in `sample.lesson`."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else kept.hits
     decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
@@ -137,7 +137,7 @@ def _as_avg_shedder(sample: ClusterSample, kept: ShedderState, learned: Learned)
 
 
 def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
-    """Return the brokers of each pool, with their heights above 0."""
+    """Return the brokers of each pool; their heights are not yet relative to the pool's mean."""
     learned, of_brokers = sample.lesson.learned, sample.lesson.sums
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
@@ -208,7 +208,7 @@ def _from_mean(pools: Sequence[Sequence[_Broker]]) -> None:
 
 
 def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) -> list[CandidateMove]:
-    """Return the moves within a pool, chosen one after another, and the bundles that givers keep."""
+    """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter brokers of pairs."""
     taken: list[tuple[int, BundleSample, Reason, str | None]] = []
     for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
@@ -232,7 +232,7 @@ def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) 
 
 
 def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
-    """Yield the bundles that a giver keeps, each with its reason."""
+    """Yield the bundles that stay on the hotter broker of a pair, each with its reason."""
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     figures = map(attrgetter("bundle", measure, "msg_rate", "msg_throughput"), broker.bundles)
     at_first = broker.at_first or repeat(Reason.BELOW_GAIN)
@@ -243,7 +243,7 @@ def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[C
 
 
 def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
-    """Move the bundle whose gain is furthest above its price, and return this bundle; None if there is none."""
+    """Move the bundle whose gain exceeds its price the most, and return it; None if no bundle is moved."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
     least = own.min_gain / (_URGENT if urgent else 1)
     if hotter.unread:
@@ -293,7 +293,7 @@ def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[
 def _completed(
     sample: ClusterSample, decisions: Sequence[Decision], words: Mapping[int, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
-    """Return the decisions with their moves. Hits are reset only for brokers that give or get a bundle."""
+    """Return the decisions, completed with their moves. Hits are reset only for brokers that lose or get a bundle."""
     taken = [move for move in moves if move.taken]
     touched = {end for move in taken for end in (move.source, move.destination) if sample.counting.counts}
     traffic: defaultdict[int | None, float] = defaultdict(float)

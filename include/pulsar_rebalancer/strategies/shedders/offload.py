@@ -61,8 +61,8 @@ def offload(
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
-    This follows `filterAndSelectBundle` in both classes. A broker's only bundle stays: anywhere else, it would make
-    another broker equally hot.
+    This follows `filterAndSelectBundle` in both classes. The only bundle of a broker stays, because it would make any
+    other broker equally hot.
 
     Args:
         target: throughput, bytes/s.

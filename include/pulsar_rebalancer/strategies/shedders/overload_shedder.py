@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 MARGIN = 0.05
-"""How far below the bound a broker's load is to be after shedding; 1 is 100 percent."""
+"""Shedding aims for a load this far below the bound; 1 is 100 percent."""
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:

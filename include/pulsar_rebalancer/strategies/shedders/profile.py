@@ -52,7 +52,7 @@ class Line(BaseModel):
 
 
 def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
-    """Return a range around the mean for each threshold. Brokers within the range have a gap below the threshold."""
+    """Return a range around the mean for each threshold. Scores inside the range differ by less than the threshold."""
     if mean is None:
         return ()
     return tuple(

@@ -1,6 +1,6 @@
 """Shedders by name.
 
-A new shedder needs a module with `shed(sample, kept)` and a profile, a line here, and test vectors.
+A new shedder needs a module with `shed(sample, kept)` and a profile, an entry in `PROFILES`, and test vectors.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
-"""Environment variable with import paths of shedders from outside that may be loaded, comma-separated.
+"""Environment variable with the import paths of permitted shedders from outside the package, comma-separated.
 
-Spark and the experiments do not know Airflow's configuration; operators pass its list to Spark in this variable.
+Spark and the experiments cannot read Airflow's configuration. Operators pass the list from there to Spark in this
+variable.
 """
 
 SOURCES: list[Callable[[], str]] = [lambda: os.environ.get(STRATEGIES_VARIABLE, "")]
-"""Functions that return import paths of shedders from outside that may be loaded, comma-separated."""
+"""Functions that return the import paths of permitted shedders from outside the package, comma-separated."""
 
 PROFILES: Mapping[str, Profile] = {
     Strategy.AVG.value: avg_shedder.PROFILE,
@@ -62,9 +63,9 @@ def counts_same_hits(strategy: str, other: str) -> bool:
 
 
 def profile_shown(settings: Settings) -> Profile:
-    """Return the profile for showing a run.
+    """Return the shedder's profile, to display a run.
 
-    The profile is empty if the shedder no longer exists or rejects the run's settings.
+    If the shedder no longer exists or rejects the run's settings, the profile has only defaults.
     """
     try:
         profile = profile_of(settings)
@@ -80,7 +81,7 @@ def placement_of(settings: Settings) -> Placement:
 
 
 def _from_outside(path: str) -> Profile:
-    """Return the `PROFILE` in the function's module if it is for this function; else a profile with defaults."""
+    """Import a shedder from outside the package, and return its module's `PROFILE`; else a profile with defaults."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
         raise SettingsError(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MEASURE = Measure.THROUGHPUT
 
 NEVER_MOVED = (Reason.SYSTEM_NAMESPACE, Reason.NAMESPACE_EXCLUDED, Reason.BUNDLE_QUARANTINED)
-"""Reasons that also keep a bundle out of a swap; the grace period does not, as in Pulsar."""
+"""Reasons that also exclude a bundle from a swap. As in Pulsar, the grace period is not one of them."""
 
 SWAP_LIMIT = 0.75
 """A swap must bring the source below this share of its throughput."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 MARGIN = 0.05
-"""How far below its bound a broker's load is to be after shedding; 1 is 100 percent."""
+"""Shedding aims for a load this far below the bound; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
 """Share of the threshold that the busiest broker gives away if another broker is below the lower boundary."""
