@@ -62,7 +62,7 @@ def how_it_works(colours: Palette) -> str:
         drawing.arrow((middle[name], top), (middle[name], 109))
     for name in ("collect", "gate"):
         drawing.arrow((middle[name], 108), (middle[name], top - 1))
-    files = "every run leaves a folder of files below the storage root: each task writes its part"
+    files = "every run leaves a folder of files under the storage root: each task writes its part"
     drawing.text((middle["collect"] + middle["unload"]) / 2, 262, files, size=11.5, middle=True, colour=colours.dim)
 
     drawing.box(24, 308, 1076, 84)

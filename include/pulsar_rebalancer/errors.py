@@ -48,7 +48,7 @@ class AdminError(RebalancerError):
 
 
 class SnapshotError(RebalancerError):
-    """A file below the storage root is missing or damaged, has an unsupported version, or cannot be read or written."""
+    """A file under the storage root is missing or damaged, has an unsupported version, or cannot be read or written."""
 
 
 class StateError(RebalancerError):

@@ -13,7 +13,7 @@ class Clock(Protocol):
     """The interface of clocks, which show a time and can be advanced."""
 
     def now(self) -> float:
-        """Return the current time, seconds since 1970 UTC."""
+        """Return the current time in seconds since 1970 (UTC)."""
         ...
 
     def advance(self, seconds: float) -> None:

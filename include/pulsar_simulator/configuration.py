@@ -120,7 +120,7 @@ class Configuration:
 
     Args:
         cluster: cluster name.
-        stats_period: value of `statsUpdateFrequencyInSecs`, seconds.
+        stats_period: value of `statsUpdateFrequencyInSecs`, in seconds.
         changes: values that differ from `DEFAULTS`; new keys are static.
     """
 
@@ -140,11 +140,11 @@ class Configuration:
         return sorted(set(DEFAULTS) - STATIC)
 
     def values(self) -> dict[str, str]:
-        """Return the overrides as they were set, including values of a wrong type."""
+        """Return the overrides as they were set, including values of the wrong type."""
         return dict(self._overrides)
 
     def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
-        """Return the effective configuration of a broker. Overrides of a wrong type are ignored."""
+        """Return the effective configuration of a broker. Overrides of the wrong type are ignored."""
         host, _, port = broker.broker_id.rpartition(":")
         effective = {key: self.effective(key) for key in self._overrides}
         return {
@@ -156,7 +156,7 @@ class Configuration:
         }
 
     def effective(self, name: str) -> str:
-        """Return the effective value of a key. An override of a wrong type is ignored."""
+        """Return the effective value of a key. An override of the wrong type is ignored."""
         override = self._overrides.get(name)
         return override if override is not None and self._fits(name, override) else self._file[name]
 

@@ -76,7 +76,7 @@ class Noise:
         cpu: relative standard deviation of a broker's CPU sample.
         cost: relative variation, between bundles, of the CPU cost of a message.
         drift: relative amplitude of a slow wave in each bundle's rate.
-        drift_period: mean period of the wave, seconds.
+        drift_period: mean period of the wave in seconds.
     """
 
     traffic: float = 0.03

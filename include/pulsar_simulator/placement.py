@@ -40,7 +40,7 @@ class BundlePlacement:
         strategy: strategy for bundles without a destination.
         by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
             4.2.1. Bundles of different namespaces with the same range then share one destination.
-        rates: function that returns the current message rate of every broker, inbound plus outbound, msg/s.
+        rates: function that returns the current message rate of every broker, inbound plus outbound, in msg/s.
         seed: seed of the random choices.
     """
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pulsar_simulator.clock import Clock
 
 HOT_SCORE = 85.0
-"""Score of the hot broker if no other is given, percent."""
+"""Score of the hot broker if no other is given, in percent."""
 
 _MIDDLE_SCORES = (25.0, 62.0)
 _IDLE_SHARE = 0.04  # of all bundles: no producers, some of them without owner
@@ -46,7 +46,7 @@ def spec(
         seed: seed of all random numbers.
         noise: variation of the load; `Noise()` by default.
         timing: periods of the brokers; `Timing()` by default.
-        hot_score: score of the hot broker before noise, percent.
+        hot_score: score of the hot broker before noise in percent.
         scalable: True if every second topic of a bundle is a segment of a scalable topic.
 
     Raises:

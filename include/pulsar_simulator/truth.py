@@ -21,7 +21,7 @@ def scores_of(cluster: Cluster) -> dict[str, float]:
 
 
 def rates_of(cluster: Cluster) -> Floats:
-    """Return the brokers' current message rates, inbound plus outbound, msg/s."""
+    """Return the brokers' current message rates, inbound plus outbound, in msg/s."""
     rates = cluster.traffic.at(cluster.clock.now() - cluster.start)
     totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
     return np.asarray(totals.msg_rate_in + totals.msg_rate_out)

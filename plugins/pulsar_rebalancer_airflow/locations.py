@@ -67,7 +67,7 @@ def storage_root() -> str:
 
 
 def storage_of(cluster: str) -> ClusterStorage:
-    """Return a cluster's storage below the storage root.
+    """Return a cluster's storage under the storage root.
 
     Raises:
         SettingsError: as in `storage_root`.
@@ -108,7 +108,7 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
 def left_about_run(context: Context, task: str, key: str) -> Any:
     """Return a task's XCom if it refers to the run's current folder; None if it refers to an earlier folder.
 
-    If the task *collect* is cleared, the run gets a new folder. Tasks that have not run again still have their old
+    If the *collect* task is cleared, the run gets a new folder. Tasks that have not run again still have their old
     XComs.
     """
     ti = context["ti"]

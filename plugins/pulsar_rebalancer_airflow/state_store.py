@@ -79,7 +79,7 @@ def moves_asset(cluster: str) -> Asset:
 
 
 def moves_alias(cluster: str) -> AssetAlias:
-    """Return the outlet of the task *report*. It is an alias, because an asset would get an event in every run."""
+    """Return the outlet of the *report* task. It is an alias, because an asset would get an event in every run."""
     return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pulsar_rebalancer_spark.session import end_with_process, release_all, session
 
 _TURN = 0.0005
-"""Python's thread switch interval, seconds."""
+"""Python's thread switch interval, in seconds."""
 
 _COLLECTED_AFTER = 1_000_000
 """Number of new objects after which Python's garbage collector runs."""

@@ -30,7 +30,7 @@ def session() -> SparkSession:
         # Replays load shedders from outside on executors.
         listed = os.environ.get("PULSAR_REBALANCER_STRATEGIES", "")
         builder = builder.config("spark.executorEnv.PULSAR_REBALANCER_STRATEGIES", listed)
-        # Only the owner may read what executors write, as with everything below the storage root.
+        # Only the owner may read what executors write, as with everything under the storage root.
         builder = builder.config("spark.hadoop.fs.permissions.umask-mode", "077")
     return builder.getOrCreate()
 

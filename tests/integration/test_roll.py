@@ -107,7 +107,7 @@ def test_three_brokers_one_after_the_other(east: World) -> None:
     drains = east.run("by_hand", action="drain", broker=second, reason="too").xcom("plan")["plan"]
     assert refused(east.run("by_hand", plan=drains), "carry_out") == ("failed", "rolling")
     assert refused(east.run("by_hand", action="release", broker=first, reason="no"), "carry_out")[1] == "rolling"
-    east.lose_state()  # its copy is below the storage root
+    east.lose_state()  # its copy is under the storage root
     east.run("control", action="restore", reason="it was lost")
     roll = conduct(east, roll, lambda now: now.broker == second)
     assert loaded(east, first) == bundles[first]

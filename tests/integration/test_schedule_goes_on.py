@@ -90,7 +90,7 @@ class Cluster:
         self.processes = processes
 
     def roll(self) -> Roll:
-        """The rolling restart, as its copy below the storage root has it."""
+        """The rolling restart, as its copy under the storage root has it."""
         file = ClusterStorage(str(self.airflow.home.storage), "east").roll
         return Roll.parse(file.read_json()) if file.exists() else Roll()
 

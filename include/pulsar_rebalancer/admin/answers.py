@@ -1,4 +1,4 @@
-"""Parse brokers' answers. An answer with an unexpected form raises an error with a reason code."""
+"""Parse broker responses. A response in an unexpected format raises an error with a reason code."""
 
 from __future__ import annotations
 

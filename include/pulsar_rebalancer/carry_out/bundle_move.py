@@ -239,7 +239,7 @@ class BundleMove:
     async def _settled(self, topics: list[str], leaving: str | None) -> str | None:
         """Return the bundle's owner after an unload, or None if it has no owner.
 
-        A topic is looked up until the timeout, or until no topic is left.
+        Looks up one of `topics` repeatedly, until the timeout or until brokers have refused to look up each of them.
 
         Args:
             leaving: a broker that might still be unloading the bundle. While this broker is the owner, the wait

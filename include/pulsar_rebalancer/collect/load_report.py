@@ -69,7 +69,7 @@ def read_report(
     Args:
         broker: brokerId of the broker that sent the report.
         report: LocalBrokerData, parsed from JSON.
-        host_interval_s: interval between the broker's host samples, seconds.
+        host_interval_s: interval between the broker's host samples in seconds.
 
     Raises:
         AdminError: `bad_answer` if the report has no `lastStats` (NamespaceBundleStats by bundle).

@@ -31,7 +31,7 @@ MOST_TOPICS = 100_000
 """Maximum number of topics read in one run. A bundle whose topics would exceed it can be split only by hash range."""
 
 MOST_SECONDS = 30
-"""Maximum time for reading the topics of all bundles, seconds; otherwise the plan may become too old."""
+"""Maximum time for reading the topics of all bundles, in seconds; otherwise the plan may become too old."""
 
 _LARGEST = {"msgRate": LARGEST["msg_rate_in"], "msgThroughput": LARGEST["msg_throughput_in"]}
 

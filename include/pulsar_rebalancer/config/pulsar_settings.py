@@ -28,12 +28,12 @@ class PulsarSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     low_threshold: Percent = Field(
-        15, alias="loadBalancerAvgShedderLowThreshold", description="gap that gives a pair a hit, points of score"
+        15, alias="loadBalancerAvgShedderLowThreshold", description="gap that gives a pair a hit, in score points"
     )
     high_threshold: Percent = Field(
         40,
         alias="loadBalancerAvgShedderHighThreshold",
-        description="gap that also gives a pair a high hit, points of score",
+        description="gap that also gives a pair a high hit, in score points",
     )
     hit_count_low: int = Field(
         8,
@@ -102,7 +102,7 @@ class PulsarSettings(BaseModel):
     rate_difference: float = Field(
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
-        description="UniformLoadShedder: busiest broker's message rate above the idlest's, percent; 0: ignored",
+        description="UniformLoadShedder: busiest broker's message rate above the idlest's, in percent; 0: ignored",
     )
     throughput_ratio: float = Field(
         4,

@@ -200,7 +200,7 @@ class Settings(PulsarSettings):
         None,
         gt=0,
         le=100,
-        description="highest predicted score of the other brokers while a broker restarts, percent; "
+        description="highest predicted score of the other brokers while a broker restarts, in percent; "
         "empty: overloaded_threshold",
     )
     roll_wait_minutes: float = Field(

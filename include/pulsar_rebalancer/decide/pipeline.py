@@ -57,7 +57,7 @@ class RunContext:
         kept: the strategy's state after the last counted run.
         policies: isolation policies, anti-affinity groups and failure domains.
         forced: True if the run moves bundles without waiting for hits.
-        force_threshold: smallest gap, in points of score, at which a forced run moves bundles, if the shedder has
+        force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
             thresholds.
         unloaded_brokers: seconds from each broker's last unload to the sample.
         arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.

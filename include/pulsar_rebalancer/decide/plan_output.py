@@ -244,7 +244,7 @@ def write_files(
     Args:
         run: the run's folder.
         request: the run's request.
-        state: the state that the task *record* will commit. Its sequence number is one higher than in the state from
+        state: the state that the *record* task will commit. Its sequence number is one higher than in the state from
             which the plan was made.
         decisions: decisions, completed by `explain.complete`.
         taken: rows of the moves table for accepted moves, as read back from the file.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunInput(Snapshot):
-    """One run as input for the task *decide*. Every property can raise the same errors as `read`.
+    """One run as input for the *decide* task. Every property can raise the same errors as `read`.
 
     Attributes:
         root: the storage root.

@@ -52,7 +52,7 @@ class RunFolder:
 
     @property
     def ended(self) -> bool:
-        """True if the task *report* has written the run's outcome."""
+        """True if the *report* task has written the run's outcome."""
         return any(entry.path == "outcome.json" for entry in self.ours)
 
 

@@ -236,7 +236,7 @@ class Reason(StrEnum):
         "A file of the run is missing.",
         "Check that every worker, and a Spark Connect server, sees the storage root.")
     STORAGE_FAILED = ("storage_failed", BLOCK, Trait.PASSING,
-        "The file system or object store below the storage root refused: full, no permission, or unreachable.",
+        "The file system or object store under the storage root refused: full, no permission, or unreachable.",
         "Free space, or check permissions and connection of the storage root; what was written before is intact.")
     FILE_DAMAGED = ("file_damaged", BLOCK, Trait.NONE,
         "A file of the run cannot be read.",

@@ -37,7 +37,7 @@ class RecordedCluster:
         """Add a sample.
 
         Args:
-            scores: scores of the compared brokers, percent; empty if there are none.
+            scores: scores of the compared brokers, in percent; empty if there are none.
         """
         if len(scores):
             self.outcome.scores(scores)
@@ -59,8 +59,8 @@ class Agreement(BaseModel):
     """How closely a replay with the current settings reproduces the recording.
 
     Attributes:
-        range_recorded, range_replayed: mean score range over time, points.
-        range_apart: mean absolute difference between the two ranges of a sample, points.
+        range_recorded, range_replayed: mean score range over time, in points.
+        range_apart: mean absolute difference between the two ranges of a sample, in points.
         range_correlation: correlation of the two ranges over time, -1 to 1; None if one of them never changes.
         unloads_recorded, unloads_replayed: bundles moved per day.
         bundles_recorded, bundles_replayed: number of bundles that moved at least once.
@@ -84,7 +84,7 @@ class Agreement(BaseModel):
         """Compare two outcomes over the same samples.
 
         Args:
-            minutes: time that the samples cover, minutes.
+            minutes: time that the samples cover, in minutes.
         """
         ranges = np.array([recorded.ranges or [0.0], replayed.ranges or [0.0]])
         moved, again = set(recorded.bundles), set(replayed.bundles)

@@ -160,7 +160,7 @@ class ColumnBundles(Bundles):
         return Counter({(names.namespaces[key // width], names.brokers[key % width]): count for key, count in pairs})
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return the long-term message rate of each broker that has bundles, msg/s, without heartbeat namespaces."""
+        """Return the long-term message rate of each broker that has bundles, in msg/s, without heartbeat namespaces."""
         owned = np.flatnonzero(self._owner != NOBODY)
         count = len(self._roster.brokers)
         means = np.where(self._roster.heartbeat[owned], 0.0, self._means.long_term_msg_rate[owned])

@@ -33,7 +33,7 @@ class BrokerFigures:
     Attributes:
         registered: brokers that the cluster lists.
         reported: brokers with a valid load report.
-        age: age of each broker's load report, seconds.
+        age: age of each broker's load report in seconds.
         usage, limits: a row for each resource, in the unit that `run.tables` defines; NaN where nothing was measured.
         traffic: a row for each of `columns.FIGURES`.
         averages: a row for each of `run.tables.AVERAGES`, NaN if a broker has none; None if no broker has any.

@@ -55,7 +55,7 @@ class Placing:
         """Return the broker that placement chooses for a bundle; None if no broker may own it.
 
         Args:
-            rate: the bundle's long-term message rate, msg/s.
+            rate: the bundle's long-term message rate in msg/s.
             registered: brokers that the cluster lists now.
         """
         self.used = True

@@ -35,7 +35,7 @@ class KeptSample(NamedTuple):
         traffic: the brokers' load, a row for each of `FIGURES`.
         averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN if missing.
         versions: the number in `Index` of each broker's version; an unknown version is an empty string there.
-        age: age of each load report, seconds.
+        age: age of each load report in seconds.
         started: when the broker's process started, seconds since 1970; NaN where unknown.
         reported: True for each broker that has a load report and was not left out.
         bundles: reported bundles, each once.

@@ -60,7 +60,7 @@ class MadeBundles(BaseModel):
         spread: standard deviation of the logarithm of the bundles' sizes.
         seed: seed for the bundles' sizes.
         messages: msg/s in, and the same rate out, per percent of CPU.
-        message_bytes: size of a message, bytes.
+        message_bytes: size of a message in bytes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

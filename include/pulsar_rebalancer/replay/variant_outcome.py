@@ -54,8 +54,8 @@ class VariantOutcome:
 
     Attributes:
         variant: the variant's name.
-        ranges: for each sample, largest minus smallest score, points; 32 bits each, because there can be millions.
-        deviation: sum over all samples of the standard deviation of the scores, points.
+        ranges: for each sample, largest minus smallest score, in points; 32 bits each, because there can be millions.
+        deviation: sum over all samples of the standard deviation of the scores in points.
         hot: number of samples in which a broker was above `HOT` percent.
         events: number of samples after which the variant moved bundles.
         moved: number of bundles moved.
@@ -81,14 +81,14 @@ class VariantOutcome:
     moved_at: array[int] = field(default_factory=lambda: array("q"))
 
     def scores(self, scores: Floats) -> None:
-        """Add the brokers' scores in a sample, percent."""
+        """Add the brokers' scores in a sample, in percent."""
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
         self.deviation += float(scores.std())
         self.hot += largest > HOT
 
     def unloads(self, throughput: Floats) -> None:
-        """Add the bundles that move after a sample; the argument is their throughput, bytes/s."""
+        """Add the bundles that move after a sample; the argument is their throughput in bytes/s."""
         self.events += 1
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
@@ -115,10 +115,10 @@ class Figures(NamedTuple):
         unloads_per_day: bundles moved per day.
         events_per_day: events per day.
         disturbed_per_day: total throughput of the moved bundles when they moved, bytes/s per day.
-        range_mean: mean over time of the range (largest minus smallest score), points.
-        range_p95: 95th percentile of the range, points.
-        range_largest: maximum of the range, points.
-        deviation_mean: mean standard deviation of the scores over time, points.
+        range_mean: mean over time of the range (largest minus smallest score) in points.
+        range_p95: 95th percentile of the range in points.
+        range_largest: maximum of the range in points.
+        deviation_mean: mean standard deviation of the scores over time, in points.
         hot_share: share of the time during which a broker was above 80 percent, 0 to 1.
         lost: number of bundles placed because their broker was gone.
     """
@@ -141,7 +141,7 @@ def figures(outcome: VariantOutcome, minutes: float) -> Figures:
     """Return the figures of an outcome.
 
     Args:
-        minutes: time that the outcome's samples cover, minutes.
+        minutes: time that the outcome's samples cover, in minutes.
     """
     days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
     return Figures(

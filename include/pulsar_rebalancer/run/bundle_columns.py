@@ -36,16 +36,16 @@ class BundleSample(NamedTuple):
     Attributes:
         broker: brokerId.
         bundle: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: current inbound rate, msg/s; `msg_rate_out` is the outbound rate.
-        msg_throughput_in: current inbound throughput, bytes/s; `msg_throughput_out` is the outbound throughput.
+        msg_rate_in: current inbound rate, in msg/s; `msg_rate_out` is the outbound rate.
+        msg_throughput_in: current inbound throughput, in bytes/s; `msg_throughput_out` is the outbound throughput.
         topics: number of topics; `producers` and `consumers` are also counts.
-        cache_size: size of the bundle's cache, bytes.
+        cache_size: size of the bundle's cache in bytes.
         top_rank: the bundle's position in its broker's own list of top bundles; extensible load manager only.
         policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
-        msg_rate: short-term moving average of the inbound plus outbound rate, msg/s.
-        msg_throughput: short-term moving average of the inbound plus outbound throughput, bytes/s.
-        long_term_msg_rate: long-term moving average of the inbound plus outbound rate, msg/s; None if it is not known
-            yet.
+        msg_rate: short-term moving average of the inbound plus outbound rate in msg/s.
+        msg_throughput: short-term moving average of the inbound plus outbound throughput in bytes/s.
+        long_term_msg_rate: long-term moving average of the inbound plus outbound rate, in msg/s; None if it is
+            not known yet.
         load_now, load_later: fast and hourly moving average of the inbound plus outbound rate or throughput, weighted
             with the cost of the bundle's messages: msg/s or kB/s at average cost; None if the strategy does not learn
             costs.
@@ -82,12 +82,12 @@ class BundleSample(NamedTuple):
 
     @property
     def present_msg_rate(self) -> float:
-        """Return the bundle's current inbound plus outbound rate, msg/s."""
+        """Return the bundle's current inbound plus outbound rate in msg/s."""
         return self.msg_rate_in + self.msg_rate_out
 
     @property
     def present_msg_throughput(self) -> float:
-        """Return the bundle's current inbound plus outbound throughput, bytes/s."""
+        """Return the bundle's current inbound plus outbound throughput in bytes/s."""
         return self.msg_throughput_in + self.msg_throughput_out
 
 

@@ -62,7 +62,7 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
 
 
 def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
-    """Refuse a table with another version, missing columns, columns of a wrong type, or rows without a name."""
+    """Refuse a table with another version, missing columns, columns of the wrong type, or rows without a name."""
     schema = footer_of(file)[0]
     refuse_other(schema, today, file.uri)
     for name in columns:

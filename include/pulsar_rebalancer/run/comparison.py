@@ -18,7 +18,7 @@ class ComparedBroker(BaseModel):
         predicted: predicted score after the moves that were carried out.
         measured: score in the first counted sample at least ten minutes after the moves; None until then, or if the
             broker is not compared.
-        error: measured minus predicted score, points, excluding the change common to all brokers.
+        error: measured minus predicted score, in points, excluding the change common to all brokers.
         dropped: why the broker is not compared; None if it is compared.
     """
 

@@ -157,7 +157,7 @@ class LastHarm(BaseModel):
 
 
 class BundleHarm(VersionedDocument):
-    """`state/bundle-harm.json`: the cost of each bundle's last measured move. Only the task *report* writes it."""
+    """`state/bundle-harm.json`: the cost of each bundle's last measured move. Only the *report* task writes it."""
 
     FILE: ClassVar[str] = BUNDLE_HARM
 

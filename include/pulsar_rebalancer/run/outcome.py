@@ -111,7 +111,7 @@ class Outcome(VersionedDocument):
 
     Attributes:
         plan_id: name of the run's folder.
-        ended_at: when the task *report* wrote this document.
+        ended_at: when the *report* task wrote this document.
         verdict: the gate's reason code; `blocked` if validation stopped the run, `unfinished` if another task failed.
         moves: outcomes of all the plan's moves; empty if the gate was not open.
         destinations_kept: destinations from this or an earlier run that the leader might still store, by bundle.

@@ -1,4 +1,4 @@
-"""A plan made by the task *decide*: its files, its hash, and the moves for the task *unload*."""
+"""A plan made by the *decide* task: its files, its hash, and the moves for the *unload* task."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ShadowPlan(BaseModel):
     Attributes:
         sentence: the strategy's own text about its decision.
         bundles_taken: number of bundles that it would move.
-        predicted_range: range of the scores after these moves, points; None if no brokers were compared.
+        predicted_range: range of the scores after these moves, in points; None if no brokers were compared.
         error: why the shadow made no plan; empty if it made a plan.
     """
 
@@ -80,7 +80,7 @@ class Summary(VersionedDocument):
         by_hand: record of the request, if a person made the plan; else None.
         drains: progress of each drain, by drained broker.
         counting: reason code that explains whether the run counted hits.
-        score_min, score_max, score_mean: scores of the compared brokers, percent; None if no brokers were compared.
+        score_min, score_max, score_mean: scores of the compared brokers, in percent; None if no brokers were compared.
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
@@ -196,7 +196,7 @@ def write_moves(run: StoragePath, candidates: pa.Table) -> None:
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet`, and the new state as `plan/state.json`, which the task *record* commits."""
+    """Write `plan/decisions.parquet`, and the new state as `plan/state.json`, which the *record* task commits."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 
@@ -243,7 +243,7 @@ def _moves(taken: list[Row]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """Return the state that the task *decide* made for the task *record* to commit.
+    """Return the state that the *decide* task made for the *record* task to commit.
 
     Raises:
         SnapshotError: `file_missing` or `file_damaged`.

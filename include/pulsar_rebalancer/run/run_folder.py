@@ -22,7 +22,7 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
     run's files.
 
     Args:
-        address: address of the run's folder, as the task *collect* returned it.
+        address: address of the run's folder, as the *collect* task returned it.
 
     Raises:
         PlanError: `foreign_run` if the folder is not one of the cluster's runs, is outside the storage root because of

@@ -1,4 +1,4 @@
-"""The documents and tables of a run that the tasks *collect* and *validate* write."""
+"""A run's documents and tables, as written by the *collect* and *validate* tasks."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _UNITS = {
     "host_samples": "host samples since the broker's start",
     "source_score": "percent, weighted maximum",
     "destination_score": "percent, weighted maximum",
-    "gap": "points of score",
+    "gap": "score points",
     "target": "msg/s or bytes/s, as measure says",
     "traffic": "msg/s or bytes/s, as measure says",
     "traffic_taken": "msg/s or bytes/s, as measure says",
@@ -253,7 +253,7 @@ class BrokerSample:
         version: the broker's Pulsar version.
         reserved_by: the isolation policy that reserves the broker for certain namespaces.
         load_average: the broker's own moving average of its load, 1 is 100 percent; extensible load manager only.
-        throughput_average: the broker's own moving average of its throughput, bytes/s; extensible load manager only.
+        throughput_average: the broker's own moving average of its throughput, in bytes/s; extensible load manager only.
         weighted: results of `scoring.weighted_usage` for this broker with the sample's settings, by the resources
             included; empty if they were not computed for all brokers at once.
     """

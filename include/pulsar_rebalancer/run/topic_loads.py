@@ -1,4 +1,4 @@
-"""`input/splits.json`: data from the task *collect* about the few bundles that may have to be split."""
+"""`input/splits.json`: data from the *collect* task about the few bundles that may have to be split."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class TopicLoad(NamedTuple):
 
     Attributes:
         position: hash of the topic's full name.
-        msg_rate: inbound plus outbound, msg/s.
-        msg_throughput: inbound plus outbound, bytes/s.
+        msg_rate: inbound plus outbound, in msg/s.
+        msg_throughput: inbound plus outbound, in bytes/s.
     """
 
     position: int

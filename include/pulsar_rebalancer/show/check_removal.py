@@ -66,7 +66,7 @@ def check(
     """Return the exit code and the sentence about a broker.
 
     Args:
-        limit: highest score that the other brokers may reach, percent; None for the cluster's `overloaded_threshold`.
+        limit: highest score that the other brokers may reach, in percent; None for `overloaded_threshold`.
     """
     try:
         snapshot = newest_sample(storage, now, max_age_seconds)

@@ -25,17 +25,17 @@ class Scores(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """Return the mean of the compared scores, percent."""
+        """Return the mean of the compared scores in percent."""
         return math.fsum(self.compared) / len(self.compared) if self.compared else None
 
     @property
     def spread(self) -> float | None:
-        """Return the difference between the highest and the lowest compared score, points."""
+        """Return the difference between the highest and the lowest compared score in points."""
         return max(self.compared) - min(self.compared) if self.compared else None
 
     @property
     def deviation(self) -> float | None:
-        """Return the standard deviation of the compared scores, points."""
+        """Return the standard deviation of the compared scores in points."""
         if self.mean is None:
             return None
         return math.sqrt(math.fsum((figure - self.mean) ** 2 for figure in self.compared) / len(self.compared))

@@ -1,4 +1,4 @@
-"""Copies of the committed decision state, stored below the storage root.
+"""Copies of the committed decision state, stored under the storage root.
 
 A lost state store can be restored from them.
 """

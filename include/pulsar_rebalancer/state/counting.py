@@ -75,7 +75,7 @@ def decide_counting(
     """Return the rules for the hit counters in a run.
 
     Args:
-        state: the decision state as the task *collect* read it.
+        state: the decision state as the *collect* task read it.
         forced: True if the run moves bundles without waiting for hits; it adds no hits.
         thresholds: True if the run has its own thresholds; it adds no hits.
         same_hits: True if the strategy that wrote the state counts hits in the same way. A change of strategy then
@@ -119,7 +119,7 @@ def samples_after(
     """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers can still repeat.
 
     Args:
-        state: the decision state as the task *collect* read it.
+        state: the decision state as the *collect* task read it.
         counting: rules for the hit counters in this run.
         used: figures that caused a hit in this run, by broker.
         now: time of the sample.
@@ -138,7 +138,7 @@ def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | 
 
     Args:
         stored: the current document in the store.
-        plan_state: the state that the task *decide* made; its `seq` is one higher than in the state from which the plan
+        plan_state: the state that the *decide* task made; its `seq` is one higher than in the state from which the plan
             was made.
 
     Raises:

@@ -18,7 +18,7 @@ class LearnedBroker(NamedTuple):
     Attributes:
         samples: number of counted samples since the broker joined.
         residual: score points that its bundles do not explain.
-        score: moving average of its score over a quarter of an hour, percent.
+        score: moving average of its score over a quarter of an hour, in percent.
         variance: variance of the score changes that its bundles do not explain, points squared.
         started: start of its process, seconds since 1970; None if unknown.
     """
@@ -44,7 +44,7 @@ class Learned:
         samples: number of counted samples.
         points: score points that 1 msg/s of average cost (1 kB/s if the network is the bottleneck) adds to a broker
             with the median number of cores.
-        idle: score of a broker without bundles, percent.
+        idle: score of a broker without bundles in percent.
         quiet: minutes since a broker last joined or left, at most `SETTLED`.
         brokers: figures of each broker that the cluster lists, by broker.
         bottleneck: the resource that decides the scores.

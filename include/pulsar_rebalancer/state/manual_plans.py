@@ -36,7 +36,7 @@ class ShownPlan(BaseModel):
 
 
 class ShownPlans(StateDocument):
-    """The `shown` document: plans that were shown, by hash. Only the task *plan* writes it."""
+    """The `shown` document: plans that were shown, by hash. Only the *plan* task writes it."""
 
     KEY: ClassVar[str] = "shown"
 
@@ -76,7 +76,7 @@ class HandedOver(BaseModel):
 
 
 class HandedOverPlans(StateDocument):
-    """The `handed_over` document: plans that were handed over, by hash. Only the task *carry_out* writes it."""
+    """The `handed_over` document: plans that were handed over, by hash. Only the *carry_out* task writes it."""
 
     KEY: ClassVar[str] = "handed_over"
 

@@ -18,7 +18,7 @@ class Predictions(BaseModel):
 
     Attributes:
         awaited: plan_id of each run whose moves are to be compared.
-        errors: measured minus predicted score of one broker after one run's moves, points; the newest come last.
+        errors: measured minus predicted score of one broker after one run's moves, in points; the newest come last.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,5 +28,5 @@ class Predictions(BaseModel):
 
     @property
     def median_error(self) -> float | None:
-        """Return the median of the absolute errors, points; None if there are too few errors."""
+        """Return the median of the absolute errors, in points; None if there are too few errors."""
         return median(map(abs, self.errors)) if len(self.errors) >= FEWEST else None

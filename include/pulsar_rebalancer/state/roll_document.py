@@ -1,6 +1,6 @@
-"""The `roll` document: a rolling restart. Only the task *roll* of `pulsar_roll__<cluster>` writes it.
+"""The `roll` document: a rolling restart. Only the *roll* task of `pulsar_roll__<cluster>` writes it.
 
-A reset or restore of the state does not change the document. There is a copy below the storage root, in case the state
+A reset or restore of the state does not change the document. There is a copy under the storage root, in case the state
 store is lost.
 """
 

@@ -1,7 +1,7 @@
 """The documents that are stored between runs.
 
-Two of the documents are defined here: `decision` (written by the task *record*, then by the gate) and `moves` (written
-by the tasks *split* and *unload*, then by *report*). As in Pulsar's AvgShedder, each broker has its own hits. Zero
+Two of the documents are defined here: `decision` (written by the *record* task, then by the gate) and `moves` (written
+by the *split* and *unload* tasks, then by *report*). As in Pulsar's AvgShedder, each broker has its own hits. Zero
 counts are not stored.
 """
 
@@ -229,7 +229,7 @@ class MovesState(StateDocument):
         unloads: the last unload of each recently unloaded bundle, by bundle.
         kept: destinations that the leader might still store, by bundle.
         splits: recent splits, by the name of the bundle that was split.
-        predictions: comparisons of predicted with measured scores; only the task *report* changes them.
+        predictions: comparisons of predicted with measured scores; only the *report* task changes them.
     """
 
     KEY: ClassVar[str] = "moves"

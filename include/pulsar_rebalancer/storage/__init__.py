@@ -1,1 +1,1 @@
-"""Files below the storage root: paths, the layout of a cluster's folders, and versioned documents."""
+"""Files under the storage root: paths, the layout of a cluster's folders, and versioned documents."""

@@ -1,4 +1,4 @@
-"""The layout of a cluster's files below the storage root, and the names of its run folders."""
+"""The layout of a cluster's files under the storage root, and the names of its run folders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def time_of(name: str) -> datetime | None:
 
 @dataclass(frozen=True)
 class ClusterStorage:
-    """The folders of one cluster below the storage root."""
+    """The folders of one cluster under the storage root."""
 
     root: str
     cluster: str

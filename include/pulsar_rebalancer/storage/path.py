@@ -1,4 +1,4 @@
-"""Paths below the storage root, to which every Airflow worker and Spark executor needs access.
+"""Paths under the storage root, to which every Airflow worker and Spark executor needs access.
 
 The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`). Arrow reads and writes the files.
 """
@@ -32,7 +32,7 @@ file."""
 
 @dataclass(frozen=True)
 class StoragePath:
-    """The address of a file or folder below the storage root.
+    """The address of a file or folder under the storage root.
 
     Attributes:
         uri: local path or object-store URI, without a trailing slash.

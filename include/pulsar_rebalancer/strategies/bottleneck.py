@@ -1,6 +1,6 @@
 """The bottleneck of a cluster: the resource that decides its brokers' scores, and the measure of bundles' loads.
 
-Costs are points of score per message or per byte, so they are meaningless under a different bottleneck, and learning
+Costs are score points per message or per byte, so they are meaningless under a different bottleneck, and learning
 must start again. A new bottleneck therefore replaces the old one only after it has lasted for a while.
 """
 

@@ -50,9 +50,9 @@ def apply(
 
     The caps are applied in this order: one bundle per anti-affinity group; bundles that leave or enter a broker;
     bundles of a namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
-    its destination was chosen for the present owners of the group's other bundles, and a move of one of these other
-    bundles could still fail. If a hash range must not move twice at the same time, its n-th move is in wave n.
-    Otherwise waves have a fixed size, because the gate decides again before each wave. Caps do not affect hit counters.
+    its destination was chosen based on the current owners of the group's other bundles, and one of those might fail to
+    move. Waves have a fixed size, because the gate decides again before each wave. Where moves of the same hash range
+    must not overlap (`needs_waves`), its n-th move is in wave n instead. Caps do not affect hit counters.
 
     Args:
         moves: the result of selection and placement, in any order.

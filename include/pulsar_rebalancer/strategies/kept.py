@@ -22,7 +22,7 @@ class ShedderState:
     Attributes:
         hits: number of consecutive hits, by broker or for `WHOLE_CLUSTER`; zero counts are left out.
         loads: moving average of each broker's load; 1 is 100 percent.
-        throughputs: moving average of each broker's throughput, bytes/s.
+        throughputs: moving average of each broker's throughput in bytes/s.
         learned: figures learned about the brokers.
     """
 

@@ -46,11 +46,11 @@ class Sums(NamedTuple):
     """Sums over a broker's bundles; the module's docstring defines x, u and e. Of these, only x includes this sample.
 
     Attributes:
-        rate: sum of e x, msg/s.
-        change: sum of e (x - u), msg/s.
+        rate: sum of e x in msg/s.
+        change: sum of e (x - u) in msg/s.
         doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
-        now, later: sum of e times the quick average of x, and sum of e times its hourly average, msg/s; both averages
-            include this sample.
+        now, later: sum of e times the quick average of x, and sum of e times its hourly average, in msg/s; both
+            averages include this sample.
     """
 
     rate: float = 0.0

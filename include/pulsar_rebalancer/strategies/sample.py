@@ -49,10 +49,10 @@ class ClusterSample:
         settings: effective settings.
         counting: rules for counting this sample.
         forced: True if the run moves bundles without waiting for hits.
-        force_threshold: smallest gap, in points of score, at which a forced run moves bundles, if the shedder has
+        force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
-        arriving: traffic that drains add to each broker in this run, by broker and measure (msg/s or bytes/s).
+        arriving: traffic added to each broker by drains in this run, by broker and measure (msg/s or bytes/s).
         recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be

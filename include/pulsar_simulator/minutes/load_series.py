@@ -60,7 +60,7 @@ def bursts(
 
     Args:
         per_day: mean number of bursts of a bundle.
-        length: mean duration of a burst, minutes; durations are exponentially distributed.
+        length: mean duration of a burst, in minutes; durations are exponentially distributed.
         factor: smallest and largest factor of a burst.
     """
     factors = np.ones((minutes, bundles))
@@ -90,11 +90,11 @@ def pauses(random: np.random.Generator, minutes: int, bundles: int, on: float, o
 
 
 def jobs(random: np.random.Generator, minutes: int, bundles: int, every: int, length: int, factor: Range) -> Floats:
-    """Return factors of periodic jobs, such as one that runs for some minutes of each hour.
+    """Return load factors of periodic jobs, such as one that runs for a few minutes every hour.
 
     Args:
         every: minutes from one start to the next; each bundle has its own first start.
-        length: duration of a job, minutes.
+        length: duration of a job in minutes.
         factor: smallest and largest factor of a job.
     """
     first, high = random.integers(0, every, bundles), random.uniform(*factor, bundles)

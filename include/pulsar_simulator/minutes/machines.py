@@ -53,7 +53,7 @@ class Demand:
     served: Floats
 
     def score(self, brokers: BrokerColumns) -> Floats:
-        """Return the usage of each broker's most used resource, percent."""
+        """Return the usage of each broker's most used resource in percent."""
         shares = (self.cpu / brokers.cpu_limit, self.bandwidth_in / brokers.nic, self.bandwidth_out / brokers.nic)
         return np.asarray(100 * np.maximum.reduce(shares))
 

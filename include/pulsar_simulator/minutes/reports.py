@@ -28,7 +28,7 @@ class Report:
         minute: counted from 0.
         registered: brokers that the cluster lists.
         reported: brokers whose report arrived.
-        age: age of each report, seconds.
+        age: age of each report in seconds.
         brokers: figures of the brokers that reported, CPU as sampled; the entries of other brokers are meaningless.
         owner: position of each bundle's broker.
         rates: msg/s and bytes/s per bundle, from the report of its broker.

@@ -54,7 +54,7 @@ class Rules:
         busy_cpu: additional CPU of a broker that has any traffic, percent of one core.
         cpu_noise: relative standard deviation of a CPU sample.
         late: share of reports that are old.
-        late_minutes: age of these reports, minutes.
+        late_minutes: age of these reports in minutes.
         missing: share of reports that do not arrive.
         cost: CPU time per message and per byte.
     """

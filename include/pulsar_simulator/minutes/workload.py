@@ -20,14 +20,14 @@ _LEAST_FACTOR = 0.0
 
 @dataclass(frozen=True, slots=True)
 class OnOff:
-    """Topics that are alternately busy and idle.
+    """Topics that alternate between busy and idle periods.
 
     While a topic is busy, it carries `(on + off) / on` times its mean, so that its mean over time does not change.
 
     Attributes:
         bundles: indices of the bundles.
-        on: minutes of a busy period.
-        off: minutes of an idle period.
+        on: length of a busy period in minutes.
+        off: length of an idle period in minutes.
         consume_only: only consumers pause, and then catch up.
     """
 
@@ -60,7 +60,7 @@ class BundleColumns:
 
     Attributes:
         names: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: mean published rate, msg/s.
+        msg_rate_in: mean published rate in msg/s.
         msg_size: bytes per message.
         fan_out: messages delivered per message published.
         cost: CPU of a message in multiples of the mean cost.

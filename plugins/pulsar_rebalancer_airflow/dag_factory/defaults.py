@@ -16,7 +16,7 @@ COMMON: dict[str, Any] = {
     "start_date": datetime(2026, 1, 1, tzinfo=UTC),
     "catchup": False,
     "max_active_runs": 1,
-    # No backfill: only the present load of a live cluster can be balanced.
+    # No backfill: only the current load of a live cluster can be balanced.
     "allowed_run_types": ("scheduled", "manual"),
 }
 

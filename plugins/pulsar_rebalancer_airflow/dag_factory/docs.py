@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 _PAGES = {
     "rebalance": (
         "Reads the brokers' load, decides which bundles to move, and moves them if the gate opens. To force a "
-        "balance now, trigger it and fill in *Force*. **Backfills are refused**: only the present load can be "
+        "balance now, trigger it and fill in *Force*. **Backfills are refused**: only the current load can be "
         "balanced. Thresholds missing from the clusters file come from the live brokers.",
         ("mode", "strategy", "interval_seconds", "low_threshold", "high_threshold", "connection"),
         "docs/runs.md",
     ),
     "by_hand": (
-        "Moves, splits and drains on request. Trigger it with an *Action*: the task *plan* shows what would move. "
+        "Moves, splits and drains on request. Trigger it with an *Action*: the *plan* task shows what would move. "
         "To carry the plan out, trigger it again with only the plan's hash.",
         ("mode", "max_shown_plan_age_seconds"),
         "docs/by-hand.md",

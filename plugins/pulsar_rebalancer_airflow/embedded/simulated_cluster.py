@@ -27,7 +27,7 @@ def start(
     """Start a simulated cluster, wait until its brokers answer, and return the Airflow connection to it.
 
     Args:
-        hot_score: score of the hot broker, percent.
+        hot_score: score of the hot broker in percent.
 
     Raises:
         EmbeddedError: the simulated cluster ended, or is not ready within a minute.

@@ -32,7 +32,7 @@ _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
     """Send a run's measurements; do nothing if no metrics system is configured.
 
-    Errors are only logged, because metrics must not fail a run. If the task *report* is cleared, the run is counted
+    Errors are only logged, because metrics must not fail a run. If the *report* task is cleared, the run is counted
     again.
 
     Args:

@@ -40,7 +40,7 @@ _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 
 
 class CollectOperator(ClusterOperator):
-    """Write a run's input below the storage root. The task's XCom is the address of the run's folder.
+    """Write a run's input under the storage root. The task's XCom is the address of the run's folder.
 
     A retry writes a new snapshot to a new folder. The stored state and, as far as possible, the run's parameters are
     checked before any request to the brokers.

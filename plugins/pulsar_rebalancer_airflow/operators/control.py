@@ -43,7 +43,7 @@ class ControlOperator(ClusterOperator):
     shedding has no effect; a repeated reset or restore only increases the state's sequence number.
 
     Args:
-        ordered: result of the task *order*.
+        ordered: result of the *order* task.
         timeout_seconds: maximum time for brokers to apply a value, and for bundles in progress to be completed after a
             stop.
     """

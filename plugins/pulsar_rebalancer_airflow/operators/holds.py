@@ -81,7 +81,7 @@ class Holds:
     def _breaks(self) -> bool:
         """Return whether the run's failed moves have reached the circuit breaker's limit.
 
-        The task *report* opens the breaker later.
+        The *report* task opens the breaker later.
         """
         rules = self._present.breaker
         return (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Ordered(TypedDict, total=False):
-    """Input of the task *control*.
+    """Input of the *control* task.
 
     Attributes:
         lost: the errors of unreadable documents that were dropped, by key.
@@ -66,7 +66,7 @@ class OrderOperator(ClusterOperator):
             elif request.action.is_order:
                 ordered["lost"] = _store(store, storage, request, order)
             if request.action.stops:
-                with suppress(StateError, SnapshotError):  # the order is in force; the task *control* reports the error
+                with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
                     ordered["found"] = stopping.under_way(store, storage)
         emit_orders(context, self.entry.name, self.entry.settings)
         return ordered

@@ -23,7 +23,7 @@ class RecordOperator(RunOperator):
     """Store the new state of a plan. The task's XCom is the list of batches of splits.
 
     A retry does not store a state twice: a plan whose id is already in the store is skipped. A plan that
-    was made from an earlier state is refused without a retry. The copy below the storage root is written after the
+    was made from an earlier state is refused without a retry. The copy under the storage root is written after the
     store; a retry writes it again.
     """
 

@@ -1,4 +1,4 @@
-"""Facts for the page that only Airflow has: the time of the next run, the folder of a run, and links."""
+"""Facts that only Airflow can provide to the page: the time of the next run, the folder of a run, and links."""
 
 from __future__ import annotations
 

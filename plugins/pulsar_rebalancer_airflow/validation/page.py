@@ -39,7 +39,7 @@ def page_of(run: StoragePath) -> StoragePath:
 
 
 def wording(result: Any) -> dict[str, str]:
-    """Return the texts that Data Docs show for an `ExpectationValidationResult`, by key: `expected` and `seen`.
+    """Return the wording that Data Docs shows for an `ExpectationValidationResult`, by key: `expected` and `seen`.
 
     As a side effect, the lists of rows in the result are truncated.
     """

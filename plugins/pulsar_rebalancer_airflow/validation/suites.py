@@ -57,10 +57,10 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
 
     Args:
         run: the run's folder, with its input.
-        suites: folder of `cluster.json`, `brokers.json` and `bundles.json`; None for the package's own suites.
+        suites: folder that contains `cluster.json`, `brokers.json` and `bundles.json`; None for the package's.
 
     Raises:
-        SnapshotError: a table is missing, damaged, or of another version.
+        SnapshotError: a table is missing or damaged, or has another version.
     """
     request = RunRequest.read(run)
     settings = request.resolved.settings
@@ -98,7 +98,7 @@ def _history(run: StoragePath) -> MovesState:
     try:
         return StateBefore.read(run).moves
     except RebalancerError:
-        return MovesState()  # the task *decide* needs the state and reports what is wrong with it
+        return MovesState()  # the *decide* task needs the state and reports what is wrong with it
 
 
 def suites_folder() -> Path:

@@ -1,4 +1,4 @@
-"""The link from the task *validate* to the page with its result."""
+"""The link from the *validate* task to the page with its result."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def report(
 
     Args:
         load: resources and `weightedMaxEMA`, from BrokerLoadData or `load_now`.
-        throughput_average: moving average of the broker's throughput, bytes/s; None if unknown.
+        throughput_average: moving average of the broker's throughput, in bytes/s; None if unknown.
         top: the broker's top bundles, in published order.
     """
     ranks = {bundle: rank for rank, bundle in enumerate(top)}

@@ -25,7 +25,7 @@ class HotBroker(NamedTuple):
 
     Attributes:
         excess: points by which its score must drop.
-        bundles: points of score and name of each bundle that may be moved, largest first.
+        bundles: score points and name of each bundle that may be moved, largest first.
     """
 
     broker: str

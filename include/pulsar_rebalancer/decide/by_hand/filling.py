@@ -42,7 +42,7 @@ class Filling(NamedTuple):
     Attributes:
         decisions: one for each broker that gives bundles.
         moves: candidates after the caps, with negative pair numbers.
-        traffic: current traffic of the brokers that give bundles, bytes/s.
+        traffic: current traffic of the brokers that give bundles, in bytes/s.
     """
 
     decisions: list[Decision]
@@ -106,7 +106,7 @@ def of_moves(
 
 
 def unreported(scene: Scene) -> dict[str, float]:
-    """Return, by owner, the points of score of recently moved bundles that the owner's report might not include yet.
+    """Return, by owner, the score points of recently moved bundles that the owner's report might not include yet.
 
     This assumes that scores are proportional to traffic, with the same factor for all brokers.
     """

@@ -28,8 +28,8 @@ class Removal(NamedTuple):
 
     Attributes:
         bundles: number of bundles that have to move.
-        highest: highest predicted score of the remaining brokers, percent.
-        limit: highest score that a remaining broker may reach, percent.
+        highest: highest predicted score of the remaining brokers in percent.
+        limit: highest score that a remaining broker may reach in percent.
         stay: number of bundles that no other broker may take, by reason.
     """
 
@@ -53,7 +53,7 @@ def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: f
 
     Args:
         state_folder: the folder with the moving averages of the run's cluster.
-        limit: highest score that a remaining broker may reach, percent; None for `overloaded_threshold`.
+        limit: highest score that a remaining broker may reach, in percent; None for `overloaded_threshold`.
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why the removal cannot be predicted.

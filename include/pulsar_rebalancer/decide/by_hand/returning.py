@@ -110,7 +110,7 @@ def within_shares(
     All departures are counted before any arrival.
 
     Args:
-        traffic: current traffic of each broker, bytes/s.
+        traffic: current traffic of each broker in bytes/s.
         shares: each home's usual share of the cluster's traffic, 0 to 1; the share may grow by a tenth.
     """
     candidates, held = list(moves), dict(traffic)

@@ -37,8 +37,8 @@ class Turn(NamedTuple):
     """The predicted turn of one broker.
 
     Attributes:
-        score: the broker's score, percent.
-        traffic: the broker's traffic, bytes/s.
+        score: the broker's score in percent.
+        traffic: the broker's traffic in bytes/s.
         bundles: number of bundles that move away and back.
         minutes: duration of the turn without the restart itself.
         why_not: why the broker could not restart now; empty if it could.

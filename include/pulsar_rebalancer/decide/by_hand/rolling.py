@@ -158,7 +158,7 @@ def _waiting(roll: Roll, what: str) -> Roll:
 
 
 def _counted(roll: Roll, facts: RollFacts, left: int | None, what: str) -> Roll:
-    """Return the roll with the number of remaining bundles. If fewer remain than before, the roll has made progress."""
+    """Return the roll with its number of remaining bundles updated; if fewer remain, the roll has made progress."""
     if left is None:
         return roll
     fewer = roll.left is None or left < roll.left

@@ -82,7 +82,7 @@ class Scene:
 
     @property
     def settings(self) -> Settings:
-        """Return the effective settings without the rules that a person lifted."""
+        """Return the effective settings, minus the rules that a person has lifted."""
         return self.sample.settings
 
     @cached_property
@@ -108,7 +108,7 @@ class Scene:
 
     @cached_property
     def traffic(self) -> dict[str, float]:
-        """Return the current throughput of each broker, bytes/s."""
+        """Return the current throughput of each broker in bytes/s."""
         return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.sample.brokers}
 
     def policy_filter(self) -> PolicyFilter:

@@ -26,7 +26,7 @@ class SpareCapacity:
         scenes: by drained broker, the input for its moves, without the rules that a person lifted for this broker.
         overruled: rules that a person lifted, by drained broker.
         fixed: True if a bundle may go only to its planned destination.
-        gained: points of score that brokers have gained but not yet reported.
+        gained: score points that brokers have gained but not yet reported.
     """
 
     def __init__(

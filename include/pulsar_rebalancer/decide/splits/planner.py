@@ -137,11 +137,11 @@ def _unsound(
 
 
 def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
-    """Return a run's splits. Bundles are considered by their excess over a bound, largest first, then by name.
+    """Return a run's splits. The bundle that exceeds a bound by most is considered first; ties are broken by name.
 
     Args:
-        bundles: the candidates from the task *collect*, without duplicates.
-        candidates: topics and bounds of each bundle, as read by the task *collect*.
+        bundles: the candidates from the *collect* task, without duplicates.
+        candidates: topics and bounds of each bundle, as read by the *collect* task.
     """
     met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
     met.sort(key=lambda item: (-item[1].excess, item[0].bundle))

@@ -1,4 +1,4 @@
-"""Read the split candidates that the task *collect* wrote, and plan the splits with `planner`."""
+"""Read the split candidates that the *collect* task wrote, and plan the splits with `planner`."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Incident(BaseModel):
 
 
 class AlertsState(StateDocument):
-    """The `alerts` document: open conditions that the task *report* observed. Only this task writes it.
+    """The `alerts` document: open conditions that the *report* task observed. Only this task writes it.
 
     Attributes:
         began_at: when the task first ran.

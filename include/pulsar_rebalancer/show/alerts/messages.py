@@ -61,7 +61,7 @@ def _line(name: str, at: datetime) -> str:
 
 
 def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
-    """Return one line per reason code, the most frequent first."""
+    """Return one line per reason code, most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         f"  {code} x{count}" + (f": {code.meaning} {code.action}".rstrip() if actions else "")

@@ -30,7 +30,7 @@ class Bucket(View):
         blocked: number of runs that validation stopped.
         broken: number of runs that failed.
         paused: number of runs that could not move bundles for a reason other than the mode.
-        low_threshold, high_threshold: thresholds of the last run with a plan, points; None if no run has a plan.
+        low_threshold, high_threshold: thresholds of the last run with a plan, in points; None if no run has a plan.
     """
 
     at: AwareDatetime
@@ -52,7 +52,7 @@ class Timeline(View):
 
     Attributes:
         seconds: length of a bucket; buckets without a run are left out.
-        low_threshold, high_threshold: the newest thresholds, points.
+        low_threshold, high_threshold: the newest thresholds in points.
         unread: number of runs that have not been read yet; the next request reads them.
     """
 

@@ -50,7 +50,7 @@ class BrokerView(View):
     Attributes:
         label: a short unique part of the broker's name.
         score: score in percent; None without a load report.
-        resources: weighted usage by resource, percent; the largest is the score.
+        resources: weighted usage by resource, in percent; the largest is the score.
         deciding: the resource with the largest weighted usage; empty without a load report.
         lowest, highest: lowest and highest score within the last half hour.
         after: predicted score after the plan; None if the broker is neither source nor destination in the plan.

@@ -61,7 +61,7 @@ class EndView(View):
 
     Attributes:
         measured: score ten minutes after the moves (`run.comparison`); None until then.
-        error: measured minus predicted score, points, excluding the change common to all brokers.
+        error: measured minus predicted score, in points, excluding the change common to all brokers.
         dropped: why the two scores are not compared; empty if they are compared.
     """
 
@@ -159,7 +159,7 @@ class PlanView(View):
         verdict: the gate's reason code; empty until the gate has decided.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
         traffic: total traffic of all moves, in the unit of `measure`.
-        range_before, predicted_range: score range before the plan and predicted range after it, points.
+        range_before, predicted_range: score range before the plan and predicted range after it, in points.
         brokers: sources and destinations of moves.
         measured: score ranges after the run.
         more: number of moves not listed.

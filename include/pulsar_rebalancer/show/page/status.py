@@ -115,7 +115,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
     Args:
         entry: the cluster's entry in the current clusters file.
         known: the newest run that has ended, else the newest run that has started.
-        age: age of the newest data, seconds.
+        age: age of the newest data in seconds.
     """
     if facts.paused:
         return Said(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")

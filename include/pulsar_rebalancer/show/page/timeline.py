@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 READING = 1.0
-"""Maximum time that one request may spend reading files, seconds."""
+"""Maximum time that one request may spend reading files, in seconds."""
 
 
 class Span(StrEnum):
@@ -134,7 +134,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
     """Return the timeline of a span that ends now.
 
     Args:
-        reading: time limit for reading files, seconds. The newest files are read first.
+        reading: time limit for reading files, in seconds. The newest files are read first.
 
     Raises:
         SnapshotError: `storage_failed`.

@@ -1,6 +1,6 @@
 """The `control` document, which contains people's orders. Only `pulsar_control__<cluster>` writes it.
 
-A reset or restore of the state does not change the document. There is a copy below the storage root; the stricter of
+A reset or restore of the state does not change the document. There is a copy under the storage root; the stricter of
 the two applies.
 """
 

@@ -87,7 +87,7 @@ class _Queue:
         return sorted(brokers)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Remove the next brokers with equal rates from the heap, and return them after the entries in `found`."""
+        """Remove the next brokers with equal rates from the heap, and return `found` with them appended."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:

@@ -65,7 +65,7 @@ def offload(
     other broker equally hot.
 
     Args:
-        target: throughput, bytes/s.
+        target: throughput in bytes/s.
         why: why the broker sheds bundles; it is the first part of the decision's explanation.
     """
     wanted = f"{why}: {amount(MEASURE, target)} must leave"
@@ -84,7 +84,7 @@ def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list
     also chosen.
 
     Args:
-        target: throughput, bytes/s.
+        target: throughput in bytes/s.
     """
     moves: list[CandidateMove] = []
     marked, has_taken = 0.0, False

@@ -40,9 +40,9 @@ class PairTransfer:
         number: number of the decision.
         source: the broker that sheds bundles.
         destination: the broker that receives the bundles.
-        target: throughput to move to the destination, bytes/s.
+        target: throughput to move to the destination in bytes/s.
         moves: the candidates. An accepted bundle is followed by the bundles that move back in exchange for it.
-        left: throughput of the bundles that move to the destination, bytes/s.
+        left: throughput of the bundles that move to the destination in bytes/s.
         gained: counted throughput of the bundles that move back, bytes/s (see `credit_swaps`).
     """
 
@@ -93,7 +93,7 @@ class PairTransfer:
         """Return bundles to move back in exchange for a bundle that is too large; empty if there are none.
 
         Args:
-            leaving: throughput of the large bundle, bytes/s.
+            leaving: throughput of the large bundle in bytes/s.
             back: the destination's top bundles that have not been considered yet.
         """
         most = self.source.throughput

@@ -1,7 +1,7 @@
 """TransferShedder for one run of one cluster: the most and the least loaded brokers exchange bundles.
 
 Loads are moving averages. When loads have been out of balance in enough consecutive runs (`LoadStats.imbalance`),
-brokers are paired from the outside in. Half of the difference is moved from the more to the less loaded broker. If the
+brokers are paired from the outside in. Half of the difference is moved to the less loaded broker. If the
 next bundle is too large, smaller bundles move back in exchange. Only the busiest bundles of each broker are considered
 (`top_bundles`). The algorithm follows `TransferShedder.findBundlesForUnloading` in Pulsar 4.2.4, including a defect:
 throughput that moves back is counted only in debug mode (`credit_swaps`).

@@ -126,7 +126,7 @@ def answer(
     run_id: str = "",
     **present: Any,
 ) -> str:
-    """What the task *approve* does with an answer: the reason code if it refuses it, `asked again` if it drops it."""
+    """What the *approve* task does with an answer: the reason code if it refuses it, `asked again` if it drops it."""
     given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
     given |= {"task": Mock(get_direct_relatives=Mock(return_value=[])), "task_instance": Mock(id="7")}
     event = {

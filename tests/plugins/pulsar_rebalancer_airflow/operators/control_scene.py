@@ -26,7 +26,7 @@ def control(
     runs: dict[str, str] | None = None,
     timeout_seconds: float = 30,
 ) -> dict[str, Any]:
-    """What the task *control* says."""
+    """What the *control* task says."""
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
     given: Any = context(CLUSTER, state, params=params)
     given["ti"].runs = runs or {}

@@ -212,7 +212,7 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: Unload
     def under_way(*given: Any) -> Any:
         found = real(*given)
         ordered.set()
-        assert ended.wait(60)  # the task *control* begins later
+        assert ended.wait(60)  # the *control* task begins later
         return found
 
     scene.monkeypatch.setattr(stopping, "under_way", under_way)
