@@ -63,7 +63,7 @@ def _typed(text: str) -> str:
 
 
 def require_storable(document: object) -> None:
-    """Refuse a document that cannot be written as JSON and read back.
+    """Reject a document that cannot be written as JSON and read back.
 
     Raises:
         ValueError: the document has NaN, an infinity or a lone surrogate, or is nested too deeply.

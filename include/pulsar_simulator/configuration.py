@@ -92,7 +92,7 @@ DEFAULTS = {
     ),
     "topicBundleAssignmentStrategy": "org.apache.pulsar.common.naming.ConsistentHashingTopicBundleAssigner",
 }
-"""Settings of load balancing, with AvgShedder configured and Pulsar's own shedding switched off."""
+"""Load-balancing settings, with AvgShedder configured and Pulsar's own shedding switched off."""
 
 STATIC = frozenset(
     {

@@ -180,7 +180,7 @@ class Faults:
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
         self.changed: Callable[[], None] = lambda: None
-        """Called after every change, without a lock held."""
+        """Called after every change, while no lock is held."""
 
     def add(self, kind: FaultKind | str, broker: str | None = None, **more: object) -> Fault:
         """Switch on a fault.

@@ -51,7 +51,7 @@ class Rates:
 
     @property
     def columns(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the four arrays, in the order of the fields."""
+        """Return the four arrays, in the same order as the fields."""
         return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
 
     def split(self, bundle: int, shares: list[float]) -> Rates:

@@ -1,4 +1,4 @@
-"""The leader's choice of a broker for bundles without an owner.
+"""Choose a broker for bundles without an owner, as the leader does.
 
 The destination of an unload ("affinity") is used once and then deleted (ModularLoadManagerWrapper.getLeastLoaded).
 If there is no destination, the placement strategy chooses a broker.

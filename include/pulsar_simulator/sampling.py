@@ -44,7 +44,7 @@ class Timing:
     session_timeout: float = 8.0
 
     def __post_init__(self) -> None:
-        """Refuse periods that are not positive.
+        """Reject periods that are not positive.
 
         Raises:
             ValueError: a period is invalid; the message has its name.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def scalable_topics(topics: Iterable[str]) -> dict[str, list[str]]:
-    """For each scalable topic, return the descriptors (`0000-7fff-1`) of those segments that are among the topics."""
+    """Return, for each scalable topic, the descriptors (`0000-7fff-1`) of its segments that are among the topics."""
     found: dict[str, list[str]] = {}
     for topic in topics:
         if topic.startswith("segment:"):

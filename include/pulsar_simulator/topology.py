@@ -95,7 +95,7 @@ class Topology:
         return self._boundaries[namespace]
 
     def index(self, bundle: str) -> int:
-        """Return the index of a bundle, given by its full name. Invalid names cause the same errors as on brokers.
+        """Return the index of the bundle with this full name. Invalid names cause the same errors as on brokers.
 
         Raises:
             Refusal: 404 for an unknown namespace, 412 for an unknown range, 500 for a string that is not a range.
@@ -104,7 +104,7 @@ class Topology:
         return self.resolve(namespace, text)
 
     def resolve(self, namespace: str, text: str) -> int:
-        """Return the index of the namespace's bundle that has the given range; errors as in `index`."""
+        """Return the index of the namespace's bundle that has the given range. The errors are those of `index`."""
         bounds = self.boundaries(namespace)
         match = _RANGE.fullmatch(text)
         if match is None:
@@ -122,7 +122,7 @@ class Topology:
         raise Refusal(412, f"Invalid {which} boundary for bundle {namespace}/{text} in the bundles list")
 
     def of_topic(self, topic: str) -> int:
-        """Return the index of the bundle of a topic, given by its full name.
+        """Return the index of the bundle that contains the topic with this full name.
 
         Raises:
             Refusal: 404 for an unknown namespace, 412 for a string that is not a topic name.
@@ -138,15 +138,15 @@ class Topology:
         return self._members[f"{tenant}/{namespace}"][slot]
 
     def namespace_of(self, bundle: int) -> Namespace:
-        """Return the namespace of a bundle."""
+        """Return a bundle's namespace."""
         return self.namespaces[self.bundles[bundle].rpartition("/")[0]]
 
     def range_of(self, bundle: int) -> str:
-        """Return the range of a bundle as text."""
+        """Return a bundle's range as text."""
         return self.bundles[bundle].rpartition("/")[2]
 
     def bounds(self, bundle: int) -> tuple[int, int]:
-        """Return the lower and upper bound of a bundle."""
+        """Return a bundle's lower and upper bounds."""
         lower, upper = (int(part, 16) for part in self.range_of(bundle).split("_"))
         return lower, upper
 
@@ -171,7 +171,7 @@ class Topology:
         return self._topics[bundle]
 
     def shares(self, bundle: int) -> dict[str, float]:
-        """For each topic of a bundle, return its share of the bundle's traffic (0 to 1).
+        """Return each topic's share of its bundle's traffic (0 to 1).
 
         The share of the k-th topic is 1/k of the first topic's share.
         """

@@ -17,7 +17,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
     """Return the keys of the extra that have a value, with their values.
 
     Args:
-        known: allowed keys. Other keys are refused, because a misspelt key could leave a protection switched off.
+        known: allowed keys. Other keys are rejected, because a misspelt key could leave a protection switched off.
 
     Raises:
         SettingsError: `wrong_setting`; the message does not name the connection.

@@ -168,7 +168,7 @@ class ConnectedApplication:
             raise AirflowException(f"The application ended with {code}. It said:\n{''.join(last)}")
 
     def end(self) -> None:
-        """End the process, and its work on the server."""
+        """End the process, and stop its work on the server."""
         self._process.terminate()
         try:
             self._process.wait(_RELEASED_SECONDS)

@@ -170,7 +170,7 @@ class StoredState:
             return Roll()
 
     def drained(self, storage: ClusterStorage) -> Drains:
-        """Return the brokers that people or a rolling restart drain; errors as in `roll` and `drains`."""
+        """Return the brokers drained by people or by a rolling restart. The errors are those of `roll` and `drains`."""
         drains = self.drains(storage)
         rolled = {
             name: drain
@@ -180,7 +180,7 @@ class StoredState:
         return drains.model_copy(update={"brokers": rolled | drains.brokers})
 
     def drains(self, storage: ClusterStorage) -> Drains:
-        """Return the brokers that people drain, from the `drains` document and its copy.
+        """Return the brokers drained by people, from the `drains` document and its copy.
 
         A drain continues even if one of the two is lost.
 
@@ -194,7 +194,7 @@ class StoredState:
         return drains
 
     def readable_drains(self, storage: ClusterStorage) -> tuple[Drains, str]:
-        """Return the drained brokers that can be read, and an error message; the message is empty if there is no error.
+        """Return the drained brokers as far as they can be read, and an error message; empty if all can be read.
 
         Raises:
             SnapshotError: `storage_failed`.

@@ -38,7 +38,7 @@ def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float]
     Args:
         now: traffic columns of the sample. For a refused bundle, the column `quick_rate_before` is used instead.
         measure: the measure whose costs are learned.
-        steps: smoothing factors of the averages, 0 to 1, in the order of `RATES`.
+        steps: smoothing factors of the averages, 0 to 1, in the same order as `RATES`.
         counts: True to correct the costs with the columns that `with_corrections` adds.
     """
     present = (now[f"{measure}_in"] + now[f"{measure}_out"]) / UNIT[measure]

@@ -56,7 +56,7 @@ def release(own: SparkSession) -> None:
 
 
 def release_all() -> None:
-    """Release all open sessions, because the garbage collection of an open session can deadlock."""
+    """Release all open sessions, because garbage-collecting an open session can deadlock."""
     for own in list(_open):
         release(own)
 

@@ -96,7 +96,7 @@ class BrokerAnswer:
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:
-        """Return the value of the key `reason` in the body of an error; empty if there is none."""
+        """Return the value of the key `reason` in an error's body; empty if there is none."""
         try:
             body = parse_json(self.body, self.mask.text)
         except ValueError:

@@ -136,8 +136,8 @@ class BundleAdmin:
         the cluster.
 
         Raises:
-            AdminError: `foreign_service_url` if the lookup returns no service URL, or a URL whose host is not a
-                broker's.
+            AdminError: `foreign_service_url` if the lookup returns no service URL, or a URL whose host is not one of
+                the brokers.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url

@@ -132,7 +132,7 @@ class PulsarAdmin:
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
 
     async def topic_stats(self, broker: str, size: int = TOPIC_STATS) -> dict[str, JsonValue]:
-        """Return the statistics of the broker's loaded topics, nested by namespace, hash range, domain and topic.
+        """Return statistics for the broker's loaded topics, nested by namespace, hash range, domain and topic.
 
         Brokers update these statistics every `statsUpdateFrequencyInSecs`, when they compute rates.
 

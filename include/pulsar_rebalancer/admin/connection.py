@@ -59,7 +59,7 @@ def _plain(address: str, key: str) -> str:
 
 
 def _base(url: str, key: str) -> str:
-    """Return an http(s) URL without a trailing slash; refuse a URL with a user, query or fragment."""
+    """Return an http(s) URL without a trailing slash; reject a URL with a user, query or fragment."""
     if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
         shown = "an address with percent signs" if "%" in url else repr(url)
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
@@ -68,7 +68,7 @@ def _base(url: str, key: str) -> str:
 
 
 def https_url(url: str, key: str) -> str:
-    """Return an https URL without a trailing slash; refuse any other URL, because a secret is sent to it."""
+    """Return an https URL without a trailing slash; reject any other URL, because a secret is sent to it."""
     if not url.startswith("https://"):
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: an https:// address is required")
     return _base(url, key)
@@ -126,7 +126,7 @@ class AdminConnection:
         address_map: base URLs, by brokerId or advertised `host:port`.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
         service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the extensible load
-            manager's system topics. If empty, a lookup determines the URL; its host must then be a broker's.
+            manager's system topics. If empty, a lookup determines the URL; its host must then be one of the brokers.
         concurrency: maximum number of concurrent requests.
 
     Raises:

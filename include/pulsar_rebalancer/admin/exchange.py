@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Maximum number of bytes to read from the body of an error, which is only quoted in a message."""
+"""Maximum number of bytes to read from an error's body, because the body is only quoted in a message."""
 TOPIC_NAMES = 4
 """Factor for `max_answer_bytes`, for answers with topic names: 32 MiB hold some 300,000 topics of a namespace."""
 TOPIC_STATS = 32

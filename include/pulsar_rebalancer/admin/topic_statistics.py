@@ -20,7 +20,7 @@ class Clients(NamedTuple):
 
 
 def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
-    """Return the statistics of a bundle's loaded topics, by topic; empty if the broker has no such bundle.
+    """Return statistics for a bundle's loaded topics, by topic; empty if the broker has no such bundle.
 
     Args:
         stats: a broker's answer to `broker-stats/topics`, nested by namespace, hash range, domain and topic.

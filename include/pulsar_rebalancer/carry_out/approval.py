@@ -1,4 +1,4 @@
-"""Approval of plans: which plans need no approval, the question about a plan, and who may approve the plan."""
+"""Approving plans: which plans need no approval, what people are asked about a plan, and who may approve it."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime,
 
     Args:
         actions: the plan's verified moves and splits.
-        until: deadline for the approval.
+        until: deadline for approving the plan.
         barred: users who may not approve the plan.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     moves, splits = actions
     counts = zip(_disturbed(run, actions.unloaded), ("topic", "producer", "consumer"), strict=True)
@@ -117,7 +117,7 @@ def code(text: str) -> str:
 
 
 def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
-    """Return the bundles' number of topics, and of the producers and consumers that have to reconnect."""
+    """Return how many topics the bundles have, and how many producers and consumers have to reconnect."""
     clients = Snapshot(run).clients(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

@@ -57,7 +57,8 @@ class BundleMove:
 
     Attributes:
         retries: maximum number of further unloads if the bundle is not placed on its destination.
-        timeout_s: maximum seconds until an unload reaches a broker, and from then until the bundle has an owner.
+        timeout_s: time limit in seconds for each of two phases: until an unload reaches a broker, and from then until
+            the bundle has an owner.
         unloaded: True if an earlier attempt might have unloaded the bundle.
         leaves: function that returns why the move must not be made after all; None if it may be made.
         begin: function that is called before the first unload, to record that the bundle is being unloaded.

@@ -75,14 +75,14 @@ def judge_plan(
 ) -> Verdict:
     """Decide whether a run's plan may be carried out.
 
-    Both the settings of the plan and the current settings must allow it.
+    Both the plan's settings and the current settings must allow it.
 
     Args:
         present: the cluster's current settings, from the clusters file.
         until: time after which the plan is too old to be carried out.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     summary = Summary.read(run)
     # Files that were rewritten since the decision have another hash.
@@ -149,7 +149,7 @@ def _unapproved(
     """Return why the plan lacks an approval; None if it is approved or needs no approval.
 
     Args:
-        settings: the settings of the plan, and the current settings.
+        settings: the plan's settings, and the current settings.
     """
     planned, present = settings
     if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):

@@ -86,12 +86,13 @@ class HarmMeter:
         return MoveHarm(self, move, "an earlier attempt of the task may have unloaded the bundle" if again else "")
 
     async def topics(self, move: Move) -> list[str]:
-        """Return the topics of a bundle that have clients, according to the last statistics of its source.
+        """Return a bundle's topics that have clients, according to the latest statistics from the bundle's source.
 
-        Only the clients of these topics are counted later, because a broker loads a topic to count its clients.
+        Only these topics' clients are counted later, because counting a topic's clients makes the broker load the
+        topic.
 
         Raises:
-            AdminError: the source does not answer, or has no statistics of the bundle's topics.
+            AdminError: the source does not answer, or has no statistics for the bundle's topics.
             TimeoutError: the source took too long earlier in this wave.
         """
         if move.source in self._slow:
@@ -232,8 +233,8 @@ class MoveHarm:
     async def back_within(self, seconds: float) -> bool | None:
         """Return whether all clients reconnected within `seconds` of the unload; None if unknown.
 
-        They did not if the bundle had no owner by then or was unloaded more than once. If a bundle has no clients, only
-        the time until it has an owner matters.
+        The result is False if the bundle had no owner by then or was unloaded more than once. If the bundle has no
+        clients, only the time until it has an owner matters.
         """
         if not self._unloads:
             return None

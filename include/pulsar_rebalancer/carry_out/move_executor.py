@@ -49,12 +49,12 @@ async def carry_out_moves(
         moves: the moves of one wave; no hash range occurs twice.
         concurrency: maximum number of bundles that are moved at the same time.
         retries: maximum number of further unloads of a bundle that is not placed on its destination.
-        timeout_seconds: maximum time in each attempt until an unload reaches a broker, and from then until the bundle
-            has an owner.
+        timeout_seconds: time limit for each of the two phases of an attempt: until the unload reaches a broker, and
+            from then until the bundle has an owner.
         on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
             completed, no further move starts, and the error is raised.
-        unloaded: bundles that an earlier attempt might have unloaded. Such a bundle is moved even if its owner is now
-            neither its source nor its destination. Any other bundle with such an owner is not moved.
+        unloaded: bundles that an earlier attempt might have unloaded. They are moved even if a third broker, neither
+            source nor destination, owns them now; other bundles that a third broker owns are not moved.
         held: called before each move; returns why no further move may start, or None. Moves in progress are
             completed.
         leaves: called before the first unload of a bundle; returns why this move must not be made, or None. It is
@@ -65,7 +65,7 @@ async def carry_out_moves(
         affinity: True if the leader stores destinations, as under the modular load manager.
 
     Returns:
-        One outcome per move, in the order of the moves.
+        One outcome per move, in the same order as the moves.
     """
     waiting = MoveQueue(moves, pace)
     outcomes: dict[int, MoveOutcome] = {}

@@ -108,7 +108,7 @@ async def collect(
 ) -> Collected:
     """Take one sample of a cluster.
 
-    Settings are resolved before any load report is read, so invalid settings are refused early.
+    Settings are resolved before any load report is read, so invalid settings are rejected early.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.

@@ -75,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """For each bundle above a bound, return the largest ratio of a long-term average to that average's bound."""
+        """Return, for each bundle above a bound, the largest ratio of a long-term average to that average's bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")

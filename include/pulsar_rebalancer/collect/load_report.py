@@ -45,7 +45,7 @@ _LONGEST_VERSION = 200
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """The data from one broker's report for the tables.
+    """The data that the tables need from one broker's report.
 
     Attributes:
         names: the broker's names in the report, as `host:port`. Brokers up to 4.x do not report their brokerId, but
@@ -64,7 +64,7 @@ class BrokerReport:
 def read_report(
     broker: str, report: Mapping[str, JsonValue], *, collected_at: datetime, host_interval_s: float
 ) -> BrokerReport:
-    """Return the data from a report for the tables.
+    """Return the data that the tables need from a report.
 
     Args:
         broker: brokerId of the broker that sent the report.

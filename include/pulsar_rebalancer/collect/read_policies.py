@@ -1,4 +1,4 @@
-"""Read the isolation policies, anti-affinity groups and failure domains of a cluster."""
+"""Read a cluster's isolation policies, anti-affinity groups and failure domains."""
 
 from __future__ import annotations
 

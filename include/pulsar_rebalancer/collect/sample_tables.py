@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def owners_of(reported: pa.Table) -> Counter[str]:
-    """For each bundle, return the number of brokers that report it."""
+    """Return the number of brokers that report each bundle, by bundle."""
     return Counter(_texts(reported["bundle"]))
 
 

@@ -1,4 +1,4 @@
-"""Read the topics and the namespace's bounds of the few bundles that may have to be split."""
+"""Read the topics of the few bundles that may have to be split, and the bounds in their namespaces."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 async def _topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
 ) -> tuple[TopicLoad, ...] | None:
-    """Return the load of a bundle's topics; None if it cannot be read or the bundle has more than `most` topics."""
+    """Return the load of each of a bundle's topics; None if it cannot be read or there are more than `most` topics."""
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:

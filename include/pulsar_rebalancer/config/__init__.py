@@ -1,1 +1,1 @@
-"""Configuration: the settings of a cluster, the clusters file, and the precedence of the sources of a setting."""
+"""Configuration: the settings of a cluster, the clusters file, and which source of a setting takes precedence."""

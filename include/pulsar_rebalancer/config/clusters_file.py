@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
     """Reads plain YAML values only. An invalid value in one entry does not make the whole file unreadable."""
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document's root; refuse a document that is too deeply nested or, counting aliases, too large."""
+        """Return the document's root; reject a document that is too deeply nested or, counting aliases, too large."""
         try:
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
@@ -106,7 +106,7 @@ class ClusterEntry(BaseModel):
 
 
 def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
-    """Return the clusters in a file, in the order of the file.
+    """Return the clusters in a file, in file order.
 
     The file has a mapping `clusters` from names to settings and, optionally, `defaults` for all clusters.
 
@@ -115,7 +115,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
         check: additional check, as in `validate`.
 
     Raises:
-        SettingsError: `wrong_setting` if the whole file cannot be read. A single invalid entry raises no error.
+        SettingsError: `wrong_setting` if the file as a whole cannot be read. A single invalid entry raises no error.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()

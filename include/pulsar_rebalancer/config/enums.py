@@ -15,7 +15,7 @@ class Mode(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the mode's position in the order above. A manual run may lower the mode, but never raise it."""
+        """Return the mode's position in the list above. A manual run may lower the mode, but never raise it."""
         return list(Mode).index(self)
 
     @property
@@ -25,7 +25,7 @@ class Mode(StrEnum):
 
 
 class Strategy(StrEnum):
-    """Shedding strategies: Pulsar's, by class name, and one of our own."""
+    """Shedding strategies: Pulsar's, each named after its class, and GainShedder, which is not part of Pulsar."""
 
     AVG = "AvgShedder"
     THRESHOLD = "ThresholdShedder"
@@ -39,7 +39,7 @@ DEFAULT_STRATEGY = Strategy.AVG.value
 
 
 class Placement(StrEnum):
-    """Pulsar's placement strategies, by class name."""
+    """Pulsar's placement strategies, each named after its class."""
 
     AVG = "AvgShedder"
     LEAST_RATE = "LeastLongTermMessageRate"

@@ -264,7 +264,7 @@ class Settings(PulsarSettings):
         return self
 
     def of_shadow(self) -> Self | None:
-        """Return the settings of the shadow, which uses its default placement; None if there is no shadow."""
+        """Return the shadow's settings, with the default placement of its strategy; None if there is no shadow."""
         if not self.shadow:
             return None
         own = {"strategy": self.shadow, "strategy_settings": self.shadow_settings, "placement": None}

@@ -85,7 +85,7 @@ def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reaso
 
 
 def explain(decision: Decision) -> str:
-    """Return a sentence with AvgShedder's result for a broker or pair."""
+    """Return a sentence that states AvgShedder's result for a broker or pair."""
     if decision.gap is None:
         return f"{decision.source} is left out. {decision.reason.meaning}"
     return f"{gap_and_hits(decision)}. {decision.reason.meaning}"

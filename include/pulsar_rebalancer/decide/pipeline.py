@@ -36,7 +36,7 @@ class RunDecision(NamedTuple):
         moves: the candidates after placement and caps, with destinations and waves.
         kept: state of the strategy and of its placement strategy, for the next run.
         sentence: the shedder's result, and the bundles that move after policies and caps.
-        samples: figure by broker, if these figures caused a hit for the whole cluster or moves; else empty. For
+        samples: figure by broker, if the figures caused moves, or a hit for the whole cluster; else empty. For
             AvgShedder, the figures are in the decisions instead (`sample.used_samples`).
     """
 
@@ -63,7 +63,7 @@ class RunContext:
         arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
         recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
-        seed: seed for the choice between equal destinations; the same seed gives the same plan.
+        seed: seed for choosing between equal destinations; the same seed gives the same plan.
     """
 
     settings: Settings

@@ -237,7 +237,7 @@ def write_files(
     reasons: Mapping[int, Mapping[Reason, int]],
     splits: Sequence[Row],
 ) -> dict[str, Any]:
-    """Write decisions, state and splits.
+    """Write the decisions, the state and the splits.
 
     The moves file must exist already; the caller must write the summary afterwards.
 

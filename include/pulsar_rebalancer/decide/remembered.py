@@ -63,7 +63,7 @@ class RememberedPlacement(NamedTuple):
         return cls({row["bundle"]: row["broker"] for row in table.to_pylist()}, shares)
 
     def homes(self, bundles: Iterable[str]) -> dict[str, str]:
-        """For each of these bundles, return its remembered broker, else that of the bundle it was split from.
+        """Return each bundle's remembered broker, or the remembered broker of the bundle from which it was split.
 
         Bundles that are not in the placement are left out.
         """

@@ -79,7 +79,7 @@ class RunInput(Snapshot):
 
     @property
     def shares_bundles(self) -> bool:
-        """Return whether two brokers might report the same bundle in the bundles table."""
+        """Return whether the bundles table might have a bundle twice, because two brokers reported it."""
         return _largest(self.bundles_footer, "owners") > 1
 
     @cached_property

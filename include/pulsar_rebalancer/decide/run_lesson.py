@@ -78,7 +78,7 @@ def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
 def _figures(
     before: dict[str, Floats], present: Floats, refused: npt.NDArray[np.bool_], steps: Sequence[float]
 ) -> dict[str, Floats]:
-    """Return each bundle's figures to add up, by the names in `Sums`; `doubt` is divided by 1000.
+    """Return the figures to be summed for each bundle, by their names in `Sums`; `doubt` is divided by 1000.
 
     Args:
         before: columns of the means before this sample, NaN where nothing is known.

@@ -61,7 +61,7 @@ class Day:
     """The runs on one day (UTC).
 
     Attributes:
-        foreign: names of entries other than folders of this day's runs.
+        foreign: names of entries other than this day's run folders.
     """
 
     date: date
@@ -79,7 +79,7 @@ def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
 
 
 def names_of_others(storage: ClusterStorage) -> list[str]:
-    """Return the names of all entries in the folder of runs that are not folders of days."""
+    """Return the names of all entries in a cluster's `runs` folder that are not a day's folder."""
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Policies(VersionedDocument):
-    """`input/policies.json`: the policies of a cluster that could be read.
+    """`input/policies.json`: those of a cluster's policies that could be read.
 
     Attributes:
         isolation: isolation policies in Pulsar's order.
@@ -22,8 +22,8 @@ class Policies(VersionedDocument):
         unknown: why the permitted brokers are unknown, by namespace: an admin reason code or a sentence.
         without_persistent: brokers that accept no persistent topics; empty if no broker accepts any.
         readable: True if the policies of at least one namespace are known, or there is no namespace.
-        problem: text with the policies that could not be read and those without an active broker; empty if there is no
-            problem.
+        problem: text that lists the policies that could not be read and those without an active broker; empty if there
+            is no problem.
     """
 
     FILE: ClassVar[str] = "input/policies.json"

@@ -65,8 +65,8 @@ def replay(
     Args:
         variants: the variants to replay, in a single pass through the samples.
         judged_by: settings whose resource weights determine the scores of all variants, so that they can be compared.
-        first: minute of the first sample, since 1970; None for the first minute in the recording.
-        last: minute of the last sample; None for the last minute in the recording.
+        first: time of the first sample, in minutes since 1970; None for the first in the recording.
+        last: time of the last sample, in minutes since 1970; None for the last in the recording.
         report: function that is called regularly with the completed share, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
@@ -218,7 +218,7 @@ def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return the change in load from bundles on other brokers than recorded: a row per flow, a column per broker."""
+    """Return how bundles that are not on their recorded broker change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

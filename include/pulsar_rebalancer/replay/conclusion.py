@@ -96,7 +96,7 @@ def _failed(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome])
 def _table(
     compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
 ) -> pa.Table:
-    """Return a row per variant, in the order of the variants; a failed variant has no figures."""
+    """Return a row per variant, in the same order as the variants; a failed variant has no figures."""
     row_of, failure_of = {row.variant: row for row in compared}, {failure.variant: failure for failure in failed}
     rows = [row_of.get(variant.name) for variant in variants]
     failures = [failure_of.get(variant.name) for variant in variants]

@@ -43,7 +43,10 @@ def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
 
 
 def replayed(part: Part) -> list[VariantOutcome] | str:
-    """Return the outcomes of a part's variants, or an error's text: a raised error would also end the other replays."""
+    """Return the outcomes of a part's variants, or the error message.
+
+    Raising the error would end the other replays too.
+    """
     folder, request = StoragePath(part.work), part.request
     try:
         return replay(

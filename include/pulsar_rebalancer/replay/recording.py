@@ -166,7 +166,7 @@ class Index(VersionedDocument):
 
     Attributes:
         brokers, bundles: names, by number.
-        minutes: the samples' minutes since 1970, ascending.
+        minutes: the samples' times in minutes since 1970, ascending.
         places: file number, first byte and length of each sample.
         versions: the brokers' Pulsar versions, by number.
         policies: policies, by number.

@@ -121,7 +121,7 @@ def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[s
 
 
 def _wide(label: str, heads: Sequence[str], rows: str) -> str:
-    """Return a table that can be scrolled within the page, also with the keyboard."""
+    """Return a table that can be scrolled within the page, including with the keyboard."""
     head = "".join(f"<th scope=col>{name}</th>" for name in heads)
     table = f"<table><tr>{head}</tr>{rows}</table>"
     return f'<div class=wide tabindex=0 role=group aria-label="{label}">{table}</div>'

@@ -1,4 +1,4 @@
-"""The facts for a recording from a run's documents: whether the run counts, what was left out, and the policies."""
+"""What a recording needs from a run's documents: whether the run counts, what was left out, and the policies."""
 
 from __future__ import annotations
 

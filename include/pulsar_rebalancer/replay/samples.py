@@ -1,4 +1,4 @@
-"""The samples in a recording as columns, in order of time, computed once for all variants."""
+"""The samples in a recording as columns, in chronological order, computed once for all variants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
 """Resources whose usage moves with a bundle; memory does not move."""
 
 _SHARED_BY = ((0, 1), (2,), (3,))
-"""For each of `CARRIED`, the rows of `FIGURES` by which a broker's bundles share it: messages, bytes in, bytes out."""
+"""Rows of `FIGURES` in proportion to which bundles share each of `CARRIED`: messages, bytes in, bytes out."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class _Assembler:
         return BrokerFigures(registered, reported, age, usage, limits, traffic, known, of_brokers)
 
     def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
-        """Return owners and load of all bundles, and the bundles whose broker has no report; these keep their load."""
+        """Return each bundle's owner and load, and the bundles whose broker has no report; these keep their load."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)

@@ -133,7 +133,7 @@ class _Reader:
 
     @contextmanager
     def _noting(self, what: str) -> Iterator[None]:
-        """Add files that cannot be read to `unreadable`; an error of the storage itself is raised."""
+        """Add files that cannot be read to `unreadable`; storage failures are raised."""
         try:
             yield
         except SnapshotError as error:

@@ -29,7 +29,7 @@ class Failure(NamedTuple):
     """The error that ended a variant's replay.
 
     Attributes:
-        minute: minute, since 1970, of the sample at which the error was raised.
+        minute: time of the sample at which the error was raised, in minutes since 1970.
         error: type and text of the exception, on one line.
     """
 
@@ -62,7 +62,8 @@ class VariantOutcome:
         disturbed: total throughput of the moved bundles when they moved, bytes/s inbound plus outbound.
         lost: number of bundles placed because their broker was gone.
         failed: the error that ended the replay early; None if the variant was replayed to the end.
-        minutes: for each of `ranges`, its minute since 1970; only the recording's outcome has minutes.
+        minutes: time of the sample for each of `ranges`, in minutes since 1970; empty except in the recording's
+            outcome.
         bundles, moved_at: position and minute of each bundle moved; only kept for the recording and the current
             settings.
     """
@@ -94,7 +95,7 @@ class VariantOutcome:
         self.disturbed += float(throughput.sum())
 
     def keep(self, minute: int, bundles: Sequence[int]) -> None:
-        """Store which bundles moved after the sample of a minute."""
+        """Store which bundles moved after a minute's sample."""
         self.bundles.extend(bundles)
         self.moved_at.extend([minute] * len(bundles))
 

@@ -51,7 +51,7 @@ class Names:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all names, in the order of their numbers."""
+        """Return all names, in order of their numbers."""
         return tuple(self._numbers)
 
 

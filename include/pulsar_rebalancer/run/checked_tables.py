@@ -1,4 +1,4 @@
-"""Read tables from the folders of runs or from compacted files, and refuse invalid tables."""
+"""Read tables from run folders or from compacted files, and reject invalid tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_checked(
 
 
 def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, coded: list[str]) -> Iterator[pa.Table]:
-    """Yield columns of a table in batches of rows; arguments and errors as in `read_checked`.
+    """Yield a table's columns in batches of rows. The arguments and errors are those of `read_checked`.
 
     Args:
         today: the table's columns in this release.
@@ -62,7 +62,7 @@ def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, c
 
 
 def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
-    """Refuse a table with another version, missing columns, columns of the wrong type, or rows without a name."""
+    """Reject a table with another version, a missing column, a column of the wrong type, or a row without a name."""
     schema = footer_of(file)[0]
     refuse_other(schema, today, file.uri)
     for name in columns:
@@ -95,7 +95,10 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return text with the row (from 1) and the first non-numeric value in a text column; empty if there is none."""
+    """Return text that quotes the first non-numeric value, and gives its row (counted from 1); empty if there is none.
+
+    The column should contain numbers, but its type in the file is text.
+    """
     before = 0
     for table in batches(file, [column]):
         texts: list[Any] = table[column].to_pylist()

@@ -104,7 +104,7 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file; delete an unpublished file even if closing it fails, as on a full disk."""
+        """Close the file; delete an unpublished file even if closing it fails, for example because the disk is full."""
         if self._published:
             return
         try:
@@ -199,20 +199,20 @@ def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.Par
 
 
 def batches(file: StoragePath, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file in batches; errors as in `opened`."""
+    """Yield the rows of a Parquet file in batches. The errors are those of `opened`."""
     with opened(file) as source:
         for batch in source.iter_batches(columns=columns):
             yield pa.Table.from_batches([batch])
 
 
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
-    """Return a Parquet file's columns and its number of rows, from its footer; errors as in `opened`."""
+    """Return a Parquet file's columns and its number of rows, from its footer. The errors are those of `opened`."""
     with opened(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
-    """Return whether a column of a Parquet file might have nulls, according to the footer; errors as in `opened`."""
+    """Return whether a column might have nulls, according to the file's footer. The errors are those of `opened`."""
     with opened(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
@@ -220,7 +220,7 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Refuse a table of another version, because its columns might have a different meaning.
+    """Reject a table of another version, because its columns might have a different meaning.
 
     Tables from Spark have no version.
 

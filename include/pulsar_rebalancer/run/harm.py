@@ -25,7 +25,7 @@ KEPT = 2000
 class Harm(BaseModel):
     """The cost of one move for its clients, according to the brokers. A figure that was not reported is None, not 0.
 
-    Clients are the producers and consumers of a sample of the bundle's topics.
+    Clients are the producers and consumers that are connected to a sample of the bundle's topics.
 
     Attributes:
         owner_seconds: seconds from the unload until a broker confirmed that it owns the bundle; None if no broker
@@ -133,7 +133,7 @@ class HarmSummary(BaseModel):
 
 
 def last_time(harms: Collection[Harm], moves: int) -> str:
-    """Return a sentence, without a full stop, about the cost of the previous moves of a plan's bundles.
+    """Return a sentence, without a full stop, about what the previous moves of a plan's bundles cost.
 
     Args:
         harms: the known figures of the bundles' last moves.

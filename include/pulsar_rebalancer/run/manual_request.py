@@ -85,7 +85,7 @@ _NEVER_OVERRULED = {
 
 
 class HandRequest(BaseModel):
-    """The fields of the form; an action refuses fields that it does not use."""
+    """The fields of the form; an action rejects fields that it does not use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -150,8 +150,8 @@ class HandRequest(BaseModel):
     def overruled(self) -> frozenset[Overrule]:
         """Return the rules that do not apply to this request.
 
-        An undo ignores the grace period of recently moved bundles. The plan of a drain ignores the caps, so that it
-        shows all bundles; the runs that drain the broker apply them.
+        An undo ignores the grace period of recently moved bundles. A drain's plan ignores the caps, so that it shows
+        all bundles; the runs that drain the broker apply the caps.
         """
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])

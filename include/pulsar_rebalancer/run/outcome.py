@@ -116,7 +116,7 @@ class Outcome(VersionedDocument):
         moves: outcomes of all the plan's moves; empty if the gate was not open.
         destinations_kept: destinations from this or an earlier run that the leader might still store, by bundle.
         splits: outcomes of all the plan's splits; empty if the gate was not open.
-        in_force: a sentence about the orders (such as a pause or a drain) at the time of writing, and who gave them.
+        in_force: a sentence about the orders in force at the time of writing (such as a drain), and who gave them.
         harm: cost of the moves for their clients; None if no bundle was unloaded.
     """
 
@@ -164,7 +164,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
         kept: destinations that the leader might still store, by bundle.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     request = RunRequest.read(run)
     earlier = Outcome.find(run)

@@ -87,7 +87,7 @@ class Summary(VersionedDocument):
         hits: highest number of hits of any pair before hits are reset, as `[low, high]`, one number per threshold.
         reasons: number of pairs or brokers for each reason code.
         sentence: the strategy's own text about its decision.
-        in_force: a sentence about the orders (such as a pause or a drain) at the time of the sample, and who gave them.
+        in_force: a sentence about the orders in force when the sample was taken (such as a drain), and who gave them.
         bundles_taken: number of bundles to move.
         waves: number of waves in which the bundles move.
         predicted_min, predicted_max: scores after the moves, in percent, assuming that scores are proportional to
@@ -202,12 +202,12 @@ def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, J
 
 
 def read_decisions(run: StoragePath) -> list[Row]:
-    """Return the rows of `plan/decisions.parquet`; errors as in `taken_candidates`."""
+    """Return the rows of `plan/decisions.parquet`. The errors are those of `taken_candidates`."""
     return (run / _DECISIONS).read_table().to_pylist()
 
 
 def read_moves(run: StoragePath) -> list[Move]:
-    """Return the moves of a plan, sorted by wave, pair and rank.
+    """Return a plan's moves, sorted by wave, pair and rank.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -229,7 +229,7 @@ def taken_candidates(run: StoragePath) -> list[Row]:
 
 
 def considered(run: StoragePath) -> list[Row]:
-    """Return bundle, source, reason and `taken` of all bundles that a plan considers.
+    """Return the bundle, source, reason and `taken` for every bundle that a plan considers.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -299,7 +299,7 @@ def verify(run: StoragePath, summary: Summary) -> Actions:
     """Check a plan's files against the recorded hash, and return its moves and splits.
 
     Raises:
-        PlanError: `plan_changed` if a file of the plan has changed since the plan was made.
+        PlanError: `plan_changed` if one of the plan's files has changed since the plan was made.
     """
     decisions = read_decisions(run)
     state = (run / _STATE).read_json()

@@ -69,7 +69,7 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
 
 
 def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
-    """Return a finding for each name in the setting `excluded_brokers` that is not a broker of the cluster."""
+    """Return a finding for each name in the setting `excluded_brokers` that is not one of the cluster's brokers."""
     unknown = sorted(set(settings.excluded_brokers) - set(brokers))
     return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
 
@@ -136,7 +136,7 @@ def _counts(reason: Reason) -> bool:
 
 
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    """Return text with the number of brokers excluded for each reason, and the time until new brokers are included."""
+    """Return text that says how many brokers are excluded for each reason, and when new brokers will be included."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}

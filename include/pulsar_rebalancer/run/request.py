@@ -22,7 +22,7 @@ class RunRequest(VersionedDocument):
         collected_at: the time of the sample; ages and counting are relative to it.
         dry_run: True if the run only shows a manual plan. Such a run carries out nothing and has no outcome.
         closed: why nothing may be moved, if this is known before the decision; None if moves are allowed.
-        in_force: a sentence about the orders (such as a pause or a drain) at the time of the sample, and who gave them.
+        in_force: a sentence about the orders in force when the sample was taken (such as a drain), and who gave them.
     """
 
     FILE: ClassVar[str] = "input/settings.json"

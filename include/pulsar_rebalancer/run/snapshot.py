@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Columns of the bundles table with the numbers of topics and clients that a move of the bundle disturbs."""
+"""Columns of the bundles table with the numbers of topics and clients that moving the bundle disturbs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,7 +73,7 @@ class Snapshot:
 
     @cached_property
     def policies(self) -> Policies:
-        """Return isolation policies, anti-affinity groups and failure domains."""
+        """Return the isolation policies, anti-affinity groups and failure domains."""
         return Policies.read(self.folder)
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
@@ -114,7 +114,7 @@ class Snapshot:
             return content.cast(INPUT[name])
 
     def check(self, name: str, found: pa.Schema) -> None:
-        """Refuse an input table whose version or columns differ from those of this release.
+        """Reject an input table whose version or columns differ from this release's.
 
         Raises:
             SnapshotError: `file_version`.
@@ -153,8 +153,8 @@ class Snapshot:
     def means_in(self, state_folder: StoragePath) -> StoragePath | None:
         """Return the file with the moving averages from the last counted sample; None if there is none.
 
-        Also return None if the file is missing: the means then start with this sample, as after a change of Pulsar's
-        leader.
+        Also return None if the file is missing: the means then start with this sample, as they do in Pulsar after the
+        leader changes.
 
         Args:
             state_folder: folder with the cluster's means.

@@ -40,8 +40,8 @@ class Split(BaseModel):
             `positions`.
         unload: True if the new bundles are unloaded afterwards, so that placement can put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
-        value, bound: the figure that met the condition, and the bound that it exceeds, in the unit of the condition's
-            setting.
+        value, bound: the figure that met the condition, and the bound that it exceeds, in the unit of the setting that
+            defines the condition.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,12 +58,12 @@ class Split(BaseModel):
 
     @property
     def cut(self) -> str:
-        """Return text with the positions at which the bundle is cut and each part's share of the bundle's traffic."""
+        """Return text that lists where the bundle is cut, and each part's share of the bundle's traffic."""
         return in_parts(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
 
     @property
     def excess(self) -> str:
-        """Return text that says how far the bundle exceeds the bound of its condition; empty for a manual split."""
+        """Return text that says how far the bundle exceeds its condition's bound; empty for a manual split."""
         return excess(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
@@ -85,7 +85,7 @@ def at_positions(positions: Iterable[int]) -> str:
 
 
 def in_parts(positions: Iterable[int], shares: Iterable[float]) -> str:
-    """Return text with the positions at which a bundle is cut and each part's share of its traffic in percent."""
+    """Return text that lists where a bundle is cut, and each part's share of the bundle's traffic in percent."""
     each = ", ".join(f"{100 * share:.0f} %" for share in shares)
     return f"at {at_positions(positions)} into parts with {each} of its traffic"
 
@@ -148,7 +148,7 @@ class SplitOutcome(BaseModel):
 
     @property
     def read_back(self) -> str:
-        """Return a phrase with the bounds after the split."""
+        """Return a phrase that lists the bounds after the split."""
         return f"bounds {self.found}"
 
 
@@ -180,7 +180,7 @@ def taken_rows(run: StoragePath) -> list[Row]:
 
 
 def splits_of(rows: Iterable[Row]) -> list[Split]:
-    """Convert rows of the table to splits, in order of execution."""
+    """Convert the table's rows to splits, in the order in which they are carried out."""
     ordered = sorted(rows, key=lambda row: row["rank"])
     return [
         Split.model_validate({name: row[name] for name in Split.model_fields if row[name] is not None})
@@ -189,7 +189,7 @@ def splits_of(rows: Iterable[Row]) -> list[Split]:
 
 
 def read_splits(run: StoragePath) -> list[Split]:
-    """Return a plan's splits, in order of execution.
+    """Return a plan's splits, in the order in which they are carried out.
 
     Raises:
         SnapshotError: `file_damaged` or `storage_failed`.

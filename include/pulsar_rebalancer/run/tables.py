@@ -70,7 +70,7 @@ LARGEST: dict[str, float] = {
     "load_average": 1e6,
     "throughput_average": 1e15,
 }
-"""Largest possible figures, in the units above: no machine or broker exceeds them; validation refuses larger ones."""
+"""Largest possible figures, in the units above: no machine or broker exceeds them; validation rejects larger ones."""
 
 VERSION = "1"
 """Version of all tables, stored in the schema's metadata."""

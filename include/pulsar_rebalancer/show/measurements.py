@@ -2,7 +2,7 @@
 
 Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its last value until
 it is sent again. Things that can disappear therefore have no gauges; the only exception is a broker's score. For a
-state that ends on its own, the time of its end is sent, because this time remains correct if no run follows.
+state that ends on its own, the time at which it ends is sent: this time remains correct if no run follows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Measurement:
 
 
 def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
-    """Return the measurements of a run that has ended.
+    """Return the measurements for a run that has ended.
 
     Args:
         cluster: name in the clusters file.
@@ -69,7 +69,7 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
         outcome: the run's outcome; None if nothing was collected.
 
     Raises:
-        SnapshotError: a file of the run is damaged.
+        SnapshotError: one of the run's files is damaged.
     """
     verdict = outcome.verdict if outcome is not None else Reason.UNFINISHED
     measurements = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
@@ -83,7 +83,7 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
 
 
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
-    """Yield measurements of people's orders, the circuit breaker, and the plan that waits for approval.
+    """Yield measurements of people's orders, the circuit breaker, and the plan awaiting approval.
 
     Args:
         settings: settings from the clusters file.

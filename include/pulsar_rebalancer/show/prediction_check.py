@@ -1,8 +1,8 @@
 """Compare the scores that plans predicted with the scores measured ten minutes after the moves.
 
 A broker is compared only if nothing else is known to have changed its load: it had no later moves or splits, did not
-restart, and had a usable report in every sample. A change that all brokers share, such as the rise of traffic in the
-morning, is not due to the moves, so the median over all brokers is subtracted.
+restart, and had a usable report in every sample. A change that all brokers share, such as the morning rise in traffic,
+is not due to the moves, so the median over all brokers is subtracted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 WAIT = timedelta(minutes=10)
-"""Time from the moves to the sample with which their predictions are compared."""
+"""Time from the moves to the sample whose scores are compared with the predicted scores."""
 
 _LATE_INTERVALS = 2
 """A sample is too late after twice `WAIT` or after `WAIT` plus this number of intervals, whichever is longer."""
@@ -52,7 +52,7 @@ def predicted_scores(
         Predicted scores by broker; empty if a source has no score, for example because it is drained.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     moves = [CandidateMove.of_row(row) for row in taken_candidates(run.folder)]
     if owners is not None:
@@ -143,7 +143,7 @@ def _undisturbed(
 def _compared(
     comparison: ComparedRun, before: Snapshot, now: Snapshot, scores: Mapping[str, float], counts: bool
 ) -> ComparedRun:
-    """If the comparison is due and the sample counts, return it with the measured scores; else unchanged."""
+    """Return the comparison, with the measured scores added if it is due and the sample counts."""
     at = now.request.collected_at
     if not counts or not comparison.awaited or at - comparison.moved_at < WAIT:
         return comparison

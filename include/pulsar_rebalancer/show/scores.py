@@ -45,7 +45,7 @@ def scores_of(run: Snapshot) -> Scores:
     """Return the scores of a run's brokers.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
         StateError: `state_version`.
     """
     unknown, left_out = {*run.silent, *run.validation.quarantined}, left_out_of(run)

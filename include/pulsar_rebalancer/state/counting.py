@@ -1,6 +1,6 @@
 """The rules that prevent a sample from being counted twice.
 
-A sample of a broker adds at most one hit, regardless of the parameters of the run:
+A broker's sample adds at most one hit, regardless of the run's parameters:
 
 * a run adds hits if at least half an interval has passed since the last run that added hits;
 * a pair gets a hit if a host interval has passed since its last hit, or if the figure of one of its brokers has changed

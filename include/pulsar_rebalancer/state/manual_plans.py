@@ -116,8 +116,8 @@ class Drains(StateDocument):
 
     Attributes:
         brokers: current drains, by broker.
-        released: time of each broker's last release. It prevents an old run from starting the drain again when the run
-            is cleared.
+        released: when each broker was last released. This prevents an old run from starting the drain again when the
+            run is cleared.
     """
 
     KEY: ClassVar[str] = "drains"
@@ -143,5 +143,5 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""How long release times are kept: a drain that a stopped rolling restart left behind must not return after its
-release."""
+"""How long release times are kept: after a person has released a broker, a drain that a stopped rolling
+restart left behind must not come back."""

@@ -65,7 +65,7 @@ class Roll(StateDocument):
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         seen: runs in which the restarted broker reported.
         outcome: outcome of the broker's turn, once its bundles are back.
-        waits: what the roll waits for.
+        waits: what the roll is waiting for.
         asked: broker that people were asked to restart; set only once the message was delivered.
         ended: why the roll is over; empty if it is not over.
         ended_at: when the roll ended.
@@ -152,7 +152,7 @@ class Roll(StateDocument):
         )
 
     def turned(self, outcome: Reason, now: datetime) -> Self:
-        """Return the document after a broker's turn: the next broker waits for its turn, or the roll is over."""
+        """Return the document after a broker's turn: the next broker is waiting for its turn, or the roll is over."""
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}

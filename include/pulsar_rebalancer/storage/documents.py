@@ -1,4 +1,4 @@
-"""JSON documents with a version number. A document with another version is refused with a reason code."""
+"""JSON documents with a version number. A document with another version is rejected with a reason code."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class StoragePath:
         self.write_bytes(json.dumps(document, sort_keys=True, indent=1, allow_nan=False, default=str).encode())
 
     def read_json(self) -> Any:
-        """Return the JSON document in the file; NaN, infinities and lone surrogates are refused.
+        """Return the JSON document in the file; NaN, infinities and lone surrogates are rejected.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
@@ -174,7 +174,7 @@ def _read_part(file_system: pafs.FileSystem, path: str, columns: list[str] | Non
 
 
 def json_document(data: bytes | str, where: str) -> Any:
-    """Parse a JSON document; NaN, infinities and lone surrogates are refused.
+    """Parse a JSON document; NaN, infinities and lone surrogates are rejected.
 
     Raises:
         SnapshotError: `file_damaged`.
@@ -189,7 +189,7 @@ def json_document(data: bytes | str, where: str) -> Any:
 
 @contextmanager
 def failures_of(uri: str, done: str) -> Iterator[None]:
-    """Convert errors of the file system to errors with a reason code.
+    """Convert file system errors to errors with a reason code.
 
     Args:
         done: participle for the message "cannot be …", such as "listed".

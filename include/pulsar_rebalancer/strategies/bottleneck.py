@@ -35,7 +35,10 @@ def measure_of(bottleneck: str) -> Measure:
 
 
 def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
-    """Return the resource that decides the scores with the largest sum. Both network directions are one resource."""
+    """Group brokers by the resource that determines their score; return the resource whose group has the highest total.
+
+    Both network directions count as one resource.
+    """
     sums = dict.fromkeys(SCORED, 0.0)
     for broker in brokers:
         if broker.left_out is None:

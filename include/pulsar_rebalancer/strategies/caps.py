@@ -97,7 +97,7 @@ def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
 
 
 class _Caps:
-    """The amount of each cap that the accepted units of a plan have used."""
+    """How much of each cap a plan's accepted units have used."""
 
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""For GainShedder, learn from each counted sample what a message costs (docs/gain-shedder.md).
+"""Learn what a message costs from each counted sample, for GainShedder (docs/gain-shedder.md).
 
 The learned figures are:
 
@@ -172,7 +172,7 @@ def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) ->
 def corrected(
     cost: Any, variance: Any, change: Any, gain: Any, shrink: Any, bounded: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """Return the relative costs of bundles and their variances after their brokers' corrections.
+    """Return bundles' relative costs, and the variances of these costs, after the corrections of the bundles' brokers.
 
     Args:
         bounded: function that limits a column to a smallest and a largest value.

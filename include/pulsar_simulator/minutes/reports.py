@@ -101,7 +101,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return the current figures, but the figures of an earlier minute for late brokers and their bundles."""
+    """Return the current figures, except that late brokers and their bundles have the figures of an earlier minute."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

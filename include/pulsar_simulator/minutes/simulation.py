@@ -133,7 +133,7 @@ class Simulation:
         return self._waits[1]
 
     def _look_up(self, until: float) -> None:
-        """Place the bundles that are looked up within the minute, in the order of the lookups."""
+        """Place the bundles that are looked up within the minute, in the order in which they are looked up."""
         for bundle in sorted(self._due, key=lambda bundle: (self._due[bundle], bundle)):
             due = self._due[bundle]
             chosen = self._place(bundle, self._candidates()) if due < until else None

@@ -47,7 +47,7 @@ class Rules:
             False if it gets its new broker when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle is unavailable.
         unload_cpu_seconds: CPU time for each bundle that moves, on the old broker and on the new broker.
-        reconnect_seconds: mean time from the detection of a stopped broker until its bundles are looked up; not used if
+        reconnect_seconds: mean time from when a stopped broker is noticed until its bundles are looked up; not used if
             `direct`.
         session_seconds: time until a stopped broker is noticed.
         reconnect_cpu_seconds: CPU time on the new broker for each client that reconnects.

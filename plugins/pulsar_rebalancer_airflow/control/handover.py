@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(connection_id: str) -> dict[str, str]:
-    """For each broker, return the value of `loadBalancerSheddingEnabled`, or `[<reason code>]` if it did not answer.
+    """Return each broker's value of `loadBalancerSheddingEnabled`, or `[<reason code>]` if the broker did not answer.
 
     Raises:
         AdminError: the list of brokers cannot be read.

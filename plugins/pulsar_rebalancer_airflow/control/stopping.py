@@ -50,7 +50,7 @@ def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
 
     Raises:
         StateError: `state_version`.
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     plan = store.get(DecisionState).plan_id
     run, begun = storage.run(plan), _without_outcome(store, plan)

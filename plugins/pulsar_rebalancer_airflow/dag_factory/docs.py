@@ -64,6 +64,6 @@ def page(kind: str, entry: ClusterEntry) -> str:
 
 
 def broken_page(entry: ClusterEntry) -> str:
-    """Return Markdown about the error in a cluster's entry, for the only DAG of such a cluster."""
+    """Return Markdown about the error in a cluster's entry, to document the only DAG that such a cluster has."""
     error = entry.error.replace("`", "'")
     return f"### The entry `{entry.name}` of the clusters file cannot be used\n\n```\n{error}\n```\n"

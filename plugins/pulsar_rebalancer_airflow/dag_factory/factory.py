@@ -36,8 +36,8 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
         config_path: path of the clusters file; None for the configured path.
 
     Raises:
-        SettingsError: the whole file cannot be read. An invalid entry does not raise an error; it yields a single DAG
-            that reports the problem.
+        SettingsError: the file as a whole cannot be read. An invalid entry does not raise an error; it yields a single
+            DAG that reports the problem.
     """
     root = storage_root()
     dags: dict[str, DAG] = {}

@@ -31,7 +31,7 @@ class RunLine:
             pairs brokers, the score range must also be below the low threshold.
         moved: True if at least one move was verified.
         failed: why the run failed; empty if the run succeeded.
-        in_force: sentence about the orders at the end of the run and the people who gave them; empty if unknown.
+        in_force: sentence about the orders in force when the run ended, and who gave them; empty if unknown.
     """
 
     text: str

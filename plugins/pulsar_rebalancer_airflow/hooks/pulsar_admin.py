@@ -28,7 +28,7 @@ EXTRAS = frozenset(
     | {"address_map", "address_template", "service_url"}
     | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
 )
-"""Allowed keys of the connection's extra. Other keys are refused, because a misspelt `read_only` would allow writes."""
+"""Allowed keys of the connection's extra. Others are rejected, because a misspelt `read_only` would allow writes."""
 
 
 class PulsarAdminHook(BaseHook):
@@ -84,7 +84,7 @@ class PulsarAdminHook(BaseHook):
         """Request the load report of every broker. This requires a superuser's token.
 
         Returns:
-            True if all brokers answered, and a sentence with the brokers that did not answer.
+            True if all brokers answered, and text that says how many answered and why the others failed.
         """
         try:
             return asyncio.run(self._ask_every_broker())

@@ -1,4 +1,4 @@
-"""Send a message from a callback of a DAG or a task of your own."""
+"""Send a message from a callback of your own DAG or task."""
 
 from __future__ import annotations
 

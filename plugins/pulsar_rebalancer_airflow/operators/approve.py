@@ -33,11 +33,11 @@ LONGEST_REASON = 500
 
 
 class ApproveOperator(ApprovalOperator):
-    """Ask a person to approve the waiting plan.
+    """Ask a person to approve the plan that is awaiting approval.
 
     If nobody answers in time, the question expires. An unanswered question counts neither as an approval nor as a
-    person's rejection. In a cluster that requires two people, approval from the person who requested the plan is
-    ignored, and the question stays open.
+    person's rejection. In a cluster that requires two people, the person who requested the plan cannot approve it:
+    their approval is ignored, and the question stays open.
 
     The task is skipped if another run is asking the current question, or if the question was already answered. If a
     person answers before the scheduler has recorded that the task is waiting, Airflow fails the task. The next attempt
@@ -66,8 +66,8 @@ class ApproveOperator(ApprovalOperator):
         """Ask the question, and wait for the answer.
 
         Raises:
-            AirflowSkipException: another plan waits now, or the question was already answered.
-            AirflowFailException: `plan_changed`, `approval_unreadable`, or a file of the plan cannot be read.
+            AirflowSkipException: another plan is awaiting approval now, or the question was already answered.
+            AirflowFailException: `plan_changed`, `approval_unreadable`, or one of the plan's files cannot be read.
         """
         ti, asked = context["ti"], context["task_state_store"]
         with final_unless_passing(context):
@@ -92,7 +92,7 @@ class ApproveOperator(ApprovalOperator):
         """Record the answer if it is from a person, then continue with it.
 
         Raises:
-            AirflowFailException: `superseded` if another plan waits now.
+            AirflowFailException: `superseded` if another plan is awaiting approval now.
             TaskAwaitingInput: another person has to approve the plan.
         """
         if "error" not in event:

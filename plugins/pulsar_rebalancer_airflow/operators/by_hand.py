@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class FormOperator(BaseBranchOperator):
-    """Refuse an invalid form; otherwise choose the next task, which makes a plan or carries out an action immediately.
+    """Reject an invalid form; otherwise choose the next task, which makes a plan or carries out an action immediately.
 
     A retry returns the same result.
 
@@ -299,7 +299,7 @@ class CarryOutOperator(HandOverOperator):
 
 
 def _left_a_part(run: StoragePath) -> bool:
-    """Return whether orders kept a run's gate closed, or prevented the start of moves or splits."""
+    """Return whether orders kept a run's gate closed, or kept moves or splits from starting."""
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

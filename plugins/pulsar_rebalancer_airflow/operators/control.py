@@ -1,4 +1,4 @@
-"""Control: carry out the action of a person's order, and report the current orders."""
+"""Control: carry out what a person ordered, and report the current orders."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ControlOperator(ClusterOperator):
         return told | ({"lost": lost} if lost else {})
 
     def _stopped(self, store: StateStore, storage: ClusterStorage) -> dict[str, object] | str:
-        """Return the outcome of the stopped run, or the error message if a file of the run cannot be read."""
+        """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
             under_way = self.ordered.get("found") or stopping.under_way(store, storage)
             stopped = stopping.wait(store, storage, under_way, self.timeout_seconds)
@@ -129,7 +129,7 @@ class ControlOperator(ClusterOperator):
         return in_force(store, storage, self.entry.settings, time_of(last) if in_progress else None)
 
     def _shedding(self) -> dict[str, str] | str:
-        """For each broker, return the value of Pulsar's shedding switch; a reason code if listing brokers fails."""
+        """Return the value of Pulsar's shedding switch on each broker; a reason code if listing brokers fails."""
         try:
             return handover.read(self.entry.settings.connection)
         except AirflowNotFoundException:

@@ -40,7 +40,7 @@ class DecideOperator(SparkApplicationOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> None:
-        """Submit the application, and wait for its end.
+        """Submit the application, and wait for it to finish.
 
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan was not

@@ -49,8 +49,8 @@ class GateOperator(RunOperator):
             Numbers of the waves to carry out, ascending; empty if the gate remains closed.
 
         Raises:
-            AirflowFailException: the folder belongs to another run (`foreign_run`), or a file of the run or the stored
-                state cannot be read.
+            AirflowFailException: the folder belongs to another run (`foreign_run`), or one of the run's files or the
+                stored state cannot be read.
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -95,7 +95,7 @@ class GateOperator(RunOperator):
         store.put(question)
 
     def _restart_hits(self, context: Context) -> None:
-        """If the plan was made without counting hits, reset the hits of pairs whose bundles will move."""
+        """Reset the hits of pairs whose bundles will move, if the plan was made without counting hits."""
         store = self._store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:
@@ -121,7 +121,7 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, present: S
         until: time after which the plan is too old to be carried out.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
         StateError: `state_version`.
     """
     store = StateStore.of(context, cluster)

@@ -32,7 +32,7 @@ class Ordered(TypedDict, total=False):
 
     Attributes:
         lost: the errors of unreadable documents that were dropped, by key.
-        found: the plan in progress at the time of a stop or pause; missing if a file of the run cannot be read.
+        found: the plan in progress at the time of a stop or pause; missing if one of the run's files cannot be read.
     """
 
     lost: dict[str, str]
@@ -51,7 +51,7 @@ class OrderOperator(ClusterOperator):
 
         Raises:
             AirflowFailException: a field is invalid or missing, or a pause would end in the past or before the current
-                pause (`wrong_setting`, `contradiction`); the stored orders are unreadable, and the action does not
+                pause does (`wrong_setting`, `contradiction`); the stored orders are unreadable, and the action does not
                 replace them (`control_unreadable`); the connection is read-only (`read_only`).
         """
         with final_unless_passing(context):
@@ -122,7 +122,8 @@ def _ordered(control: Control, request: ControlRequest, order: Order) -> Control
     """Return the document with the new order. A resume removes the pause and the order to skip a run.
 
     Raises:
-        SettingsError: a pause would end in the past (`wrong_setting`), or before the current pause (`contradiction`).
+        SettingsError: a pause would end in the past (`wrong_setting`), or before the current pause does
+            (`contradiction`).
     """
     changes: dict[ControlAction, dict[str, Order | None]] = {
         ControlAction.SKIP: {"skip": order},

@@ -50,7 +50,7 @@ class PlanPartOperator(RunOperator):
 
     @property
     def present(self) -> Settings:
-        """Return the cluster's current settings in the clusters file."""
+        """Return the cluster's current settings from the clusters file."""
         return Settings.model_validate(self.settings)
 
     def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:

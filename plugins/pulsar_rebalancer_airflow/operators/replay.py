@@ -48,7 +48,7 @@ class ReplayOperator(SparkApplicationOperator):
         self.report_of = ""
 
     def execute(self, context: Context) -> dict[str, JsonValue]:  # type: ignore[override]
-        """Submit the application, and wait for its end.
+        """Submit the application, and wait for it to finish.
 
         Returns:
             The content of `answer.json`; the figures of each variant are in `results.parquet`.

@@ -63,7 +63,7 @@ class ReportOperator(RunOperator):
             Number of moves by reason code of the outcome.
 
         Raises:
-            RebalancerError: the folder belongs to another run (`foreign_run`), or a file of the run or the stored
+            RebalancerError: the folder belongs to another run (`foreign_run`), or one of the run's files or the stored
                 history cannot be read.
         """
         run: StoragePath | None = None
@@ -131,7 +131,7 @@ class ReportOperator(RunOperator):
             self.log.warning("What the moves cost is not kept for manual plans: %s", error)
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return a sentence about the orders at the end of the run, from the run's settings and the clusters file."""
+        """Return a sentence about the orders in force when the run ended, from its settings and the clusters file."""
         settings, storage = resolved.settings, storage_of(self.cluster)
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})

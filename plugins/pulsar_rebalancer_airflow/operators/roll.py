@@ -170,7 +170,7 @@ class RollOperator(BaseSensorOperator):
             raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: DAG {dag_id} is paused")
 
     def _restart(self, context: Context, roll: Roll, held: str) -> str:
-        """Return the state of the run that restarts the current broker; start the run unless orders hold the roll."""
+        """Return the state of the run that restarts the current broker, and start it unless orders hold the roll."""
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag

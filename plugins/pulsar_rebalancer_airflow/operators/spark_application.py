@@ -45,7 +45,7 @@ CONF = {
     # At INFO, Spark adds some hundred lines to a run's task log.
     "spark.log.level": "WARN",
 }
-"""Settings for a small application once a minute, where start-up takes most of the time."""
+"""Settings for a small application that runs once a minute, where start-up takes most of the time."""
 
 LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -165,7 +165,7 @@ class SparkApplicationOperator(SparkSubmitOperator):
             self._connected.end()
 
     def _submit(self, context: Context, connection: Connection) -> None:
-        """Submit the application with a checked connection, and wait for its end.
+        """Submit the application with a checked connection, and wait for it to finish.
 
         Raises:
             AirflowException: the application failed. The message contains the last lines of its output, and the XCom

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class SplitOperator(PlanPartOperator):
-    """Carry out the splits of a plan.
+    """Carry out a plan's splits.
 
     If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not a failure.
     The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a request or a

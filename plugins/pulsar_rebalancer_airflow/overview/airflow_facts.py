@@ -198,7 +198,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
 def _question(
     session: Session, entry: ClusterEntry, facts: AirflowFacts, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
-    """Return the open question about the plan that waits for approval; None if there is none."""
+    """Return the open question about the plan awaiting approval; None if there is none."""
     until, run_id = facts.waits_until(entry.settings, now), facts.question.run_id
     if until is None:
         return None

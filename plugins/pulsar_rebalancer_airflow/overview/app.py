@@ -24,5 +24,5 @@ app.include_router(replay_web.router)
 
 @app.exception_handler(RebalancerError)
 def unreadable(_: Request, error: Exception) -> JSONResponse:
-    """Answer 503 with a sentence if the clusters file, the storage root or a file of a run cannot be read."""
+    """Respond with 503 and an explanation if the clusters file, the storage root or a run's file cannot be read."""
     return JSONResponse({"detail": str(error)}, status_code=503)

@@ -58,7 +58,7 @@ def requests(
 
 
 def _answers_to(session: Session, dag_id: str, limit: int) -> list[Any]:
-    """Return people's answers to the questions of the apply DAG, with their runs."""
+    """Return people's answers to the apply DAG's questions, each with its run."""
     asked = select(HITLDetail, DagRun).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
     asked = asked.join(DagRun, (DagRun.dag_id == TaskInstance.dag_id) & (DagRun.run_id == TaskInstance.run_id))
     by_people = (TaskInstance.dag_id == dag_id, HITLDetail.responded_at.is_not(None))

@@ -1,6 +1,6 @@
 """The route to the report of a replay, for users who may read the logs of its DAG.
 
-Only Airflow's web server imports this module, because it loads Airflow's API with the metadata database.
+Import this module only in Airflow's web server: it loads Airflow's API, which needs the metadata database.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _excess(allowed: Arguments, value: JsonValue) -> float:
 
 
 def _exception(info: JsonValue) -> str:
-    """Return the message of an exception during the evaluation of an expectation; empty if there was none."""
+    """Return the message of an exception that evaluating an expectation raised; empty if there was none."""
     for entry in [info, *info.values()] if isinstance(info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]

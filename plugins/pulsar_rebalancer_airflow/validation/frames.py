@@ -62,11 +62,11 @@ def _no_number(column: pa.ChunkedArray[Any]) -> list[bool]:
 
 
 def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> tuple[str | None, float]:
-    """If a resource other than the CPU determines a broker's score, return it and its usage in percent of the limit.
+    """Return the resource that decides a broker's score, unless it is the CPU, and its usage in percent of the limit.
 
-    This is the resource with the highest weighted percentage. The result is None and NaN if the CPU determines the
-    score or the broker is idle. If no weighted resource has a limit but some are used, the score is always 0; the
-    result is then the names of the used resources and infinity.
+    That resource has the highest weighted percentage. The result is None and NaN if the CPU determines the score or the
+    broker is idle. If no weighted resource has a limit but some are used, the score is always 0; the result is then the
+    names of the used resources and infinity.
     """
     percent = {name: float(broker[f"{name}_percent"]) for name in weights}
     judged = [name for name in weights if not math.isnan(percent[name])]

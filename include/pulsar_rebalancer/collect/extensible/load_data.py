@@ -1,6 +1,6 @@
 """Build a load report (LocalBrokerData) from the figures of a broker under the extensible load manager.
 
-The same functions can then make the snapshot's rows for both load managers. The report has two additional keys,
+This way, the same functions make the snapshot's rows under both load managers. The report has two additional keys,
 `weightedMaxEMA` and `msgThroughputEMA`, and the statistics of its top bundles have the key `topRank`.
 """
 
@@ -31,7 +31,7 @@ _SUMS = {"numTopics": "topics", "numProducers": "producerCount", "numConsumers":
 
 
 def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]:
-    """Return the statistics of a broker's bundles (NamespaceBundleStats), summed over the topics in each bundle.
+    """Return statistics for a broker's bundles (NamespaceBundleStats), summed over the topics in each bundle.
 
     Cache sizes are not included.
 
@@ -108,7 +108,7 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """If another broker answered, return its host; empty if this broker answered or the host is unknown.
+    """Return the host of the broker that answered, if it is another broker; empty if it is not or the host is unknown.
 
     The load manager's metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
@@ -168,12 +168,10 @@ def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 def is_current(
     published: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
 ) -> bool:
-    """Return whether published load data could still be the latest.
+    """Return False if the broker must have published newer load data than this.
 
-    It is outdated if rates have changed so much since then that the broker must have published newer data.
-
-    Brokers publish when message rate or throughput has changed by more than
-    loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
+    Brokers publish when message rate or throughput has changed by more than loadBalancerReportUpdateThresholdPercentage
+    (BrokerLoadDataReporter.needBrokerDataUpdate).
 
     Args:
         published: BrokerLoadData.

@@ -1,4 +1,4 @@
-"""Store the brokers' messages on the system topics for later runs, because brokers publish only after changes."""
+"""Store, for later runs, the messages that brokers publish on the system topics: they publish only after changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TopicMessage:
 
 
 class TopBundles(BaseModel):
-    """Names of a broker's top bundles in the broker's order, and the time of the message (ms since 1970)."""
+    """The names of a broker's top bundles, in the broker's order, and the time of the message (ms since 1970)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

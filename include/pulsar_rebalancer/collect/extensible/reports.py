@@ -189,7 +189,7 @@ class _ExtensibleBrokers:
         }
 
     def _is_current(self, broker: str, own: _OwnFigures) -> bool:
-        """Return whether the last load data received from a broker could still be the latest."""
+        """Return False if the broker must have published newer load data than the last received."""
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
@@ -201,7 +201,7 @@ class _ExtensibleBrokers:
         return load_data.is_current(published, own.bundles, threshold)
 
     def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
-        """Return the last top bundles received from a broker; empty if they are certainly outdated.
+        """Return the last top bundles received from a broker; empty if they are known to be outdated.
 
         Brokers publish top bundles whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when they
         load or unload a bundle.

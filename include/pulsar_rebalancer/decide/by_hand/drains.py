@@ -81,12 +81,12 @@ def leaving(
 
     Args:
         snapshot: a run's snapshot.
-        state_folder: the folder with the moving averages of the run's cluster.
+        state_folder: the folder with the cluster's moving averages.
         overruled: rules that a person lifted, by drained broker. At least one broker is required.
         wishes: function that returns the bundles to move from a drained broker.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     groups: dict[frozenset[Overrule], list[str]] = {}
     for broker in sorted(overruled):
@@ -107,10 +107,10 @@ class DrainedBrokers:
 
     Args:
         snapshot: the snapshot of a run with drained brokers.
-        state_folder: the folder with the moving averages of the run's cluster.
+        state_folder: the folder with the cluster's moving averages.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
 
     def __init__(self, snapshot: Snapshot, state_folder: StoragePath) -> None:

@@ -163,7 +163,7 @@ class _Search:
         return _Node(number, 0, self._hot[number].excess if number < len(self._hot) else 0.0, given_up)
 
     def _least(self, number: int, need: float, start: int) -> int | None:
-        """Return the minimum number of bundles needed, from index `start` on; None if there are not enough."""
+        """Return how many bundles, from index `start` on, are needed to reach the bound; None if all are not enough."""
         sums = self._sums[number]
         end = bisect_left(sums, sums[start] + need - _TINY, lo=start)
         return end - start if end < len(sums) else None

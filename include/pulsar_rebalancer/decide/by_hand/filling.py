@@ -40,9 +40,9 @@ class Filling(NamedTuple):
     """The moves that fill new brokers, or bring bundles back.
 
     Attributes:
-        decisions: one for each broker that gives bundles.
+        decisions: one for each broker that gives up bundles.
         moves: candidates after the caps, with negative pair numbers.
-        traffic: current traffic of the brokers that give bundles, in bytes/s.
+        traffic: current traffic of the brokers that give up bundles, in bytes/s.
     """
 
     decisions: list[Decision]
@@ -55,10 +55,10 @@ def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     """Return the moves that fill new brokers, as the manual action `fill` does; None if there is nothing to move.
 
     Args:
-        state_folder: the folder with the moving averages of the run's cluster.
+        state_folder: the folder with the cluster's moving averages.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     # A broker that has just received bundles is left out: its report may lack them.
     getting = {end for unload in _moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
@@ -77,7 +77,7 @@ def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
 def of_moves(
     scene: Scene, moves: list[CandidateMove], reason: Reason, explanation: str, sentence: str
 ) -> Filling | None:
-    """Return the plan of these moves, with a decision for each broker that gives bundles; None if nothing moves.
+    """Return the plan of these moves, with a decision for each broker that gives up bundles; None if nothing moves.
 
     Args:
         moves: candidates after the caps, with one negative pair number for each source.

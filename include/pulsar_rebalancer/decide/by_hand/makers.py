@@ -278,7 +278,7 @@ def again(scene: Scene, moves: Iterable[Move]) -> list[Wish]:
 
 
 def check_broker(scene: Scene, broker: str) -> None:
-    """Refuse a broker that cannot receive bundles.
+    """Raise an error if a broker cannot receive bundles.
 
     Raises:
         PlanError: `unknown_destination` if the cluster does not list the broker; else the reason for its exclusion.

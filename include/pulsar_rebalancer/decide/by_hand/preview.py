@@ -53,7 +53,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     Raises:
         PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`,
             `nothing_remembered`, or the reason why a named broker is excluded.
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
     scene = Scene.read(Snapshot(run), storage.state, request.overruled, draining)
@@ -236,7 +236,7 @@ def _with_effect(
     record: ByHand,
     after: Mapping[str, float],
 ) -> ByHand:
-    """Return a copy of the record, with the effect of moves and splits on brokers and clients added."""
+    """Return a copy of the record that also says how the moves and splits affect brokers and clients."""
     taken = [move for move in moves if move.taken]
     ends = {end for move in taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in taken]

@@ -39,7 +39,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     Raises:
         PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `superseded`, `not_whole` or
             `would_overload`.
-        SnapshotError: a file of the run or of the plan that was shown cannot be read.
+        SnapshotError: one of the run's files, or a file of the plan that was shown, cannot be read.
     """
     snapshot = Snapshot(run)
     request, before, handed = snapshot.request, snapshot.before, snapshot.before.handed_over

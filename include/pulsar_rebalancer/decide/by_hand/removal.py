@@ -46,18 +46,18 @@ class Removal(NamedTuple):
 
 
 def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None) -> Removal:
-    """Predict the removal of a broker: its bundles are placed on the others as a drain would place them.
+    """Predict what removing a broker would do: its bundles are placed on the others as a drain would place them.
 
     Caps and the grace period only slow a drain down, so they are ignored. Bundles that never move, such as bundles
     without topics, are ignored too. Bundles that are still on other drained brokers need capacity as well.
 
     Args:
-        state_folder: the folder with the moving averages of the run's cluster.
+        state_folder: the folder with the cluster's moving averages.
         limit: highest score that a remaining broker may reach, in percent; None for `overloaded_threshold`.
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why the removal cannot be predicted.
-        SnapshotError, StateError: a file of the run cannot be read.
+        SnapshotError, StateError: one of the run's files cannot be read.
     """
     scene = Scene.read(snapshot, state_folder, {Overrule.CAPS, Overrule.GRACE_PERIOD}, [broker])
     if limit is not None:

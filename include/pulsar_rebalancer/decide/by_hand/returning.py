@@ -31,14 +31,14 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     """Return the moves of bundles back to their brokers in the remembered placement; None if there are no such moves.
 
     Only brokers that started recently get bundles back: a broker that was away, or all brokers after a cold start. A
-    bundle stays if its return would raise its home's share of the cluster's traffic above the home's share in the
+    bundle stays if moving it back would raise its home's share of the cluster's traffic above the home's share in the
     placement.
 
     Args:
-        state_folder: the folder of the run's cluster, with its moving averages and remembered placement.
+        state_folder: the folder with the cluster's moving averages and remembered placement.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     started = new_brokers(snapshot)
     placement = RememberedPlacement.read(snapshot, state_folder) if started else None
@@ -59,13 +59,13 @@ def bring_back(
     bundle left only because its home was drained or down.
 
     Args:
-        state_folder: the folder with the moving averages of the run's cluster.
+        state_folder: the folder with the cluster's moving averages.
         home: brokerId of each bundle's home. Bundles that no broker reports are ignored.
         shares: each home's usual share of the cluster's traffic, 0 to 1; the share may grow by a tenth. None if a home
             may have any share.
 
     Raises:
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     scene = Scene.read(snapshot, state_folder, (Overrule.GRACE_PERIOD,))
     hottest_first = sorted(candidates_of(scene, _wishes(scene, home)), key=lambda move: (-move.traffic, move.bundle))

@@ -58,7 +58,7 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
     Raises:
         PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if the cluster has only
             one broker.
-        SnapshotError: a file of the run cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     started = _started(snapshot)
     unknown = [name for name in brokers if name not in started]
@@ -78,7 +78,7 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
     """Predict the turns of a roll that would start now.
 
     Args:
-        state_folder: the folder with the moving averages of the run's cluster.
+        state_folder: the folder with the cluster's moving averages.
     """
     settings = snapshot.settings
     caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, settings.max_bundles_off_broker)
@@ -102,7 +102,7 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
 
 
 def document(roll: ShownRoll, planned: Sequence[Turn]) -> dict[str, Any]:
-    """Return a shown roll as a document: `plan` (the id with which to carry it out), its turns, and their sums."""
+    """Return a shown roll as a document: `plan` (the id to carry it out with), its turns, and the turns' totals."""
     return {
         "plan": roll.id,
         "turns": [turn._asdict() for turn in planned],
@@ -130,11 +130,11 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
     """Return the state of an active roll according to a run's snapshot.
 
     Args:
-        state_folder: the folder with the moving averages of the run's cluster.
-        drained: brokers that people drain.
+        state_folder: the folder with the cluster's moving averages.
+        drained: brokers drained by people, not by the roll.
 
     Raises:
-        SnapshotError, StateError: a file of the run cannot be read.
+        SnapshotError, StateError: one of the run's files cannot be read.
     """
     started, waits = _started(snapshot), roll.phase is Phase.WAITING
     quarantined = snapshot.validation.quarantined

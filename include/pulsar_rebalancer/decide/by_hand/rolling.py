@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.roll_document import Roll
 
 REPORTS = 2
-"""Number of runs in which a restarted broker must have reported before its bundles return."""
+"""Number of runs in which a restarted broker must have reported before its bundles are moved back."""
 
 
 class RollSample(NamedTuple):
@@ -28,7 +28,7 @@ class RollSample(NamedTuple):
         at: time of the run's sample.
         started: start of each broker's process, by broker; None if unknown or if the broker gave no report.
         unwell: why validation leaves brokers out, by broker.
-        drained: brokers that people drain.
+        drained: brokers drained by people, not by the roll.
         home: bundles of the current broker.
         left: number of bundles that must still leave the current broker, or that the run moves back to it; None if the
             run began before this phase or has no plan yet.
@@ -54,8 +54,8 @@ class RollFacts(NamedTuple):
         unknown: why `seen` is None.
         held: orders or settings that pause the roll; empty if there are none.
         stop, skip: the order to stop this roll, and the order to skip its current broker; None if there is none.
-        restart: state of the run of the user's own DAG that restarts the broker; empty before this run is started; None
-            if a person restarts the broker.
+        restart: state of the DAG run that restarts the broker, of the user's own DAG; empty before this run is started;
+            None if a person restarts the broker.
     """
 
     now: datetime
@@ -72,7 +72,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     """Return an active roll after one step; the same document if nothing has changed.
 
     The roll stops if a step makes no progress for `facts.minutes`, for example because a broker did not come back. If
-    only the return of bundles makes no progress, the next broker's turn begins instead.
+    all that is stalled is moving bundles back, the roll goes on to the next broker instead.
     """
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)

@@ -62,7 +62,7 @@ class Scene:
 
         Args:
             snapshot: a run's snapshot.
-            state_folder: the folder with the moving averages of the run's cluster.
+            state_folder: the folder with the cluster's moving averages.
             overruled: rules that a person lifted, and that therefore do not apply.
             draining: brokers to drain in addition to those already drained.
 
@@ -97,7 +97,7 @@ class Scene:
 
     @cached_property
     def owners(self) -> dict[str, str]:
-        """For each bundle, return the broker that reports it."""
+        """Return the broker that reports each bundle, by bundle."""
         return self.sample.bundles.owners()
 
     @cached_property
@@ -108,7 +108,7 @@ class Scene:
 
     @cached_property
     def traffic(self) -> dict[str, float]:
-        """Return the current throughput of each broker in bytes/s."""
+        """Return each broker's current throughput in bytes/s."""
         return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.sample.brokers}
 
     def policy_filter(self) -> PolicyFilter:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SpareCapacity:
-    """In runs that drain brokers, refuse moves that would raise a broker's score above `overloaded_threshold`.
+    """Refuses moves that would raise a broker's score above `overloaded_threshold`, in runs that drain brokers.
 
     The strategy's moves are checked too. If placement's choice lacks capacity for a drained broker's bundle, the bundle
     moves to the coldest broker that has enough and that policies and the topic ceiling allow. If there is none, the

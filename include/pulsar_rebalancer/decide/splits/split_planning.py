@@ -39,7 +39,7 @@ def plan(run: RunInput) -> SplitPlan:
     """Return a run's splits; empty if `split_mode` is off or the sample does not count.
 
     Raises:
-        SnapshotError: a file of the run or of the state cannot be read.
+        SnapshotError: one of the run's files, or a state file, cannot be read.
     """
     candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Incident(BaseModel):
-    """One condition, from its start until its end has been reported.
+    """One condition, from when it starts until a message has reported that it has ended.
 
     Attributes:
         since: when the condition was first present.
@@ -33,7 +33,7 @@ class Incident(BaseModel):
         over_at: time of the first run after `seen_at` without the condition; None while it is present.
         unwatched: why the condition is no longer checked; None if it is checked.
         reasons, detail: as in the last observation of the condition.
-        told: True if the message about the start was delivered.
+        told: True if the message that the condition has started was delivered.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,7 +75,7 @@ _Open = TypeVar("_Open", bound=AlertsState)
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message that no receiver has accepted yet. `over` is True if it reports the end of a condition."""
+    """A message that no receiver has accepted yet. `over` is True if it reports that a condition has ended."""
 
     condition: Condition
     over: bool
@@ -113,9 +113,9 @@ def _seen_again(incident: Incident | None, seen: Observation, now: datetime) -> 
 
 
 def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> list[PendingMessage]:
-    """Return the messages to send now, in the order of `Condition`.
+    """Return the messages to send now, in the same order as in `Condition`.
 
-    If a condition ended before its start could be reported, only its end is reported.
+    If a condition ended before the message about its start was delivered, only its end is reported.
     """
     pending = []
     for condition in Condition:
@@ -131,7 +131,7 @@ def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> lis
 def delivered(state: _Open, message: PendingMessage) -> _Open:
     """Return the state after a message was delivered.
 
-    If the message reported the end of a condition, the condition is dropped.
+    If the message reported that a condition has ended, the condition is dropped.
     """
     incidents = dict(state.incidents)
     if message.over:

@@ -1,4 +1,4 @@
-"""Find bundles in the newest sample by part of their names, so that people can pick bundles."""
+"""Find bundles in the newest sample whose names contain a text, so that people can pick bundles."""
 
 from __future__ import annotations
 

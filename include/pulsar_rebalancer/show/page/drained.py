@@ -56,7 +56,7 @@ def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
 
 
 def _left_by(run: Run, bundle: str) -> str:
-    """Return why a bundle of the plan has no new owner; empty if it has a new owner or might still get one."""
+    """Return why one of the plan's bundles has no new owner; empty if it has a new owner or might still get one."""
     move = run.moves.get(bundle)
     if move is None:
         return run.outcome.verdict if run.outcome else ""

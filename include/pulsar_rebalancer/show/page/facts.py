@@ -45,13 +45,13 @@ class AirflowFacts(View):
         scheduled: True if Airflow's scheduler is alive; if not, no run starts.
         next_run_at: start of the next scheduled run.
         opened: id of the DAG run in progress whose gate has opened; empty if there is none.
-        queued: ids of the DAG runs that wait for their turn.
+        queued: ids of the DAG runs that are waiting for their turn.
         control: people's orders and the circuit breaker.
         last_plan: id of the last recorded plan.
         drains: drained brokers.
         roll: the last rolling restart.
         unreadable: why the drained brokers are unknown; empty if they are known.
-        question: the open question, whose plan waits for a person's approval.
+        question: the open question, which asks a person to approve a plan.
         answers: people's answers to questions about plans.
         handed_over: manual plans that people handed over to be carried out.
         approvals_unreadable: why the question or the answers are unknown; empty if they are known.
@@ -82,7 +82,7 @@ class AirflowFacts(View):
         return [closing for closing in self._closed(settings, now) if closing.reason is not Reason.OBSERVE]
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
-        """Return the deadline for the approval of a plan; None if no plan waits for approval."""
+        """Return the deadline for approving a plan; None if no plan is awaiting approval."""
         return OrdersInForce(question=self.question, answers=self.answers).waits_until(settings, now)
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:

@@ -55,7 +55,7 @@ def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> St
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
-    """Return a cluster's page; arguments and errors as in `status`."""
+    """Return a cluster's page. The arguments and errors are those of `status`."""
     shown, measured, said = _now(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting(storage, entry, facts, shown, now)
@@ -81,7 +81,7 @@ def _now(
 def _awaiting(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
 ) -> PlanView | None:
-    """Return the plan that waits for approval; None if no plan waits, or if the run on the page made this plan."""
+    """Return the plan awaiting approval; None if there is no such plan, or if the run on the page made it."""
     folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None

@@ -19,7 +19,7 @@ class Status(View):
     Attributes:
         pairing: True if the strategy pairs brokers.
         sentence: a sentence that says why the rebalancer does or does not move bundles.
-        in_force: a sentence about the current orders from people; empty if there are none.
+        in_force: a sentence about people's orders that are in force; empty if there are none.
         collected_at: time of the newest sample; None if there is none.
         score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
             compared. After moves, the range is the predicted range (None if unknown) until scores are measured again.
@@ -132,7 +132,7 @@ class Links(View):
 
 
 class ShownQuestion(View):
-    """The question in Airflow about a plan that waits for approval.
+    """The question in Airflow about a plan that is awaiting approval.
 
     Attributes:
         dag, run, task: ids of the task that asks the question.
@@ -151,7 +151,7 @@ class RollView(View):
     """A rolling restart.
 
     Attributes:
-        text: the roll's phase, and what the roll waits for.
+        text: the roll's phase, and what the roll is waiting for.
         done, total: number of brokers whose turn is over, and number of all brokers in the roll.
     """
 
@@ -163,7 +163,7 @@ class RollView(View):
 class Acts(View):
     """The actions that the user may take. A DAG's id is empty if the user may not start that DAG.
 
-    If a DAG is paused in Airflow, a new run waits, and only acts when the DAG is unpaused.
+    If a DAG is paused in Airflow, a new run acts only after a person unpauses the DAG.
 
     Attributes:
         control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the circuit breaker.
@@ -207,7 +207,7 @@ class Overview(View):
         firing: verb for text that says when a pair fires: `fires` or `would fire`; empty if the time is unknown.
         hits: the whole cluster's hits; None if the strategy does not count such hits.
         plan: the plan of the run on the page, if bundles move or were considered; else None.
-        awaiting: the plan that waits for approval, if it is from another run; else None.
+        awaiting: the plan awaiting approval, if it is from another run; else None.
         last: the last plan that moved bundles; None if `plan` has already begun to move bundles.
         roll: the active rolling restart; None if there is none.
         validated: True if the run has been validated.
@@ -246,7 +246,7 @@ class RequestView(View):
         name: the action.
         target: what the action is about: bundles, brokers, a plan, a run or a time; may be empty.
         by, at, reason: who asked, when and why.
-        dag, run: ids of the DAG run that carries the request out now.
+        dag, run: ids of the DAG run that is carrying out the request.
         state, text: as in `RunAnswer`.
         done, total: number of the plan's bundles that have an outcome, and of all its bundles; 0 if the request moves
             no bundles now.

@@ -1,4 +1,4 @@
-"""Pairs and hits on the page: the hits that each pair, or the whole cluster, still needs to fire."""
+"""Pairs and hits on the page: how many more hits each pair, or the whole cluster, needs to fire."""
 
 from __future__ import annotations
 

@@ -154,7 +154,8 @@ class PlanView(View):
         run_id: id of the DAG run.
         until: time after which the gate no longer opens for the plan.
         under_way: True while the plan's bundles are being moved.
-        by: text with the person who ordered the plan, and the reason if it was forced; empty if no person ordered it.
+        by: text that names the person who ordered the plan and, if it was forced, says why; empty if no person ordered
+            it.
         requested_by: users who requested the plan or moves in it.
         verdict: the gate's reason code; empty until the gate has decided.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).

@@ -100,7 +100,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop order affects the run: the run is moving bundles, or the order prevented moves."""
+        """Return whether a stop order affects the run: it is moving or splitting bundles, or its moves were stopped."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
@@ -137,7 +137,7 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 
 
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
-    """Return the run in progress, or else the newest run, and the newest run that has ended; None for a missing run.
+    """Return two runs: the one in progress, or else the newest; and the newest that has ended. A missing run is None.
 
     Dry runs are left out, because they have neither an outcome nor a strategy's decision.
 
@@ -210,5 +210,5 @@ def known_scores(folder: StoragePath) -> Scores:
 
 
 def rounded(figure: float | None, factor: float = 1) -> float | None:
-    """Return a figure multiplied by a factor, with two decimals; None if the figure is missing or not finite."""
+    """Return a figure times a factor, rounded to two decimal places; None if the figure is missing or not finite."""
     return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)

@@ -31,7 +31,7 @@ FIRES, WOULD_FIRE = "fires", "would fire"
 """What a pair does once it has enough hits: `WOULD_FIRE` if nothing may be moved now."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
-"""States that suggest that all is well; another state is shown if nothing may be moved or a plan waits for approval."""
+"""States that suggest that all is well; another is shown if nothing may be moved or a plan is awaiting approval."""
 
 
 class Said(NamedTuple):
@@ -86,7 +86,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
 
 
 def _rejected(run: Run, facts: AirflowFacts) -> Said | None:
-    """Return the state if a person rejected the run's plan after its approval was requested; else None."""
+    """Return the state if a person was asked to approve the run's plan, and rejected it; else None."""
     answer = facts.answers.plans.get(run.folder.name)
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if answer is None or answer.carried_out_by or not asked or run.summary is None:
@@ -128,7 +128,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    """Return whether a failed run's files say more about the failure than the name and error of its failed task."""
+    """Return whether a failed run's files say more about the failure than its failed task's name and error."""
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
 
@@ -264,7 +264,7 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return a phrase about the hits that a pair still needs, at the threshold that it will reach first.
+    """Return a sentence that gives a pair's gap, and its hits at the threshold that needs the fewest more hits.
 
     Args:
         age: seconds since the sample.

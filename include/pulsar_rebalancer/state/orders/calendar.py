@@ -70,7 +70,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return the first reason that forbids moves at a time, and its end. Another reason can then apply."""
+    """Return the first reason that forbids moves at a given time, and when it ends. Another reason can then apply."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:

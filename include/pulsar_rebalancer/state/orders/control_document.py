@@ -73,7 +73,7 @@ class Control(StateDocument):
     rolling: bool = Field(False, exclude=True)
 
     def stricter(self, other: Self) -> Self:
-        """Merge two copies: return the pause that ends later, and the latest of each other order."""
+        """Merge two copies: keep the pause that ends later and, for every other kind of order, the latest one."""
         pauses = [pause for pause in (self.pause, other.pause) if pause is not None]
         return self.model_copy(
             update={

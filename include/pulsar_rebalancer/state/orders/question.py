@@ -22,7 +22,7 @@ class Question(StateDocument):
     """The `question` document: the plan that a person is asked to approve. Only the gate writes it.
 
     Attributes:
-        plan_id: name of the folder of the plan's run; empty if no question is open.
+        plan_id: name of the plan's run folder; empty if no question is open.
         hash: hash of the plan.
         identity: hash of the plan's actions (`Actions.identity`).
         at: when the plan's snapshot was taken.
@@ -62,7 +62,7 @@ class Answer(Order):
 
     @property
     def handed_over(self) -> HandedOver:
-        """Convert the approval to a plan that was handed over."""
+        """Convert an answer that approves a plan to a plan that was handed over."""
         plan = ShownPlan(plan_id=self.question.plan_id, action=None, at=self.question.at or self.at, by="")
         return HandedOver(
             plan=plan, run_id=self.carried_out_by, at=self.at, by=self.by, reason=self.reason, approved=True
@@ -82,7 +82,7 @@ class Answers(StateDocument):
         return self.model_copy(update={"plans": young | {answer.question.plan_id: answer}})
 
     def approval(self, plan_hash: str, run_id: str) -> Answer | None:
-        """Return the approval of a plan for this run; None if the plan was not approved for this run."""
+        """Return the answer that approves a plan for this run to carry out; None if there is none."""
         approvals = (
             note for note in self.plans.values() if (note.question.hash, note.carried_out_by) == (plan_hash, run_id)
         )

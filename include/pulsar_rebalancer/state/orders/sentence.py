@@ -74,7 +74,7 @@ class OrdersInForce:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
-        """Return the deadline for the approval of a plan; None if no plan waits for approval."""
+        """Return the deadline for approving a plan; None if no plan is awaiting approval."""
         until = self.question.until(settings.max_awaiting_minutes)
         open_question = settings.mode is Mode.APPROVE and self.question.plan_id not in self.answers.plans
         return until if open_question and until is not None and now < until else None

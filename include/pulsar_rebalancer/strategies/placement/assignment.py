@@ -23,8 +23,8 @@ def place(
 ) -> tuple[list[CandidateMove], PlacementState]:
     """Choose destinations for moves without a destination, and check the destinations that the shedder planned.
 
-    Moves are placed one after the other, in the order of pair and rank; the moves of a swap are placed together or not
-    at all. When later bundles are placed, a placed bundle is already counted as owned by its destination, although its
+    Moves are placed one after the other, in order of pair and rank; the moves of a swap are placed together or not at
+    all. When later bundles are placed, a placed bundle is already counted as owned by its destination, although its
     move could still fail or be refused by a cap. `caps.apply` therefore allows only one bundle per anti-affinity group
     to move.
 
@@ -35,7 +35,7 @@ def place(
         moves: the shedder's moves.
         policies: filter for the brokers that may receive a bundle; it counts the bundles that are placed.
         kept: the placement's state after the last counted run.
-        seed: seed for the choice between equal destinations; the same seed gives the same plan.
+        seed: seed for choosing between equal destinations; the same seed gives the same plan.
 
     Returns:
         The moves, sorted by pair and rank, and the placement's new state. Every accepted move has a destination. A

@@ -71,7 +71,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """For each failure domain, return the number of a group's namespaces; brokers without a domain form one domain."""
+    """Return how many of a group's namespaces each failure domain has; brokers without a domain form one domain."""
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count

@@ -83,8 +83,8 @@ class PerCandidates(Generic[T]):
 def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     """Return one of the eligible brokers; None if no broker is eligible.
 
-    Pulsar draws at random. Here, a hash of seed and bundle selects one of the eligible brokers, so that a repeated
-    decision of the same run gives the same plan.
+    Pulsar draws at random. Here, a hash of the seed and the bundle selects one of the eligible brokers, so that
+    repeating a decision within a run gives the same plan.
 
     Args:
         seed: a string that is the same for all decisions of a run.

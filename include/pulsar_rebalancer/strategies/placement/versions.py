@@ -1,4 +1,4 @@
-"""The order of broker releases (Pulsar's BrokerVersionFilter)."""
+"""Find the brokers with the latest release (Pulsar's BrokerVersionFilter)."""
 
 from __future__ import annotations
 

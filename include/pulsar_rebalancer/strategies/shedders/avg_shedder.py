@@ -243,7 +243,7 @@ def excluded(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decisi
 
 
 def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
-    """Return a sentence with the numbers of pairs that differ and that fire, and the largest hit counts."""
+    """Return a sentence that says how many pairs differ, how many fire, and what the largest hit counts are."""
     pairs = [decision for decision in decisions if decision.reason is not Reason.MIDDLE]
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)
@@ -299,7 +299,7 @@ def _judged(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount], hot
 
 
 def _with_amount(pair: Pair, decision: Decision, sample: ClusterSample) -> Decision:
-    """Return the decision about a pair with the amount to move, if the pair fires."""
+    """Return the decision; if it fired, with the amount to move and, if the sample counts, with the hits reset."""
     if not decision.fired:
         return decision
     # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.

@@ -1,4 +1,4 @@
-"""Statistics of the brokers' loads, and the choice of the next pair of brokers (TransferShedder)."""
+"""Compute statistics of the brokers' loads, and choose the next pair of brokers (TransferShedder)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LoadStats:
     """
 
     def __init__(self, loads: Iterable[BrokerLoad], settings: Settings) -> None:
-        """Sort the brokers by load, and compute mean and standard deviation."""
+        """Sort the brokers by load, and compute the mean and the standard deviation."""
         self._settings = settings
         self._ordered = sorted(loads, key=lambda load: (load.load, load.broker))
         self._least, self._most = 0, len(self._ordered) - 1
@@ -82,7 +82,7 @@ class LoadStats:
         return self._least < self._most
 
     def imbalance(self) -> Imbalance | None:
-        """Return the imbalance between the most and the least loaded broker; None if the loads are balanced."""
+        """Return the imbalance between the most and the least loaded brokers; None if the loads are balanced."""
         target = self._settings.target_std
         if self.std > target:
             words = f"standard deviation of the loads {self.std:.3f}, above {target:g}"

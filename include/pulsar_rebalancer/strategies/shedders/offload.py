@@ -38,7 +38,7 @@ def broker_decision(
     """Return the decision about a broker, with its current score. The decision has fired if there is a target.
 
     Args:
-        explanation: a sentence with the result.
+        explanation: a sentence that states the result.
         target: traffic to move away from the broker, in the unit of `measure`; None if nothing is to be moved.
     """
     fired = target is not None
@@ -61,8 +61,8 @@ def offload(
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
-    This follows `filterAndSelectBundle` in both classes. The only bundle of a broker stays, because it would make any
-    other broker equally hot.
+    This follows `filterAndSelectBundle` in both classes. A broker's only bundle stays, because it would make any other
+    broker equally hot.
 
     Args:
         target: throughput in bytes/s.

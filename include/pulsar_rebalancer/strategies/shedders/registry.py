@@ -81,7 +81,7 @@ def placement_of(settings: Settings) -> Placement:
 
 
 def _from_outside(path: str) -> Profile:
-    """Import a shedder from outside the package, and return its module's `PROFILE`; else a profile with defaults."""
+    """Import a shedder from outside the package, and return its module's `PROFILE`; if missing, a default profile."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
         raise SettingsError(

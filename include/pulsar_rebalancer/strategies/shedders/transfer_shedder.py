@@ -109,7 +109,7 @@ def reported_load(broker: BrokerSample, settings: Settings) -> float:
 def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
     """Return why no decision can be made from the sample; None if one can be made.
 
-    The checks are in the order of `LoadStats.update`.
+    The checks are in the same order as in `LoadStats.update`.
     """
     settings = sample.settings
     delay = settings.shedding_delay_seconds

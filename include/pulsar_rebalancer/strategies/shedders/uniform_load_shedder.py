@@ -1,10 +1,10 @@
 """UniformLoadShedder for one run of one cluster: the busiest broker sheds bundles if its traffic is too high.
 
-The traffic of the busiest and the idlest broker is compared: message rates first, and throughputs if the rates are
+The busiest broker's traffic is compared with the idlest broker's: message rates first, and throughputs if the rates are
 close enough. The algorithm follows `UniformLoadShedder.findBundlesForUnloading` in Pulsar 4.2.4, including its 32-bit
 integers: amounts are rounded down and capped at 2,147,483,647, and the least traffic is capped at the same value. (Up
-to 4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are broken by name; in Pulsar, by
-hash map order. The placement strategy chooses the destinations.
+to 4.0.8, before #21906, bundles could exceed the remaining amount by 1000.) Ties are broken by name; in Pulsar, by hash
+map order. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOTHING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class TrafficDifference:
-    """The comparison of the busiest and the idlest broker in one measure.
+    """The comparison of the busiest broker with the idlest broker, in one measure.
 
     Attributes:
         measure: message rate or throughput.
@@ -60,7 +60,7 @@ class TrafficDifference:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence with the comparison."""
+        """Return the comparison as a sentence."""
         by_rate = self.measure is Measure.RATE
         name, unit, of = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
         if self.bound <= 0:
