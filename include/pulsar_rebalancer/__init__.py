@@ -1,1 +1,1 @@
-"""The code that balances a cluster, in plain Python: no Airflow, no Spark, no Great Expectations."""
+"""The code that balances a cluster, in plain Python, without Airflow, Spark or Great Expectations."""

@@ -1,4 +1,4 @@
-"""The errors that the rebalancer raises; docs/reference/reason-codes.md explains their reason codes."""
+"""Errors raised by the rebalancer; docs/reference/reason-codes.md explains their reason codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RebalancerError(Exception):
     """An error that an operator can act on.
 
     Args:
-        message: what was wrong, with the invalid value but without secrets. Long lines are truncated and control
+        message: what went wrong, with the invalid value but without secrets. Long lines are truncated and control
             characters are replaced or removed, because the value can come from the network.
     """
 
@@ -52,7 +52,7 @@ class SnapshotError(RebalancerError):
 
 
 class StateError(RebalancerError):
-    """The state in the store is lost, has an unsupported version, or is newer than the plan (`stale_plan`)."""
+    """The stored state is lost, has an unsupported version, or is newer than the plan (`stale_plan`)."""
 
 
 class PlanError(RebalancerError):

@@ -1,4 +1,4 @@
-"""Formats of names in settings and in brokers' answers, and names of Pulsar settings."""
+"""Formats of names in settings and broker responses, and names of Pulsar settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zlib import crc32
 from pydantic import AfterValidator, BeforeValidator, Field
 
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""Valid names of clusters; the name is part of folder names and DAG ids."""
+"""Pattern for cluster names, which become part of folder names and DAG ids."""
 
 SHEDDING = "loadBalancerSheddingEnabled"
 """The dynamic setting that the leader checks, together with `loadBalancerEnabled`, before it sheds.
@@ -19,7 +19,7 @@ See LoadSheddingTask, and UnloadScheduler in the extensible load manager.
 """
 
 BALANCER = "loadBalancerEnabled"
-"""A static setting. A broker without it never sheds bundles, even if `loadBalancerSheddingEnabled` is true."""
+"""A static setting. Without it, a broker never sheds bundles, even if `loadBalancerSheddingEnabled` is true."""
 
 SPLITTING = "loadBalancerAutoBundleSplitEnabled"
 """The dynamic setting that Pulsar checks before it automatically splits a bundle.
@@ -39,7 +39,7 @@ _OF_BROKERS = ("pulsar/", "sla-monitor/")
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
-"""Maximum length of a brokerId: the longest host name (RFC 1035), brackets as for an IPv6 address, and a port."""
+"""Maximum length of a brokerId: the longest host name (RFC 1035), the brackets of an IPv6 address, and a port."""
 _LONGEST_PATTERN = 256
 _LAST_HASH = 0xFFFFFFFF
 
@@ -77,10 +77,9 @@ def is_of_brokers(bundle: str) -> bool:
 
 
 def is_in_bundle(topic: str, bundle: str) -> bool:
-    """Return whether a topic is in a bundle: the CRC32 of its full name is in the bundle's range.
+    """Return whether a topic belongs to a bundle: the CRC32 of its full name is in the bundle's range.
 
-    A range does not include its upper bound, except the last range of a namespace (NamespaceBundle.includes,
-    Hashing.crc32).
+    A range excludes its upper bound, except for a namespace's last range (NamespaceBundle.includes, Hashing.crc32).
 
     Args:
         topic: full name, `domain://tenant/namespace/topic`.
@@ -94,12 +93,12 @@ def is_in_bundle(topic: str, bundle: str) -> bool:
 
 
 def is_extensible(load_manager: str) -> bool:
-    """Return whether a class name, with or without its package, names the extensible load manager."""
+    """Return whether a class name, with or without its package, is that of the extensible load manager."""
     return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list. The list can be in brackets, as in brokers' answers: `[a, b]`."""
+    """Return the items of a comma-separated list, which can be in brackets, as in broker responses: `[a, b]`."""
     text = text.strip()
     # A list with one IPv6 address and a port does not end in a bracket: "[::1]:8080".
     if text.startswith("[") and text.endswith("]"):
@@ -144,7 +143,7 @@ Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeV
 
 
 class HashRange(NamedTuple):
-    """The range of hashes that belong to a bundle."""
+    """The hash range of a bundle."""
 
     lower: int
     upper: int

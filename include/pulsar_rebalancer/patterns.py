@@ -1,4 +1,4 @@
-"""Match names against patterns that people or policies specify, in linear time (RE2, a part of Arrow).
+"""Match names against patterns that people or policies specify, in linear time (RE2, part of Arrow).
 
 Every pattern must match a whole name.
 """
@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 LONGEST_NAME = 300
-"""Maximum length of a name that is compared with a policy's patterns."""
+"""Maximum length of a name that is matched against a policy's patterns."""
 
 _LONGEST = 1000
 _MOST_REPEATS = 100
-"""Maximum product of the bounds of all `{n,m}` in a pattern, because RE2 expands every repeat."""
+"""Maximum product of the bounds of all `{n,m}` in a pattern, because RE2 expands every repetition."""
 
 _MEMBER = r"(?:[^\\\[\]^&\-]|\\[!-/:-@\[-`{-~])"
 _TOKEN = rf"""
@@ -29,7 +29,7 @@ _TOKEN = rf"""
   | (?:[*+?]|\{{[0-9]+(?:,[0-9]*)?\}})\??           # a repeat
 """
 _SAME_IN_JAVA = re.compile(rf"(?>{_TOKEN})*+", re.VERBOSE)
-"""Matches patterns with syntax that means the same in Java and RE2. RE2 rejects invalid ones, such as `a**`."""
+"""Matches patterns with syntax that means the same in Java and RE2. RE2 rejects invalid patterns, such as `a**`."""
 
 _BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _NAME = re.compile(rf"[!-~]{{1,{LONGEST_NAME}}}")
@@ -41,9 +41,9 @@ def of_glob(pattern: str) -> str:
 
 
 def is_as_in_java(pattern: str) -> bool:
-    """Return whether a regular expression for Java gives the same result in RE2.
+    """Return whether a Java regular expression gives the same results in RE2.
 
-    Look-around, back-references, possessive repeats and Java's own classes are not supported.
+    Look-around, back-references, possessive quantifiers and Java's own character classes are not supported.
     """
     if len(pattern) > _LONGEST or _SAME_IN_JAVA.fullmatch(pattern) is None:
         return False
@@ -62,7 +62,7 @@ def is_as_in_java(pattern: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a string can be the name of a namespace or host: visible ASCII only, and not too long."""
+    """Return whether a string could be the name of a namespace or host: visible ASCII only, and not too long."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_MESSAGE = 2000
-"""Maximum length of a line in an error's message."""
+"""Maximum length of a line in an error message."""
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {chr(c) for c in range(0xFE00, 0xFE10)}
 """Characters that Python considers printable although they are invisible."""
 
 
 def one_line(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """Return text without control, zero-width, direction and surrogate characters, cut to `most` characters.
+    """Return the text without control, zero-width, direction and surrogate characters, cut to `most` characters.
 
-    Each of these characters is replaced with a space if it has a width, else removed.
+    Invisible and format characters are removed; other unprintable characters are replaced with a space.
     """
     if not text.isprintable() or not _BLANK.isdisjoint(text):
         text = "".join(map(_shown, text))
@@ -45,7 +45,7 @@ def storable(text: str) -> str:
 
 
 def typed(value: Any) -> Any:
-    """Strip all strings in a value that a person typed; a string without visible characters becomes empty.
+    """Strip all strings in a value that a person typed; strings without visible characters become empty.
 
     Raises:
         ValueError: a string has a lone surrogate, or a control character other than tab and line break.

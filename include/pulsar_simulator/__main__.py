@@ -107,7 +107,7 @@ def _token(path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a simulated cluster until SIGTERM or SIGINT, and return the exit code."""
+    """Run a simulated cluster until SIGTERM or SIGINT arrives, and return the exit code."""
     parser = _parser()
     given = parser.parse_args(arguments)
     try:

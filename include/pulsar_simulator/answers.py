@@ -1,4 +1,4 @@
-"""Brokers' answers about their load, their bundles and the active brokers. Faults can make these answers wrong."""
+"""What brokers report about their load, their bundles and the active brokers. Faults can make the reports wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of all brokers, made from the true state and the active faults."""
+    """All brokers' responses, based on the true state and the active faults."""
 
     membership: Membership
     topology: Topology
@@ -36,7 +36,7 @@ class Answers:
     _reports: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def load_report(self, index: int, now: float) -> bytes:
-        """Return the bytes of a broker's load report. A report that no fault changes is made only once per sample."""
+        """Return the bytes of a broker's load report. A report that no fault changes is built only once per sample."""
         broker = self.membership.brokers[index]
         untrue = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
         if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
@@ -55,13 +55,13 @@ class Answers:
         return text
 
     def owned_bundles(self, broker: Broker) -> list[str]:
-        """Return the bundles that a broker currently owns, including its heartbeat bundle."""
+        """Return the bundles that a broker says it owns, including its heartbeat bundle."""
         own = [int(i) for i in np.flatnonzero(self.ownership.owner == broker.index)]
         claimed = [i for i in self._claimed(broker) if i not in own]
         return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
 
     def active_brokers(self) -> list[str]:
-        """Return the brokerIds in the brokers' list of active brokers."""
+        """Return the brokerIds that the brokers list as active."""
         ids = [
             broker.broker_id
             for broker in self.membership.registered()

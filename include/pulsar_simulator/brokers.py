@@ -14,11 +14,11 @@ class BrokerSpec:
     Attributes:
         broker_id: `host:port` of the broker's web service.
         cores: number of CPU cores. The CPU limit in percent of one core is 100 times this number.
-        memory: heap, MiB.
-        direct_memory: direct memory, MiB.
-        nic: speed of the network interface in each direction, Kbit/s; 0 if Pulsar cannot read it.
-        base_cpu: CPU without any traffic, percent of one core.
-        uptime: seconds for which the broker has been running when the simulation starts.
+        memory: heap size in MiB.
+        direct_memory: direct memory size in MiB.
+        nic: speed of the network interface in each direction in Kbit/s; 0 if Pulsar cannot read it.
+        base_cpu: CPU usage without any traffic, in percent of one core.
+        uptime: seconds for which the broker has been running at the start of the simulation.
     """
 
     broker_id: str
@@ -43,10 +43,11 @@ class Broker:
         index: position in the cluster.
         spec: identity and size of the broker.
         broker_id: `host:port`.
-        started_at: start of the process, seconds since 1970.
+        started_at: start time of the process in seconds since 1970.
         alive: True if the process is running.
-        registered: True if the broker is listed as active. A dead broker is listed until its metadata session ends.
-        session_ends: when the metadata session of a dead broker ends, seconds since 1970.
+        registered: True if the broker is listed as active. A dead broker remains listed until its metadata session
+            expires.
+        session_ends: when the metadata session of a dead broker expires, in seconds since 1970.
     """
 
     index: int
@@ -87,7 +88,7 @@ class Membership:
         return indices[0] if indices else None
 
     def kill(self, broker: Broker, now: float) -> None:
-        """End a broker's process. The broker remains registered until its metadata session ends."""
+        """Kill a broker's process. The broker remains registered until its metadata session expires."""
         if broker.alive:
             broker.alive = False
             broker.session_ends = now + self._session_timeout
@@ -102,7 +103,7 @@ class Membership:
         return True
 
     def join(self, broker: Broker, now: float) -> None:
-        """Start a broker's process and register the broker. The broker becomes the leader only if there is none."""
+        """Start a broker's process, and register the broker. It becomes the leader only if there is none."""
         broker.alive = broker.registered = True
         broker.started_at = now
         broker.session_ends = float("inf")
@@ -110,7 +111,7 @@ class Membership:
             self.leader = broker.index
 
     def next_expiry(self) -> float:
-        """Return when the next session of a dead broker ends, seconds since 1970; infinity if there is none."""
+        """Return when the next session of a dead broker expires, in seconds since 1970; infinity if there is none."""
         return min((broker.session_ends for broker in self.brokers), default=float("inf"))
 
     def rename(self, broker_ids: list[str]) -> None:

@@ -6,11 +6,11 @@ import time
 from typing import Protocol
 
 EPOCH = 1_800_000_000.0
-"""Start of a manual clock, seconds since 1970: fixed, so that equal seeds give equal reports."""
+"""Start time of a manual clock in seconds since 1970. It is fixed so that equal seeds give equal reports."""
 
 
 class Clock(Protocol):
-    """The interface of clocks, which show a time and can be advanced."""
+    """Interface for clocks that give the current time and can be advanced."""
 
     def now(self) -> float:
         """Return the current time in seconds since 1970 (UTC)."""
@@ -28,7 +28,7 @@ class ManualClock:
         self._now = EPOCH
 
     def now(self) -> float:
-        """Return the current time, seconds since 1970 UTC."""
+        """Return the current time in seconds since 1970 (UTC)."""
         return self._now
 
     def advance(self, seconds: float) -> None:
@@ -39,13 +39,13 @@ class ManualClock:
 
 
 class RealClock:
-    """The clock of this machine, plus the seconds by which it was advanced."""
+    """The clock of this machine, plus the seconds by which it has been advanced."""
 
     def __init__(self) -> None:
         self._ahead = 0.0
 
     def now(self) -> float:
-        """Return the current time, seconds since 1970 UTC."""
+        """Return the current time in seconds since 1970 (UTC)."""
         return time.time() + self._ahead
 
     def advance(self, seconds: float) -> None:

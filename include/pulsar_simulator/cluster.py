@@ -1,4 +1,4 @@
-"""The simulated cluster, in process: time, brokers, moves, and the brokers' answers."""
+"""The simulated cluster, in process: time, brokers, moves, and the brokers' responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concatenate[Cluster, P], T]:
-    """Decorate a method: due events are processed first, and only one thread at a time can run the method."""
+    """Decorate a method: due events are processed before it runs, and only one thread at a time can run it."""
 
     @functools.wraps(method)
     def wrapper(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -55,7 +55,7 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
 
 
 class Cluster:
-    """A cluster under load that answers requests as real brokers would. It can be used from several threads.
+    """A cluster under load that answers requests as real brokers would. It is thread-safe.
 
     Args:
         clock: the cluster's clock; a new `ManualClock` by default.
@@ -119,7 +119,7 @@ class Cluster:
 
     @_up_to_date
     def advance(self, seconds: float) -> None:
-        """Advance time by `seconds`. All samples, reconnects and session ends that are due happen in order."""
+        """Advance the clock by `seconds`, and process all due samples, reconnects and session expiries in order."""
         self.clock.advance(seconds)
         self._timeline.catch_up(self.clock.now())
 
@@ -127,7 +127,7 @@ class Cluster:
 
     @_up_to_date
     def kill(self, broker_id: str) -> None:
-        """End a broker's process immediately. The broker remains registered until its metadata session ends."""
+        """Kill a broker's process immediately. The broker remains registered until its metadata session expires."""
         self.membership.kill(self.membership.find(broker_id), self.clock.now())
 
     @_up_to_date
@@ -145,7 +145,7 @@ class Cluster:
 
     @_up_to_date
     def change_leader(self, broker_id: str) -> None:
-        """Make another broker the leader. The destinations that the old leader stored are lost.
+        """Make this broker the leader. The destinations that the old leader stored are lost.
 
         Raises:
             Refusal: 404 if the broker is unknown or dead.
@@ -166,7 +166,7 @@ class Cluster:
 
     @_up_to_date
     def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """Answer a request to unload a bundle, as the broker with the index `at` (see `Ownership.unload_at`)."""
+        """Answer an unload request as the broker with index `at` (see `Ownership.unload_at`)."""
         now = self.clock.now()
         result = self.ownership.unload_at(at, namespace, range_text, destination, now)
         if destination and at == self.membership.leader:
@@ -180,20 +180,20 @@ class Cluster:
     def split_at(
         self, at: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
     ) -> Redirect | None:
-        """Answer a request to split a bundle, as the broker with the index `at` (see `Splitter.split_at`)."""
+        """Answer a split request as the broker with index `at` (see `Splitter.split_at`)."""
         now = self.clock.now()
         return self._splitter.split_at(at, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_up_to_date
     def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
-        """Answer a lookup of a topic, as the broker with the index `at` (see `Ownership.lookup_at`)."""
+        """Answer a topic lookup as the broker with index `at` (see `Ownership.lookup_at`)."""
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 
     @_up_to_date
     def topic_stats_at(self, at: int, topic: str) -> Redirect | Json:
-        """Answer a request for a topic's statistics, as the broker with the index `at`.
+        """Answer a request for a topic's statistics as the broker with index `at`.
 
-        Like a lookup, the request places a bundle that has no owner.
+        Like a lookup, the request assigns an owner to a bundle that has none.
 
         Raises:
             Refusal: as for a lookup; 404 if the topic does not exist.
@@ -250,12 +250,12 @@ class Cluster:
 
     @_up_to_date
     def owned_bundles(self, broker_id: str) -> list[str]:
-        """Return the bundles that a broker currently owns, including its heartbeat bundle."""
+        """Return the bundles that a broker says it owns, including its heartbeat bundle."""
         return self._answers.owned_bundles(self.membership.find(broker_id))
 
     @_up_to_date
     def active_brokers(self) -> list[str]:
-        """Return the brokerIds in the brokers' list of active brokers."""
+        """Return the brokerIds that the brokers list as active."""
         return self._answers.active_brokers()
 
     # what is true
@@ -276,7 +276,7 @@ class Cluster:
 
     @_up_to_date
     def scale_load(self, factor: float, *, bundle: str | None = None, broker: str | None = None) -> None:
-        """Multiply the load of one bundle, of the bundles that a broker currently owns, or of all bundles."""
+        """Multiply the load of one bundle, of a broker's current bundles, or of all bundles."""
         if bundle is not None:
             chosen = [self.topology.index(bundle)]
         elif broker is not None:
@@ -288,7 +288,7 @@ class Cluster:
 
     @_up_to_date
     def state(self) -> Json:
-        """Return the true state, for tests: loads, scores, owners, and the destinations that the leader stores."""
+        """Return the true state for tests: loads, scores, owners, and the destinations that the leader has stored."""
         return state_of(self)
 
     def _any_alive(self) -> int:

@@ -1,4 +1,4 @@
-"""The brokers' configuration, as in the admin REST API: all values are text, and some keys are dynamic."""
+"""The brokers' configuration, as in the admin REST API: all values are strings, and some keys are dynamic."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ DEFAULTS = {
     ),
     "topicBundleAssignmentStrategy": "org.apache.pulsar.common.naming.ConsistentHashingTopicBundleAssigner",
 }
-"""Load-balancing settings, with AvgShedder configured and Pulsar's own shedding switched off."""
+"""Load-balancing settings, with AvgShedder configured and Pulsar's own shedding disabled."""
 
 STATIC = frozenset(
     {
@@ -109,7 +109,7 @@ STATIC = frozenset(
         "topicBundleAssignmentStrategy",
     }
 )
-"""Keys of `DEFAULTS` that are not dynamic: a change requires a restart."""
+"""Keys in `DEFAULTS` that are not dynamic: changing them requires a restart."""
 
 _SHAPES = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+\.\d+"))
 _ACCEPTED = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"))
@@ -140,11 +140,11 @@ class Configuration:
         return sorted(set(DEFAULTS) - STATIC)
 
     def values(self) -> dict[str, str]:
-        """Return the overrides as they were set, including values of the wrong type."""
+        """Return the overrides as set, including values of the wrong type."""
         return dict(self._overrides)
 
     def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
-        """Return the effective configuration of a broker. Overrides of the wrong type are ignored."""
+        """Return a broker's effective configuration. Overrides of the wrong type are ignored."""
         host, _, port = broker.broker_id.rpartition(":")
         effective = {key: self.effective(key) for key in self._overrides}
         return {
@@ -156,7 +156,7 @@ class Configuration:
         }
 
     def effective(self, name: str) -> str:
-        """Return the effective value of a key. An override of the wrong type is ignored."""
+        """Return a key's effective value. An override of the wrong type is ignored."""
         override = self._overrides.get(name)
         return override if override is not None and self._fits(name, override) else self._file[name]
 
@@ -170,7 +170,7 @@ class Configuration:
         self._overrides[name] = value
 
     def reset(self, name: str) -> None:
-        """Remove an override, so that the value from the configuration file applies again.
+        """Remove an override; the value from the configuration file then applies again.
 
         Raises:
             Refusal: 412 if the key is unknown or not dynamic.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ControlApi:
-    """Request handlers. Every broker that accepts connections answers these requests, even if it has faults.
+    """Request handlers. Every broker that accepts connections answers these requests, even if faults affect it.
 
-    A request that can open or close sockets is handled in a thread, which waits for the sockets before it answers.
+    A request that can open or close sockets is handled in a thread, which waits for the sockets before it responds.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -40,12 +40,12 @@ class ControlApi:
         ]
 
     async def state(self, request: Request) -> Response:
-        """Return loads, scores, owners, the destinations that the leader stores, and faults."""
+        """Return loads, scores, owners, the destinations that the leader has stored, and faults."""
         faults = [asdict(fault) for fault in self._cluster.faults.all()]
         return JSONResponse({**self._cluster.state(), "faults": faults})
 
     async def add_fault(self, request: Request) -> Response:
-        """Add a fault. The body has the attributes of `faults.Fault`; `kind` is required."""
+        """Add a fault. The body contains the attributes of `faults.Fault`; `kind` is required."""
         body = await self._body(request)
         try:
             add = partial(self._cluster.faults.add, body.pop("kind", ""), **body)
@@ -55,15 +55,15 @@ class ControlApi:
         return JSONResponse(asdict(fault))
 
     async def clear_faults(self, request: Request) -> Response:
-        """Remove faults. The query may have `kind` and `broker`; without them, all faults are removed."""
+        """Remove faults. The query may contain `kind` and `broker`; without them, all faults are removed."""
         query = request.query_params
         await run_in_threadpool(self._cluster.faults.clear, query.get("kind"), query.get("broker"))
         return Response(status_code=204)
 
     async def load(self, request: Request) -> Response:
-        """Multiply the load by `factor` from the body.
+        """Multiply the load by the `factor` in the body.
 
-        The body can have `bundle`, or `broker` for all bundles of a broker. If it has neither, all bundles are changed.
+        The body may contain `bundle`, or `broker` for all bundles of a broker. Without them, all bundles are changed.
         """
         body = await self._body(request)
         factor = body.get("factor")
@@ -73,12 +73,12 @@ class ControlApi:
         return Response(status_code=204)
 
     async def leader(self, request: Request) -> Response:
-        """Change the leader. The body has `broker`, the new leader."""
+        """Change the leader. The body contains `broker`, the new leader."""
         self._cluster.change_leader((await self._body(request)).get("broker", ""))
         return Response(status_code=204)
 
     async def broker(self, request: Request) -> Response:
-        """Kill, start or restart a broker. The path has the brokerId and the action."""
+        """Kill, start or restart a broker. The path contains the brokerId and the action."""
         actions = {
             "kill": self._cluster.kill,
             "start": self._cluster.start_broker,

@@ -1,4 +1,4 @@
-"""Faults that can be switched on. Other modules check for the faults that concern them."""
+"""Faults that can be enabled. Other modules check for the faults that affect them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 1e30
 
 
 class FaultKind(StrEnum):
-    """The kinds of faults, described in `KINDS`."""
+    """The kinds of faults, which `KINDS` describes."""
 
     SILENT = "silent"
     SLOW = "slow"
@@ -62,7 +62,7 @@ class KindInfo:
     """The description and defaults of a kind of fault.
 
     Attributes:
-        meaning: description in one line.
+        meaning: description of the fault in one line.
         paths: the fault applies only to requests whose path contains one of these texts; empty for all requests.
         amount: default of `Fault.amount`.
     """
@@ -115,13 +115,13 @@ KINDS: dict[FaultKind, KindInfo] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault that is switched on.
+    """A fault that is enabled.
 
     Attributes:
         kind: kind of fault.
         broker: brokerId of the affected broker; None for all.
         bundle: full name of the affected bundle; None for all.
-        path: text that the path of affected requests contains; None for the default of the kind, "" for all requests.
+        path: text that the paths of affected requests contain; None for the kind's default, "" for all requests.
         amount: size of the fault, in a unit that depends on the kind; 0 for the kind's default.
         times: number of uses after which the fault ends; None for a fault that lasts until it is removed.
         target: URL, field name or bundle name, depending on the kind.
@@ -138,10 +138,10 @@ class Fault:
     values: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the types of all values, because faults can come over HTTP.
+        """Check the types of all values, because faults can arrive over HTTP.
 
         Raises:
-            TypeError, ValueError: a value is invalid; the message has the attribute's name.
+            TypeError, ValueError: a value is invalid; the message contains the attribute's name.
         """
         expected: dict[str, type | tuple[type, ...]] = {
             **dict.fromkeys(("broker", "bundle", "path"), (str, NoneType)),
@@ -174,7 +174,7 @@ class Fault:
 
 
 class Faults:
-    """All faults that are switched on. There can be any number."""
+    """All enabled faults. There can be any number of them."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -183,7 +183,7 @@ class Faults:
         """Called after every change, while no lock is held."""
 
     def add(self, kind: FaultKind | str, broker: str | None = None, **more: object) -> Fault:
-        """Switch on a fault.
+        """Enable a fault.
 
         Args:
             kind: kind of fault.
@@ -201,7 +201,7 @@ class Faults:
         return fault
 
     def clear(self, kind: FaultKind | str | None = None, broker: str | None = None) -> None:
-        """Switch off faults. If a kind or a broker is given, switch off only the faults of this kind or broker."""
+        """Remove faults. If a kind or a broker is given, remove only the faults of that kind or broker."""
         with self._lock:
             self._faults = [
                 fault
@@ -211,7 +211,7 @@ class Faults:
         self.changed()
 
     def all(self) -> list[Fault]:
-        """Return the faults that are switched on, oldest first."""
+        """Return the enabled faults, oldest first."""
         return list(self._faults)
 
     def find(self, kind: FaultKind, **where: str | None) -> Fault | None:

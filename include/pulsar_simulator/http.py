@@ -1,4 +1,4 @@
-"""One ASGI application for all brokers. It distinguishes brokers by local port, checks tokens and applies faults."""
+"""One ASGI application for all brokers, which distinguishes brokers by local port, checks tokens and applies faults."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class Brokers:
         self._router = Router([*ControlApi(cluster).routes(), *AdminApi(cluster).routes()])
         self.reset: Callable[[int, int], None] = lambda client_port, broker_port: None
         self.ports: dict[int, int] = {}
-        """Index of the broker by local port."""
+        """Broker indexes by local port."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request as the broker at the local port."""
+        """Answer one request as the broker that listens on the local port."""
         if scope["type"] != "http":
             raise RuntimeError(f"brokers speak HTTP, not {scope['type']}")
         index = self.ports[scope["server"][1]]
@@ -123,7 +123,7 @@ class Brokers:
         return None
 
     def _misbehaviour(self, request: Request, broker: Broker) -> Response | None:
-        """Return the wrong answer that a fault specifies; None if no such fault applies."""
+        """Return the wrong response that a fault specifies; None if no such fault applies."""
         path = request.scope["path"]
         if path.startswith(_CONTROL):
             return None
@@ -167,13 +167,13 @@ class Brokers:
 
 
 async def _gone(request: Request) -> None:
-    """Wait, without answering, until either side closes the connection."""
+    """Wait, without responding, until either side closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 async def _huge(size: int) -> AsyncIterator[bytes]:
-    """Yield a JSON object of about `size` bytes in parts."""
+    """Yield a JSON object of about `size` bytes in chunks."""
     yield b'{"padding":"'
     for _ in range(size // len(_CHUNK)):
         yield _CHUNK

@@ -12,18 +12,18 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 NOBODY = -1
-"""The value in place of a broker's index for a bundle without an owner."""
+"""The owner index of a bundle that has no owner."""
 
 _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never shifts another
 
 
 def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
-    """Return the sum of bundles' figures for each broker. Bundles without an owner are left out."""
+    """Return the sum of the bundles' figures for each broker. Bundles without an owner are left out."""
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
 def spread(cost: Floats, wanted: Floats) -> Ints:
-    """Assign each bundle, the costliest first, to the broker that is furthest below its target cost."""
+    """Assign each bundle, costliest first, to the broker that is furthest below its target cost."""
     missing = wanted * cost.sum() / max(wanted.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
     for bundle in np.argsort(-cost, kind="stable"):
@@ -33,7 +33,7 @@ def spread(cost: Floats, wanted: Floats) -> Ints:
 
 
 def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
-    """Replace one bundle's figure with its parts' figures: the first in its place, the others at the end."""
+    """Replace a bundle's figure with the figures of its parts: the first in its place, the others at the end."""
     parts = values[bundle] * np.array(shares)
     extended = np.append(values, parts[1:])
     extended[bundle] = parts[0]
@@ -55,7 +55,7 @@ class Rates:
         return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
 
     def split(self, bundle: int, shares: list[float]) -> Rates:
-        """Return the rates with one bundle's rates divided among its parts; see `with_parts`."""
+        """Return the rates with one bundle's rates divided among its parts (see `with_parts`)."""
         return Rates(*(with_parts(column, bundle, shares) for column in self.columns))
 
     def per_broker(self, owner: Ints, brokers: int) -> Rates:
@@ -63,7 +63,7 @@ class Rates:
         return Rates(*(per_broker(column, owner, brokers) for column in self.columns))
 
     def scaled(self, factor: Floats) -> Rates:
-        """Return the rates, each entry multiplied by its factor."""
+        """Return the rates with each entry multiplied by its factor."""
         return Rates(*(column * factor for column in self.columns))
 
 
@@ -104,9 +104,9 @@ class Traffic:
         msg_rate_in: published msg/s per bundle; 0 for an idle bundle (no producers, no loaded topics).
         msg_size: bytes per message, per bundle.
         fan_out: number of messages delivered per published message, per bundle.
-        noise: variation of the traffic.
-        seed: seed of all random numbers.
-        step: seconds for which a rate does not change (a stats period).
+        noise: how the traffic varies.
+        seed: seed for all random numbers.
+        step: seconds for which rates stay constant (a stats period).
         cost: CPU cost of a message and of a byte; `Cost()` by default.
     """
 
@@ -137,7 +137,7 @@ class Traffic:
 
     @property
     def active(self) -> Flags:
-        """Return, for each bundle, whether it has producers.
+        """Return whether each bundle has producers.
 
         If a bundle loses its owner, its producers look up their topics.
         """
@@ -151,7 +151,7 @@ class Traffic:
     def split(self, bundle: int, shares: list[float]) -> None:
         """Divide a bundle's load among its parts.
 
-        The first part has the bundle's index, the others are added at the end.
+        The first part takes over the bundle's index; the others are added at the end.
         """
         self.msg_rate_in = with_parts(self.msg_rate_in, bundle, shares)
         alike = [1.0] * len(shares)
@@ -174,7 +174,7 @@ class Traffic:
         return self._cached[1]
 
     def cpu_of_bundles(self, rates: Rates) -> Floats:
-        """Return the CPU usage that each bundle causes on its broker, percent of one core."""
+        """Return the CPU usage that each bundle causes on its broker, in percent of one core."""
         messages = rates.msg_rate_in + rates.msg_rate_out
         volume = rates.msg_throughput_in + rates.msg_throughput_out
         seconds = messages * self._cost.per_message + volume * self._cost.per_byte

@@ -1,4 +1,4 @@
-"""The owners of bundles, and changes of ownership by unloads, lookups and reconnecting producers.
+"""Bundle ownership, and how unloads, lookups and reconnecting producers change it.
 
 Each request is answered by the broker that receives it. Where a real broker redirects (307), the answer is a
 `Redirect`. The rules are those of the modular load manager, as measured on 4.0.8 and 4.2.4.
@@ -57,7 +57,7 @@ class Ownership:
     start: InitVar[float]
 
     def __post_init__(self, start: float) -> None:
-        """Schedule lookups of bundles that have no owner at the start."""
+        """Schedule lookups of the bundles that have no initial owner."""
         self.owner = self.owner.astype(np.int64)
         self._gone: set[int] = set()
         orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.active)
@@ -136,15 +136,15 @@ class Ownership:
         return bundle in self._waiting or bundle in self._gone
 
     def split(self, bundle: int, more: int) -> None:
-        """Append the new parts of a split bundle, `more` in number, with the same owner."""
+        """Append `more` new parts of a split bundle, which have the same owner as the bundle."""
         self.owner = np.append(self.owner, [self.owner[bundle]] * more)
 
     def next_reconnect(self) -> float:
-        """Return the time of the next lookup by producers, seconds since 1970; infinity if none is pending."""
+        """Return the time of the next lookup by producers, in seconds since 1970; infinity if none is pending."""
         return min(self._waiting.values(), default=float("inf"))
 
     def reconnect(self, now: float) -> None:
-        """Carry out the producers' lookups that are due. A failed lookup is repeated later."""
+        """Perform the producers' lookups that are due. A failed lookup is retried later."""
         for bundle in [b for b, due in self._waiting.items() if due <= now]:
             del self._waiting[bundle]
             if self.owner[bundle] != NOBODY:

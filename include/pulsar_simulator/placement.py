@@ -34,7 +34,7 @@ class BundlePlacement:
     """The destinations that the leader stores, and its choice of brokers.
 
     Args:
-        membership: brokers that can be chosen.
+        membership: brokers that can be chosen as owners.
         topology: names of the bundles.
         faults: active faults; `stray` places a bundle on a broker other than its destination.
         strategy: strategy for bundles without a destination.
@@ -54,7 +54,7 @@ class BundlePlacement:
     affinities: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self, seed: int) -> None:
-        """Create the generator of random choices."""
+        """Create the random number generator."""
         self._random = random.Random(seed)
 
     def remember(self, namespace: str, range_text: str, destination: int) -> None:

@@ -1,4 +1,4 @@
-"""The brokers that accept connections, and a callback for changes."""
+"""Track which brokers accept connections, and report changes to a callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of a broker that refuses a request."""
+"""The error response of a broker that refuses a request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 
 class Refusal(Exception):
-    """An error that a broker returns as its answer.
+    """An error that a broker returns as its response.
 
     Attributes:
         status: HTTP status.
@@ -25,7 +25,7 @@ def read_json(body: bytes) -> object:
     """Return the JSON document in the body of a request.
 
     Raises:
-        Refusal: 400 if the body is not JSON, has NaN or lone surrogates, or is nested too deeply.
+        Refusal: 400 if the body is not JSON, contains NaN or lone surrogates, or is nested too deeply.
     """
     try:
         document: object = json.loads(body)

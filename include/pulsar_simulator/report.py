@@ -24,7 +24,7 @@ TRAFFIC = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 
 @dataclass
 class Reporter:
-    """Makes reports from the last samples.
+    """Builds load reports and topic statistics from the latest samples.
 
     Args:
         cluster: cluster name, part of the heartbeat bundle's name up to 4.0.
@@ -127,7 +127,7 @@ class Reporter:
         }
 
     def split(self, bundle: int, shares: list[float]) -> None:
-        """Divide a bundle's producers and consumers among its parts, rounded up."""
+        """Divide a bundle's producers and consumers among its parts, rounding up."""
         for name in ("producers", "consumers"):
             before = getattr(self, name)
             parts = np.ceil(with_parts(before.astype(np.float64), bundle, shares)).astype(np.int64)
@@ -157,11 +157,11 @@ class Reporter:
         return answer
 
     def connected(self, bundle: int, number: int, *, away: bool = False) -> Json:
-        """Return the clients in a topic's statistics. A bundle's clients are divided about equally among its topics.
+        """Return a topic's client statistics. A bundle's clients are divided about equally among its topics.
 
         Args:
             number: position of the topic among the bundle's topics.
-            away: True if the clients are not connected now.
+            away: True if the clients are currently disconnected.
         """
         topics = self.topology.topic_count(bundle)
         producers, consumers = (

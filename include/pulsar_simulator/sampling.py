@@ -1,7 +1,7 @@
 """The brokers' measurements, and the times at which brokers publish them.
 
 There are three different intervals, as in the modular load manager. Bundle statistics are computed every stats period.
-Host usage (CPU, bandwidth) is measured at every host check, counted from each broker's own start. `lastUpdate` is the
+Host usage (CPU, bandwidth) is measured at every host check, timed from each broker's own start. `lastUpdate` is the
 time of the last metadata write (ModularLoadManagerImpl.needBrokerDataUpdate).
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from pulsar_simulator.load import NOBODY, Floats, Ints, Rates, Traffic, per_broker
 
 IDLE_CPU = 5e-06
-"""CPU usage that a broker reports before its first sample, percent of one core."""
+"""CPU usage that a broker reports before its first sample, in percent of one core."""
 
 if TYPE_CHECKING:
     from pulsar_simulator.brokers import Broker, BrokerSpec
@@ -31,8 +31,8 @@ class Timing:
         stats_period: time between bundle statistics (`statsUpdateFrequencyInSecs`).
         host_check_period: time between samples of CPU and bandwidth (`loadBalancerHostUsageCheckIntervalMinutes`).
         report_max_interval: maximum time between metadata writes.
-        report_threshold: change of the load in percent above which metadata is written earlier.
-        reconnect_delay: time until producers that lost their broker look up their topics.
+        report_threshold: change in load, in percent, above which metadata is written earlier.
+        reconnect_delay: delay before producers that lost their broker look up their topics.
         session_timeout: time until the metadata session of a killed broker ends.
     """
 
@@ -47,7 +47,7 @@ class Timing:
         """Reject periods that are not positive.
 
         Raises:
-            ValueError: a period is invalid; the message has its name.
+            ValueError: a period is invalid; the message names it.
         """
         for name in ("stats_period", "host_check_period", "report_max_interval"):
             if not getattr(self, name) > 0:
@@ -55,7 +55,7 @@ class Timing:
 
 
 class Samples:
-    """The last measurements of all brokers, as arrays with one entry per broker or per bundle."""
+    """The latest measurements of all brokers, as arrays with one entry per broker or per bundle."""
 
     def __init__(self, specs: list[BrokerSpec], traffic: Traffic, timing: Timing, start: float) -> None:
         self._traffic = traffic
@@ -78,7 +78,7 @@ class Samples:
         self.last_update: Floats = np.full(self._brokers, start)
         self._written = np.zeros((4, self._brokers))  # rate, throughput, bundles, usage at the last write
         self.version = 0
-        """Incremented at every change. Results computed from the samples are valid while this number is unchanged."""
+        """Incremented on every change. Results computed from the samples are valid while this number is unchanged."""
         self._order: Ints = np.argsort(nobody, kind="stable")
 
     def take_statistics(self, now: float, owner: Ints) -> None:
@@ -99,7 +99,7 @@ class Samples:
         self._write_changed(now)
 
     def true_usage(self, now: float, owner: Ints) -> Floats:
-        """Return each broker's highest demand as a ratio to the resource's limit, without jitter; it can exceed 1."""
+        """Return each broker's highest demand as a fraction of the resource's limit, without jitter; can exceed 1."""
         return self._greatest_share(*self._demand(now, owner))
 
     def forget(self, broker: Broker, now: float) -> None:
@@ -131,7 +131,7 @@ class Samples:
         self.version += 1
 
     def usage(self) -> Floats:
-        """Return each broker's highest usage as a ratio to the resource's limit, 0 to 1; all resources weigh the same.
+        """Return each broker's highest usage as a fraction (0 to 1) of the resource's limit; resources are unweighted.
 
         If the limit is 0, the usage is 0.
         """

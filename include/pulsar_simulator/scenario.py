@@ -1,4 +1,4 @@
-"""Example clusters: one broker is hot, one is empty, and the loads of the others are in between."""
+"""Example clusters in which one broker is hot, one is empty, and the others are in between."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def spec(
     hot_score: float = HOT_SCORE,
     scalable: bool = False,
 ) -> ClusterSpec:
-    """Return the specification of a cluster that AvgShedder balances by shedding a few times.
+    """Return the specification of a cluster that AvgShedder balances in a few rounds of shedding.
 
-    The score range then falls below 15 points, if the thresholds are 15 and 40 and the hit counts are 8 and 2.
+    With thresholds of 15 and 40, and hit counts of 8 and 2, the score range then falls below 15 points.
 
     Args:
         brokers: number of brokers, at least 2.
-        bundles: number of bundles in all namespaces, at least as many as brokers.
-        seed: seed of all random numbers.
-        noise: variation of the load; `Noise()` by default.
+        bundles: total number of bundles in all namespaces, at least the number of brokers.
+        seed: seed for all random numbers.
+        noise: random variation of the load; `Noise()` by default.
         timing: periods of the brokers; `Timing()` by default.
-        hot_score: score of the hot broker before noise in percent.
+        hot_score: score of the hot broker before noise, in percent.
         scalable: True if every second topic of a bundle is a segment of a scalable topic.
 
     Raises:
@@ -106,7 +106,7 @@ def build(
 
 
 def _namespaces(bundles: int, *, scalable: bool) -> list[Namespace]:
-    """Return namespaces with equal numbers of bundles, so that hash ranges repeat. The last one is non-persistent."""
+    """Return namespaces with the same number of bundles and so the same hash ranges. The last one is non-persistent."""
     count = max(min(len(_NAMES), bundles), -(-bundles // _MAX_BUNDLES))
     names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
     shares = [bundles // count + (i < bundles % count) for i in range(count)]
@@ -118,7 +118,7 @@ def _namespaces(bundles: int, *, scalable: bool) -> list[Namespace]:
 
 
 def _wanted_cpu(random: np.random.Generator, specs: list[BrokerSpec], hot_score: float) -> Floats:
-    """Draw the CPU usage that each broker's bundles cause, percent of one core. One broker is hot, one is empty."""
+    """Draw the CPU usage that each broker's bundles cause, in percent of one core. One broker is hot, one is empty."""
     middle = random.uniform(*_MIDDLE_SCORES, len(specs) - 2)
     scores = random.permutation(np.concatenate([[hot_score], middle]))
     cpu = (scores / 100 * specs[0].cpu_limit - specs[0].base_cpu).clip(0)

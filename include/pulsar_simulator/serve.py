@@ -31,9 +31,9 @@ class BrokerServer(uvicorn.Server):
     Args:
         cluster: the cluster to serve. Its brokerIds are replaced with the addresses of the sockets.
         port: first of the consecutive ports; 0 for any free ports.
-        host: address at which brokers listen; the brokerIds contain this address.
-        ssl_certfile: PEM file of the certificate; https if given.
-        ssl_keyfile: PEM file of the certificate's key.
+        host: address on which brokers listen; the brokerIds contain this address.
+        ssl_certfile: PEM file with the certificate; if given, the brokers use https.
+        ssl_keyfile: PEM file with the certificate's key.
         on_ready: function that is called when all brokers answer.
 
     Raises:
@@ -175,7 +175,7 @@ class Running:
         cluster: the simulated cluster.
         urls: base URL of every broker, in the cluster's order.
         token: the superuser's token.
-        user_token: token of a user with few rights.
+        user_token: token of a user with few permissions.
     """
 
     cluster: Cluster
@@ -200,8 +200,8 @@ def running(
 
     Args:
         cluster: the cluster to serve. Its brokerIds are replaced with the addresses of the sockets.
-        ssl_certfile: PEM file of the certificate. The cluster's `tls` must be true.
-        ssl_keyfile: PEM file of the certificate's key.
+        ssl_certfile: PEM file with the certificate. The cluster's `tls` must be true.
+        ssl_keyfile: PEM file with the certificate's key.
 
     Raises:
         RuntimeError: the server did not start.

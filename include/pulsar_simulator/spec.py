@@ -23,7 +23,7 @@ class ClusterSpec:
         brokers: the brokers, at least one; the first is the leader.
         topology: namespaces, bundles and topics.
         traffic: load of every bundle.
-        owner: index of each bundle's owner at the start; `NOBODY` if the bundle has no owner.
+        owner: index of each bundle's initial owner; `NOBODY` if the bundle has no owner.
         producers: number of producers of each bundle.
         consumers: number of consumers of each bundle.
         name: cluster name.
@@ -35,7 +35,7 @@ class ClusterSpec:
         isolation_policies: answer to `clusters/{c}/namespaceIsolationPolicies`.
         failure_domains: answer to `clusters/{c}/failureDomains`.
         tls: True if the brokers use https.
-        seed: seed of the random placement.
+        seed: seed for the random placement.
     """
 
     brokers: list[BrokerSpec]

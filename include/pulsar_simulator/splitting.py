@@ -33,7 +33,7 @@ ALGORITHMS = (RANGE, TOPICS, POSITIONS, FLOW)
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Splits bundles, and updates the data about them in every component of the simulated cluster."""
+    """Splits bundles, and updates every component of the simulated cluster accordingly."""
 
     topology: Topology
     traffic: Traffic
@@ -56,7 +56,7 @@ class Splitter:
         """Answer a request to split a bundle, as the broker with the index `at`.
 
         Returns:
-            A redirect to the next broker; None if the request is done, even if the bundle was not split.
+            A redirect to the next broker; None if the request has been handled, even if the bundle was not split.
 
         Raises:
             Refusal: 404 for an unknown namespace, or if there is no bundle for LARGEST or HOT; 412 for an invalid

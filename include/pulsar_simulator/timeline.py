@@ -39,7 +39,7 @@ class Timeline:
     def start_broker(self, broker: Broker, now: float) -> None:
         """Start or restart a broker.
 
-        The broker has no bundles, reports no load, and becomes the leader only if there is none.
+        The broker starts without bundles, reports no load, and becomes the leader only if there is none.
         """
         if broker.registered:
             self._deregister(broker, now)

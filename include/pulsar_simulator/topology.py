@@ -32,7 +32,7 @@ def topic_hash(topic: str) -> int:
 
 
 def even_boundaries(bundles: int) -> tuple[int, ...]:
-    """Return the `bundles + 1` bounds of equal ranges over all hashes."""
+    """Return the `bundles + 1` bounds that divide the hash space into equal ranges."""
     step = (FULL_RANGE + 1) // bundles
     return (*(step * i for i in range(bundles)), FULL_RANGE)
 
@@ -104,7 +104,7 @@ class Topology:
         return self.resolve(namespace, text)
 
     def resolve(self, namespace: str, text: str) -> int:
-        """Return the index of the namespace's bundle that has the given range. The errors are those of `index`."""
+        """Return the index of the namespace's bundle that has the given range. Raise the same errors as `index`."""
         bounds = self.boundaries(namespace)
         match = _RANGE.fullmatch(text)
         if match is None:
@@ -163,7 +163,7 @@ class Topology:
     def topics(self, bundle: int) -> list[str]:
         """Return the full names of a bundle's topics.
 
-        The names for a whole namespace are generated at once: names are tried until every bundle has enough topics.
+        The names for a whole namespace are generated at once, by trying names until every bundle has enough topics.
         """
         if bundle not in self._topics:
             namespace = self.namespace_of(bundle)
@@ -171,7 +171,7 @@ class Topology:
         return self._topics[bundle]
 
     def shares(self, bundle: int) -> dict[str, float]:
-        """Return each topic's share of its bundle's traffic (0 to 1).
+        """Return each topic's share (0 to 1) of its bundle's traffic.
 
         The share of the k-th topic is 1/k of the first topic's share.
         """
@@ -179,7 +179,7 @@ class Topology:
         return {topic: weight / sum(weights.values()) for topic, weight in weights.items()}
 
     def split(self, bundle: int, cuts: Sequence[int]) -> list[int]:
-        """Split a bundle. The lowest part has the bundle's index; the others get new indices in ascending order.
+        """Split a bundle. The lowest part keeps the bundle's index; the others get new indices in ascending order.
 
         Args:
             bundle: index of the bundle.

@@ -1,1 +1,1 @@
-"""Extensions of Airflow: connection type and hook, operators, DAG factory, state store access."""
+"""Airflow extensions: connection type and hook, operators, DAG factory, state store access."""

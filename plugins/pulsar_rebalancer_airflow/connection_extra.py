@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
-    """Return the keys of the extra that have a value, with their values.
+    """Return the extra's keys and values, except keys without a value.
 
     Args:
         known: allowed keys. Other keys are rejected, because a misspelt key could leave a protection switched off.

@@ -1,9 +1,9 @@
-"""Drain a broker, and wait until no bundle that can move is left on it, for a preStop hook or an autoscaler.
+"""Drain a broker and wait until no movable bundle is left on it, for a preStop hook or an autoscaler.
 
-`python drain_and_wait.py BROKER --cluster NAME --seconds N` asks Airflow at `AIRFLOW_URL` as the user whose token is in
-`AIRFLOW_TOKEN`. It needs only Python, so that a broker's container can run it. It prints one sentence and exits with a
-code. 0: no bundle that can move is left; 1: some are left after N seconds, and the drain continues; 2: Airflow refused
-the drain or cannot be used, or the command is wrong.
+`python drain_and_wait.py BROKER --cluster NAME --seconds N` sends requests to Airflow at `AIRFLOW_URL` as the user
+whose token is in `AIRFLOW_TOKEN`. It needs only Python, so it can run in a broker's container. It prints one sentence
+and returns an exit code. 0: no movable bundle is left; 1: some are left after N seconds, and the drain continues; 2:
+Airflow refused the drain or cannot be used, or the command is wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NEVER_MOVE = ("system_namespace", "no_topic")
 
 
 class RefusedError(Exception):
-    """Airflow refused the request, or its answer is invalid; the message has no secrets."""
+    """Airflow refused the request, or its answer is invalid; the message contains no secrets."""
 
 
 class NotYetError(Exception):
@@ -44,14 +44,14 @@ class _NoRedirects(HTTPRedirectHandler):
     """Refuses redirects, because a redirect would send the token elsewhere."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """Return None: the redirect is an error."""
+        """Return None, which turns the redirect into an error."""
 
 
 class Airflow:
-    """A client for a cluster's by-hand DAG: it uses the REST APIs of Airflow and of the cluster page.
+    """A client for a cluster's by-hand DAG that uses the REST APIs of Airflow and of the cluster page.
 
     Args:
-        url: address of Airflow, with the path below which it is served.
+        url: Airflow's base URL, including any path prefix.
         seconds: time after which the client stops waiting.
     """
 
@@ -67,7 +67,7 @@ class Airflow:
 
         Raises:
             RefusedError: the run was refused or failed.
-            NotYetError: the run has not ended in time.
+            NotYetError: the run did not end in time.
         """
         begun = self._ask(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
         run = quote(str(begun["dag_run_id"]), safe="")
@@ -80,11 +80,11 @@ class Airflow:
             self._pause(f"Airflow has not planned or ordered the drain: its run is {answer['state']}")
 
     def wait(self, broker: str) -> None:
-        """Wait until no bundle that can move is left on a drained broker.
+        """Wait until no movable bundle is left on a drained broker.
 
         Raises:
             RefusedError: somebody released the broker.
-            NotYetError: bundles that can move are left.
+            NotYetError: movable bundles are left when the time is up.
         """
         while True:
             page = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/overview")

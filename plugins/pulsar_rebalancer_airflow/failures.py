@@ -30,7 +30,7 @@ def sentence(error: RebalancerError) -> str:
 
 @contextmanager
 def final_unless_passing(context: Context | None = None) -> Iterator[None]:
-    """Convert the rebalancer's errors to failures without a retry, except errors with a temporary reason.
+    """Convert the rebalancer's errors to failures that are not retried, except errors with a temporary cause.
 
     Args:
         context: task context, in which the reason code and the message are stored as XComs; None to store none.

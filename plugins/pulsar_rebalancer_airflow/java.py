@@ -1,4 +1,4 @@
-"""Find the Java installation that Spark uses, for the set-up and the class-data archive."""
+"""Find the Java installation that Spark uses, for setup and for the class-data archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let Airflow schedule a cluster's next run even after a run that a task started or a person ended.
+"""Let Airflow schedule a cluster's next run even if a task started the last run or a person ended it.
 
 Airflow schedules no run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
 `SchedulerJobRunner._schedule_dag_run`) updates this flag when a scheduled or manual run ends, but not after a run that
@@ -31,7 +31,7 @@ def on_dag_run_failed(dag_run: DagRun) -> None:
 
 
 def _look_again(ended: DagRun) -> None:
-    """Set a rebalancing DAG's flag according to its other active runs, in the database session of the ended run."""
+    """Set a rebalancing DAG's flag according to its other active runs, in the ended run's database session."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from sqlalchemy import func, select

@@ -27,7 +27,7 @@ REBALANCE_DAG = "pulsar_rebalance__"
 """Id prefix of the DAG that rebalances a cluster; the cluster's name follows each of these prefixes."""
 
 BY_HAND_DAG = "pulsar_by_hand__"
-"""Id prefix of the DAG for plans made by hand."""
+"""Id prefix of the DAG for manual plans."""
 
 APPLY_DAG = "pulsar_apply__"
 """Id prefix of the DAG in which people approve plans."""
@@ -36,7 +36,7 @@ REPLAY_DAG = "pulsar_replay__"
 """Id prefix of the DAG that replays recorded load."""
 
 CONTROL_DAG = "pulsar_control__"
-"""Id prefix of the DAG with which people pause and stop a cluster, and manage its state."""
+"""Id prefix of the DAG with which people pause and stop rebalancing, and manage a cluster's state."""
 
 PAGE_ROUTE = "pulsar-balance"
 """Route of the cluster page within the UI."""
@@ -56,7 +56,7 @@ def storage_root() -> str:
 
     Raises:
         SettingsError: `wrong_setting` if a path is relative, or if a URI contains a user, a password or a query. Pages
-            and logs show the root, so keys must be in Airflow's environment and in the Spark connection.
+            and logs show the root, so credentials belong in Airflow's environment and in the Spark connection.
     """
     root = option("storage_root")
     if "://" not in root:
@@ -76,7 +76,7 @@ def storage_of(cluster: str) -> ClusterStorage:
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return the clusters' entries, each under the id of the DAG that balances the cluster.
+    """Return the clusters' entries, keyed by the id of the DAG that balances each cluster.
 
     An invalid entry gets a different id if another entry already has its id.
     """
@@ -92,7 +92,7 @@ FOLDER = "folder"
 
 
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
-    """Return the folder of the current run. The address is checked, because it comes from an XCom.
+    """Return the current run's folder. Its address is checked, because it comes from an XCom.
 
     The address is also stored as an XCom of the task, to record which folder its other XComs refer to
     (`left_about_run`).

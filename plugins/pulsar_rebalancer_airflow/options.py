@@ -24,7 +24,7 @@ def option(name: str) -> str:
     """Return the value of an option; empty if the option has no value.
 
     Raises:
-        SettingsError: `wrong_setting` if the section has an unknown option, because its name could be misspelt.
+        SettingsError: `wrong_setting` if the section has an unknown option, which might be a misspelt name.
     """
     given = {variable.removeprefix(VARIABLES).lower() for variable in os.environ if variable.startswith(VARIABLES)}
     if conf.has_section(SECTION):
@@ -35,7 +35,7 @@ def option(name: str) -> str:
 
 
 def option_path(name: str) -> Path:
-    """Return an option that is a path.
+    """Return the value of an option that is a path.
 
     Raises:
         SettingsError: `wrong_setting` if the path is relative, because Airflow's processes run in different folders.

@@ -14,10 +14,10 @@ OPERATORS = (
     *("approve", "ask", "by_hand", "collect", "control", "decide", "gate", "maintain", "order", "record"),
     *("refuse", "replay", "report", "roll", "split", "unload", "validate", "watch"),
 )
-"""Modules of `operators/` with an operator for a task."""
+"""Modules in `operators/` that define a task's operator."""
 
 SECTION = "pulsar_rebalancer"
-"""Section of the options in Airflow's configuration."""
+"""Section with the options in Airflow's configuration."""
 
 
 def _option(default: str, example: str | None, description: str) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class ArchiveError(RebalancerError):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Create the archive at the path on the command line, and return the exit code."""
+    """Create the archive at the path given on the command line, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_rebalancer_airflow.spark_archive",
         description="Create a class-data archive of Spark's classes, which halves the Spark application's start-up.",
@@ -121,7 +121,7 @@ def make_archive(path: Path) -> None:
 
 
 def _sample_runs(root: str) -> list[StoragePath]:
-    """Return sample runs that together use every step of the Spark application."""
+    """Return sample runs that together exercise every step of the Spark application."""
     # With thresholds of zero the pairs fire, which loads the classes of every step.
     firing = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
     other = next(name for name, profile in PROFILES.items() if not profile.thresholds(Settings()))

@@ -28,7 +28,7 @@ CONNECTION_TYPE = "spark_connect"
 DEFAULT_PORT = 15002
 _REACHED_SECONDS = 10
 _RELEASED_SECONDS = 4
-"""Time for a terminated process to stop its work on the server; Airflow kills the task after 5 seconds."""
+"""Time allowed for a terminated process to stop its work on the server; Airflow kills the task after 5 seconds."""
 _LAST_LINES = 20
 
 
@@ -37,7 +37,7 @@ def server_environment(connection: Connection, where: str) -> dict[str, str]:
 
     Args:
         connection: Airflow connection of type `spark_connect`.
-        where: name of the connection, for errors.
+        where: name of the connection, for error messages.
 
     Returns:
         One variable with the address, which may be logged, and one with the token, which must not be logged.
@@ -150,7 +150,7 @@ class ConnectedApplication:
         return self._process.poll() is not None
 
     def wait(self, log: Callable[[str], object]) -> None:
-        """Log the application's output line by line until it ends.
+        """Log the application's output line by line until the application ends.
 
         Raises:
             AirflowException: the application failed. The message contains the last lines of its output.

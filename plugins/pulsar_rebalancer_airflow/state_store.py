@@ -56,7 +56,7 @@ class Reader(Protocol):
 class Accessor(Reader, Protocol):
     """Read and write access to one asset's state.
 
-    It declares only those methods of Airflow's accessor that are used here.
+    It declares only the methods of Airflow's accessor that are used here.
     """
 
     def set(self, key: str, value: Any) -> None:
@@ -65,12 +65,12 @@ class Accessor(Reader, Protocol):
 
 
 def state_asset(cluster: str) -> Asset:
-    """Return the asset with a cluster's state. If the asset were renamed, the state would be lost."""
+    """Return the asset that holds a cluster's state. If the asset were renamed, the state would be lost."""
     return Asset(name=f"pulsar_rebalancer/{cluster}/state", uri=f"x-pulsar-rebalancer://{cluster}/state")
 
 
 def moves_asset(cluster: str) -> Asset:
-    """Return the asset that gets an event when a run has moved or split bundles. DAGs can be scheduled on it.
+    """Return the asset that receives an event when a run has moved or split bundles. DAGs can be scheduled on it.
 
     The event's extra holds `cluster`, `plan_id`, `run` (URI of the run's folder), and the numbers of bundles `moved`
     and `split`.
@@ -79,7 +79,7 @@ def moves_asset(cluster: str) -> Asset:
 
 
 def moves_alias(cluster: str) -> AssetAlias:
-    """Return the outlet of the *report* task. It is an alias, because an asset would get an event in every run."""
+    """Return the outlet of the *report* task. It is an alias, because an asset would receive an event in every run."""
     return AssetAlias(name=f"pulsar_rebalancer/{cluster}/moved")
 
 
@@ -170,7 +170,7 @@ class StoredState:
             return Roll()
 
     def drained(self, storage: ClusterStorage) -> Drains:
-        """Return the brokers drained by people or by a rolling restart. The errors are those of `roll` and `drains`."""
+        """Return the brokers drained by people or a rolling restart. Raise the same errors as `roll` and `drains`."""
         drains = self.drains(storage)
         rolled = {
             name: drain
@@ -194,7 +194,7 @@ class StoredState:
         return drains
 
     def readable_drains(self, storage: ClusterStorage) -> tuple[Drains, str]:
-        """Return the drained brokers as far as they can be read, and an error message; empty if all can be read.
+        """Return the drained brokers from the readable documents, and an error message (empty if both can be read).
 
         Raises:
             SnapshotError: `storage_failed`.
@@ -322,7 +322,7 @@ class StateStore(StoredState):
         storage.control.write_json(state.model_dump(mode="json"))
 
     def put_stop(self, storage: ClusterStorage, stop: Order) -> None:
-        """Store a stop in the `control` document and in its copy; if one of the two is unreadable, it is not changed.
+        """Store a stop in the `control` document and in its copy. If one of them is unreadable, it is left unchanged.
 
         An unreadable document closes the gate and stops any wave in progress anyway.
         """

@@ -20,7 +20,7 @@ _COLLECTED_AFTER = 1_000_000
 
 
 def main() -> int:
-    """Make the plans of the runs on the command line, and return the exit code."""
+    """Plan the runs given on the command line, and return the exit code."""
     # Otherwise each call that starts the session would wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
     # Otherwise Python would scan all rows in the driver repeatedly, although none of them is garbage.

@@ -26,7 +26,7 @@ _COLUMNS: dict[str, pa.DataType] = {"broker": pa.string(), "gain": pa.float64(),
 
 
 def with_corrections(bundles: DataFrame, corrections: Mapping[str, Correction]) -> DataFrame:
-    """Return the bundles with the columns `gain` and `shrink` of their brokers' corrections; 0 without a correction."""
+    """Return the bundles with the columns `gain` and `shrink` from their brokers' corrections; 0 if there is none."""
     rows = [{"broker": broker, **correction._asdict()} for broker, correction in corrections.items()]
     of_broker = F.broadcast(literal(bundles.sparkSession, rows, pa.schema(_COLUMNS)))
     return bundles.join(of_broker, on="broker", how="left").fillna(0.0, ["gain", "shrink"])
@@ -36,7 +36,8 @@ def averages(now: Mapping[str, Column], measure: Measure, steps: Sequence[float]
     """Return columns with the bundles' average rates and costs after this sample.
 
     Args:
-        now: traffic columns of the sample. For a refused bundle, the column `quick_rate_before` is used instead.
+        now: traffic columns of the sample. For a bundle that validation excluded, the column `quick_rate_before` is
+            used instead.
         measure: the measure whose costs are learned.
         steps: smoothing factors of the averages, 0 to 1, in the same order as `RATES`.
         counts: True to correct the costs with the columns that `with_corrections` adds.

@@ -78,7 +78,7 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
 
     Args:
         previous: the means table of the last counted sample.
-        parts: the parts of split bundles (`spark_tables.PARTS`), of which there are only a few.
+        parts: the parts of split bundles (`spark_tables.PARTS`), at most a few rows.
     """
     rates = (name for name in previous.columns if name in (*TRAFFIC, *LONG_TERM, *RATES))
     shared = {name: F.col(name) * F.col("share") for name in rates}
@@ -90,7 +90,7 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def _largest(bundles: DataFrame) -> DataFrame:
-    """Return the bundles. If several brokers report a bundle, it has the largest reported figures."""
+    """Return the bundles, each with the largest reported figures if several brokers report it."""
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")

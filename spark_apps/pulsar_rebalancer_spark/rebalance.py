@@ -1,4 +1,4 @@
-"""Make the plans of several runs in parallel, from the runs' files. `application.py` starts the Spark session first.
+"""Plan several runs in parallel, from the runs' files. `application.py` starts the Spark session first.
 
 This module uses neither Airflow nor Pulsar. A retry of the same run writes the same plan with the same hash.
 """
@@ -40,7 +40,7 @@ RUNS_AT_ONCE = 4
 
 
 def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
-    """Make and write the plan of one run.
+    """Make and write the plan for one run.
 
     Args:
         spark: function that waits for the Spark session and returns it.
@@ -103,7 +103,7 @@ def _report(summary: Summary, seconds: float) -> str:
 
 
 def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
-    """Make the plan of a run, print the result, and return whether it succeeded. Errors do not affect other runs."""
+    """Plan a run, print the result, and return whether planning succeeded. Errors do not affect other runs."""
     started = time.monotonic()
     try:
         run = RunInput.read(root, folder)
@@ -122,12 +122,12 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
 
 
 def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
-    """Make the plans of the runs in parallel, and return the exit code.
+    """Plan the runs in parallel, and return the exit code.
 
     The exit code is 1 if any run fails. A line with the reason code is printed for each failure.
 
     Args:
-        arguments: arguments of the command line.
+        arguments: the command line's arguments, without the program's name.
         begun: future of the Spark session if it is already being started; None to start it here.
     """
     parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")

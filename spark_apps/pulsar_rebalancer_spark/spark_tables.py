@@ -35,10 +35,10 @@ _DICTIONARY = "parquet.enable.dictionary"
 _MANY_VALUES = {"bundle", *(field.name for field in MEANS_WITH_COSTS if pa.types.is_floating(field.type))}
 
 QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
-"""Columns of a table with the bundles that validation excluded."""
+"""Columns of the table of bundles that validation excluded."""
 
 PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share", pa.float64())])
-"""Columns of a table with the parts of recently split bundles, and each part's share of the bundle's traffic."""
+"""Columns of the table of parts of recently split bundles, with each part's share of the bundle's traffic."""
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
@@ -57,7 +57,7 @@ def partitions(spark: SparkSession) -> int:
 
 
 def write(frame: DataFrame, file: StoragePath) -> None:
-    """Write a table. Output of an earlier attempt is replaced.
+    """Write a table. Output from an earlier attempt is replaced.
 
     Args:
         frame: the table.
@@ -74,7 +74,7 @@ def is_written(file: StoragePath) -> bool:
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
-    """Return a table from rows in the driver, which become a literal in the query.
+    """Return a table built from rows in the driver, which become a literal in the query.
 
     Args:
         spark: the session.

@@ -1,4 +1,4 @@
-"""An async client of Pulsar's admin REST API."""
+"""An async client for Pulsar's admin REST API."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ def failure(
     *,
     sent: bool = True,
 ) -> AdminError:
-    """Return an error whose message names the request, the broker, the failure and the remedy; the token is masked.
+    """Return an error whose message names the request, broker, failure and remedy, with the token masked.
 
     Args:
         what: method and path of the request.
         broker: brokerId, or the address to which the request was sent.
-        status: HTTP status; None if there was no answer.
+        status: HTTP status; None if there was no response.
         sent: see `AdminError`.
     """
     action = reason.action
@@ -52,12 +52,12 @@ def first_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """A broker's answer, after all redirects.
+    """A broker's response, after all redirects.
 
     Attributes:
         what: method and path of the request.
         broker: brokerId, or the seed's address if the request went to a seed.
-        cut: True if only the beginning of the body was read, because the body was too long.
+        cut: True if the body was too long and only its beginning was read.
     """
 
     what: str
@@ -69,9 +69,9 @@ class BrokerAnswer:
 
     @property
     def is_unauthenticated(self) -> bool:
-        """Return whether the broker rejected the credentials; in this case, Jetty answers 401 without a reason.
+        """Return whether the broker rejected the credentials; Jetty then responds with 401 and gives no reason.
 
-        If the credentials are valid but the role lacks a permission, the 401 has a reason.
+        If the credentials are valid but the role lacks a permission, the 401 response gives a reason.
         """
         return self.status == 401 and not self._said()
 
@@ -79,7 +79,7 @@ class BrokerAnswer:
         """Return the error for a request that the broker refused.
 
         Args:
-            on_412: reason code for "precondition failed", which Pulsar uses for stale bundle ranges, refused settings,
+            on_412: reason code for "precondition failed", which Pulsar uses for stale bundle ranges, rejected settings,
                 and names that it cannot parse.
         """
         said = self._said()
@@ -96,7 +96,7 @@ class BrokerAnswer:
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:
-        """Return the value of the key `reason` in an error's body; empty if there is none."""
+        """Return the value of `reason` in an error body; empty if there is none."""
         try:
             body = parse_json(self.body, self.mask.text)
         except ValueError:
@@ -179,11 +179,11 @@ class BrokerAnswer:
     def brokers(self) -> list[str]:
         """Return the body as a sorted list of brokerIds; duplicates are kept.
 
-        An entry without the form host:port could be the address of another server. It is returned in quotation marks,
-        and requests to it are refused.
+        An entry that is not of the form host:port could be the address of another server. It is returned in quotation
+        marks, and requests to it are refused.
 
         Raises:
-            AdminError: `bad_answer`, if no entry has the form host:port.
+            AdminError: `bad_answer` if no entry is of the form host:port.
         """
         entries = self.json()
         if not isinstance(entries, list):
@@ -205,7 +205,7 @@ def _listed(entry: object) -> str:
 
 
 def _message_line(said: str) -> str:
-    """Return the line with the exception's message, without Pulsar's banner and stack trace."""
+    """Return the line that contains the exception message, without Pulsar's banner and stack trace."""
     for mark in ("Message:", "Stacktrace:"):
         line = first_line(said.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):

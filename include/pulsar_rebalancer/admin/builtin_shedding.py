@@ -1,4 +1,4 @@
-"""Switch Pulsar's own shedding off before the rebalancer moves bundles, and on again when the rebalancer is retired."""
+"""Switch Pulsar's own shedding off before the rebalancer moves bundles, and back on when the rebalancer is retired."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.client import PulsarAdmin
 
 VALUES = {"take_over": "false", "hand_back": "true"}
-"""The value of `loadBalancerSheddingEnabled` that each action sets."""
+"""The value of `loadBalancerSheddingEnabled` set by each action."""
 
 _SECONDS_BETWEEN_READS = 0.5
 
@@ -32,7 +32,7 @@ def splitting_is_on(runtime: Mapping[str, str]) -> bool:
 
 
 async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
-    """Return a switch's value on each broker, or `[<reason code>]` where it cannot be read.
+    """Return a switch's value on each broker, or `[<reason code>]` if it cannot be read.
 
     Raises:
         AdminError: the list of brokers cannot be read.
@@ -49,7 +49,7 @@ async def read(admin: PulsarAdmin, name: str = SHEDDING) -> dict[str, str]:
 
 
 async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> dict[str, str]:
-    """Set the shedding switch, wait until all brokers apply it, and return the value from every broker.
+    """Set the shedding switch, wait until all brokers have applied it, and return each broker's value.
 
     Repeated calls are safe.
 
@@ -58,7 +58,7 @@ async def switch(admin: PulsarAdmin, value: str, *, timeout_seconds: float) -> d
         timeout_seconds: maximum time for all brokers to apply the value.
 
     Returns:
-        The value on each broker, after all have applied it or the timeout has passed. Check the values with `require`.
+        The value on each broker, after all have applied it or the timeout has expired. Check the values with `require`.
 
     Raises:
         AdminError: a broker refused the request, or the list of brokers cannot be read.

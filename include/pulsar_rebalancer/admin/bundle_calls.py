@@ -1,4 +1,4 @@
-"""Requests about bundles and topics: owners, bounds, unloads, splits."""
+"""Bundle and topic requests: owners, bounds, unloads, splits."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 bundle."""
 
 _ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
-"""Query parameters that leave out statistics of a topic that brokers would have to compute from its ledgers."""
+"""Query parameters that omit the topic statistics that brokers would have to compute from ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """The owner of a topic's bundle, according to a lookup.
+    """The owner of a topic's bundle, as returned by a lookup.
 
     Attributes:
         broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, this
-            is the TLS URL for a connection with TLS, else the plain URL.
+            is the TLS URL if the connection uses TLS, else the plain URL.
         http_url: the owner's web service, `http://…` or `https://…`.
-        addresses: `host:port` of every web address in the answer.
+        addresses: `host:port` of every web address in the response.
     """
 
     broker_service_url: str
@@ -48,9 +48,10 @@ class LookupResult:
 
 
 class BundleAdmin:
-    """The admin REST API's requests about bundles and topics (`PulsarAdmin.bundles`).
+    """The bundle and topic requests of the admin REST API (`PulsarAdmin.bundles`).
 
-    Bundles are named `tenant/namespace/0x…_0x…`, brokers by brokerId, topics with their domain.
+    Bundle names have the form `tenant/namespace/0x…_0x…`, brokers are identified by brokerId, and topic names include
+    the domain.
 
     Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
     """
@@ -78,7 +79,7 @@ class BundleAdmin:
         return topics or await segments_in(self._transport, bundle)
 
     async def topic_hash_positions(self, bundle: str, topic: str = "", broker: str = "") -> dict[str, int]:
-        """Return the bundle's topics with their hashes (0 … 2**32 - 1), as the bundle's owner reports them.
+        """Return the bundle's topics with their hashes (0 … 2**32 - 1), as reported by the bundle's owner.
 
         Args:
             topic: the only topic to return; if empty, all topics of the bundle are returned.
@@ -103,7 +104,7 @@ class BundleAdmin:
 
         Args:
             destination: broker to which a bundle without an owner is assigned, instead of the broker that the leader
-                chooses. The leader answers with an authoritative redirect, and the broker that receives the redirected
+                chooses. The leader responds with an authoritative redirect, and the broker that receives the redirected
                 lookup becomes the owner (NamespaceService.searchForCandidateBroker). The client therefore sends this
                 lookup to `destination`. A bundle that has an owner is not affected.
         """
@@ -161,10 +162,10 @@ class BundleAdmin:
         (NamespaceService.getOwnedNameSpacesStatusAsync). The broker can then hang forever. This method requests hash
         positions instead: only the owner answers, and other brokers redirect to it
         (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that tried to become the owner and lost to
-        another broker answers 500; the request is then repeated.
+        another broker responds with 500; the request is then repeated.
 
         Raises:
-            AdminError: `unreachable` or `timeout` if the broker does not answer, `bad_range` if the range is stale.
+            AdminError: `unreachable` or `timeout` if the broker does not respond, `bad_range` if the range is stale.
         """
         tenant, local, hash_range = split_bundle(bundle)
         no_topic = f"persistent://{tenant}/{local}/{hash_range}"  # asking for one topic keeps the answer short
@@ -189,7 +190,7 @@ class BundleAdmin:
             likely: brokers to query first, in this order.
 
         Raises:
-            AdminError: the owner is unknown, because at least one broker did not answer and no other broker owns the
+            AdminError: the owner is unknown, because at least one broker did not respond and no other broker owns the
                 bundle.
         """
         split_bundle(bundle)
@@ -212,9 +213,9 @@ class BundleAdmin:
         return owner
 
     async def clients(self, topic: str, broker: str) -> Clients:
-        """Return the number of clients that are now connected to a topic, as the topic's owner reports it.
+        """Return the number of clients currently connected to a topic, as reported by the topic's owner.
 
-        Ask only about topics that had clients recently: the owner loads a persistent topic to answer
+        Use this only for topics that recently had clients: to respond, the owner loads a persistent topic
         (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.
 
         Args:
@@ -242,7 +243,7 @@ class BundleAdmin:
         await self._transport.write("PUT", url_path, query, timeout_s=self._transport.connection.unload_timeout_s)
 
     async def bounds(self, namespace: str) -> list[int]:
-        """Return the bounds of a namespace's bundles, ascending; n bundles have n + 1 bounds."""
+        """Return the bounds of a namespace's bundles, in ascending order; n bundles have n + 1 bounds."""
         answer = await self._transport.get(path("admin", "v2", "namespaces", *split_namespace(namespace), "bundles"))
         boundaries = answer.mapping().get("boundaries")
         try:
@@ -267,7 +268,7 @@ class BundleAdmin:
             unload: True to unload the new bundles afterwards.
 
         Raises:
-            AdminError: `split_refused` if the range is stale or the broker does not have the algorithm.
+            AdminError: `split_refused` if the range is stale or the broker does not support the algorithm.
         """
         await self._transport.write(
             "PUT",

@@ -1,4 +1,4 @@
-"""Requests about the cluster, its brokers, settings and policies; requests about bundles are in `bundle_calls.py`."""
+"""Cluster, broker, settings and policy requests; bundle and topic requests are in `bundle_calls.py`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PulsarAdmin:
     Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
 
     Raises:
-        SettingsError: a certificate file of the connection cannot be used.
+        SettingsError: one of the connection's certificate files cannot be used.
     """
 
     def __init__(self, connection: AdminConnection) -> None:
@@ -93,7 +93,7 @@ class PulsarAdmin:
     async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
         """Return the broker's load report.
 
-        Redirects are refused, because another broker would send its own report.
+        Redirects are rejected, because another broker would send its own report.
 
         Returns:
             The modular load manager's LocalBrokerData; None if the report is empty (NoopLoadManager).
@@ -110,10 +110,10 @@ class PulsarAdmin:
         parsed.
 
         Args:
-            read: function that is called with a broker and its report; it is allowed to raise `AdminError`.
+            read: function that is called with a broker and its report; it may raise `AdminError`.
 
         Returns:
-            By broker: the result of `read`, None for an empty report, or the error.
+            For each broker: the result of `read`, None for an empty report, or the error.
         """
 
         async def ask(broker: str) -> _Read | AdminError | None:
@@ -137,7 +137,7 @@ class PulsarAdmin:
         Brokers update these statistics every `statsUpdateFrequencyInSecs`, when they compute rates.
 
         Args:
-            size: factor for `max_answer_bytes`; a longer answer is a `bad_answer`.
+            size: factor for `max_answer_bytes`; a longer response raises `bad_answer`.
         """
         url_path = "/admin/v2/broker-stats/topics"
         return (await self._transport.get(url_path, broker=broker, follow=False, size=size)).mapping()
@@ -158,7 +158,7 @@ class PulsarAdmin:
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Return the effective settings of a broker, or of any broker if `broker` is None. All values are text.
+        """Return the effective settings of a broker, or of any broker if `broker` is None. All values are strings.
 
         Raises:
             AdminError: `bad_answer`. A missing shedding setting also raises this error, because it must not be mistaken
@@ -188,7 +188,7 @@ class PulsarAdmin:
     # policies
 
     async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:
-        """Return the namespace isolation policies, by name; empty if none was ever set (404)."""
+        """Return the namespace isolation policies, by name; empty if none were ever set (404)."""
         return await self._policies(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
 
     async def failure_domains(self, cluster: str) -> dict[str, JsonValue]:
@@ -205,7 +205,7 @@ class PulsarAdmin:
             raise
 
     async def anti_affinity_group(self, namespace: str, broker: str = "") -> str:
-        """Return the anti-affinity group of `tenant/namespace`; empty if the namespace is in none.
+        """Return the anti-affinity group of `tenant/namespace`; empty if the namespace is not in a group.
 
         Args:
             broker: broker that receives the request; every broker reads the group from the metadata store.

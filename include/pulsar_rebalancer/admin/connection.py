@@ -75,16 +75,17 @@ def https_url(url: str, key: str) -> str:
 
 
 def is_token(text: str) -> bool:
-    """Return whether a header can contain the text; otherwise the HTTP library would quote it in an error message."""
+    """Return whether the text can be sent in a header; if not, the HTTP library would quote it in an error message."""
     return re.fullmatch(r"[!-~]+", text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth2:
-    """An issuer of tokens for OAuth 2.0 client credentials, configured as in Pulsar's own clients.
+    """A token issuer for OAuth 2.0 client credentials, configured as in Pulsar's own clients.
 
     Attributes:
-        credentials_file: JSON file with `client_id` and `client_secret`, the `privateKey` of Pulsar's clients.
+        credentials_file: JSON file with `client_id` and `client_secret`; Pulsar's clients call this setting
+            `privateKey`.
         issuer_url: https URL of the issuer; empty to use the file's `issuer_url`.
         audience: name of the audience (the cluster) that the issuer requires; empty to send none.
         scope: scopes to request, separated by spaces; empty to send none.
@@ -102,26 +103,26 @@ class AdminConnection:
 
     A brokerId is an identifier (`advertisedAddress:webServicePort`), not always a reachable address. Requests to a
     broker go to `address_map[brokerId]`. If the broker is not in the map, they go to `address_template` with the
-    broker's host and port. Without a template, they go to the brokerId itself, with the scheme of the seeds.
+    broker's host and port. Without a template, they go to the brokerId itself, using the seeds' scheme.
 
     Attributes:
         seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts no
             connection, the next one is tried.
         token: JSON web token; sent only to the cluster's brokers, and never shown.
         token_file: file that holds the token and may be replaced at any time.
-        oauth2: issuer of tokens. Only one of `token`, `token_file` and `oauth2` may be set.
+        oauth2: token issuer. Only one of `token`, `token_file` and `oauth2` may be set.
         ca_file: PEM file with the only trusted certificate authority; None for the system's authorities. Host names are
-            always verified. For an issuer of tokens, the system's authorities are trusted as well.
+            always verified. For a token issuer, the system's authorities are trusted as well.
         client_cert_file: PEM file with a client certificate (AuthenticationProviderTls).
-        client_key_file: PEM file with the certificate's key; None if the certificate's file contains the key.
+        client_key_file: PEM file with the certificate's key; None if the certificate file contains the key.
         cluster: the cluster's name in Pulsar; empty to query the brokers for it.
         connect_timeout_s: maximum seconds to establish a connection.
-        read_timeout_s: maximum seconds for a complete answer once connected.
-        unload_timeout_s: maximum seconds for an unload; brokers themselves give up an unload after 60 s
+        read_timeout_s: maximum seconds to receive a complete response once connected.
+        unload_timeout_s: maximum seconds for an unload; brokers themselves give up on an unload after 60 s
             (namespaceBundleUnloadingTimeoutMs).
-        max_answer_bytes: a longer answer is cut off and refused; answers that list topics may be longer. A load report
-            takes 250 to 450 bytes per bundle, so 8 MiB are enough for at least 18,000 bundles. Pulsar itself writes the
-            report to its metadata store, where ZooKeeper's limit is 1 MiB (jute.maxbuffer).
+        max_answer_bytes: a longer response is cut off and rejected; responses that list topics may be longer. A load
+            report takes 250 to 450 bytes per bundle, so 8 MiB is enough for at least 18,000 bundles. Pulsar itself
+            writes the report to its metadata store, where ZooKeeper's limit is 1 MiB (jute.maxbuffer).
         read_only: refuse every request other than GET before it is sent.
         address_map: base URLs, by brokerId or advertised `host:port`.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
@@ -185,12 +186,12 @@ class AdminConnection:
 
     @property
     def has_credentials(self) -> bool:
-        """Return whether requests contain a token or use a client certificate."""
+        """Return whether requests carry a token or use a client certificate."""
         return self.has_token or self.client_cert_file is not None
 
     @property
     def has_token(self) -> bool:
-        """Return whether requests contain a token."""
+        """Return whether requests carry a token."""
         return any(source is not None for source in (self.token, self.token_file, self.oauth2))
 
     def _check_token(self) -> None:

@@ -1,4 +1,4 @@
-"""Send a request to one broker and read its answer, with limits on time, concurrency and size."""
+"""Send a request to one broker and read its response, with limits on time, concurrency and size."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Maximum number of bytes to read from an error's body, because the body is only quoted in a message."""
+"""Maximum number of bytes to read from an error body, which is only quoted in a message."""
 TOPIC_NAMES = 4
-"""Factor for `max_answer_bytes`, for answers with topic names: 32 MiB hold some 300,000 topics of a namespace."""
+"""Factor for `max_answer_bytes`, for lists of topic names: 32 MiB hold some 300,000 names in a namespace."""
 TOPIC_STATS = 32
-"""Factor for `max_answer_bytes`, for topic statistics: 256 MiB hold some 100,000 topics of a broker."""
+"""Factor for `max_answer_bytes`, for topic statistics: 256 MiB hold statistics for some 100,000 topics on a broker."""
 _SHORT_BYTES = 1024 * 1024
-"""Maximum size of a short answer, in bytes. Short answers are all read concurrently; by default, Pulsar's metadata
+"""Maximum size of a short response, in bytes. Short responses are all read concurrently; by default, Pulsar's metadata
 store accepts no larger load report."""
 _LONG_AT_ONCE = 8
-"""Maximum number of longer answers read concurrently, so that large answers do not exhaust the memory."""
+"""Maximum number of longer responses read concurrently, so that large responses do not exhaust memory."""
 OF_ONE_BROKER = 32
-"""Maximum concurrent requests per address, because requests about a thousand namespaces can all go to one broker."""
+"""Maximum concurrent requests per address, because requests for a thousand namespaces can all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-"""Maximum number of idle connections, not counting those to the first seed, which gets most requests. Processes are
+"""Maximum number of idle connections, not counting those to the first seed, which receives most requests. Processes are
 often limited to 1,024 open files."""
 _KEPT_SECONDS = 15
-"""Maximum idle time of a reused connection; brokers close idle connections after 30 s."""
+"""Maximum seconds that a reused connection may have been idle; brokers close idle connections after 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Request:
         path: absolute path, percent-encoded.
         query: encoded query, without the question mark.
         timeout_s: maximum seconds for one hop.
-        follow: True to follow redirects; otherwise a redirect is a `bad_answer`.
-        on_412: reason code for an answer with status 412.
+        follow: True to follow redirects; otherwise a redirect raises `bad_answer`.
+        on_412: reason code for a response with status 412.
         size: factor for `max_answer_bytes`.
         body: JSON to send; a GET has none.
-        chosen: brokerId of the broker that receives authoritative redirects, instead of the broker in the redirect;
-            empty to follow redirects unchanged.
+        chosen: brokerId of the broker to which authoritative redirects are sent, instead of the broker named in the
+            redirect; empty to follow redirects unchanged.
     """
 
     method: str
@@ -106,7 +106,7 @@ class NotSentError(Exception):
 
 
 class _BrokenError(Exception):
-    """The connection broke before the answer was complete; the broker has possibly received the request."""
+    """The connection broke before the response was complete; the broker may have received the request."""
 
 
 def _url(text: str) -> httpcore.URL:
@@ -117,7 +117,7 @@ def _url(text: str) -> httpcore.URL:
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
     """Return whether the connection can be reused.
 
-    A connection is not reused if bytes follow the last answer: they would be read as the next answer.
+    A connection is not reused if bytes follow the last response: they would be read as the next response.
     """
     if not connection.is_idle() or connection.has_expired():
         return False
@@ -129,7 +129,7 @@ class Exchange:
     """Sends requests with credentials. Callers must make sure that the address belongs to the cluster.
 
     Raises:
-        SettingsError: a certificate file of the connection cannot be used.
+        SettingsError: one of the connection's certificate files cannot be used.
     """
 
     def __init__(self, connection: AdminConnection, mask: TokenMask) -> None:
@@ -166,11 +166,11 @@ class Exchange:
         return failure(self.mask, reason, request.what, broker, detail, status, sent=sent)
 
     def most_bytes(self, request: Request) -> int:
-        """Return the maximum length of the answer to a request, in bytes."""
+        """Return the maximum length of the response to a request, in bytes."""
         return self._connection.max_answer_bytes * request.size
 
     async def ask(self, request: Request, place: Place, token: str) -> tuple[int, str, bytes, bool]:
-        """Send a request and read the answer; a GET is repeated once if the connection breaks.
+        """Send a request and read the response; a GET is retried once if the connection breaks.
 
         Args:
             token: empty to send none.
@@ -272,7 +272,7 @@ class Exchange:
         return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(content), cut
 
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
-        """Read an answer's body.
+        """Read a response body.
 
         At most `_LONG_AT_ONCE` long bodies are read at a time. Waiting for other long bodies does not count towards the
         deadline.

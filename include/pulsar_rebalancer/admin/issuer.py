@@ -1,8 +1,8 @@
-"""Get a token from an issuer with the OAuth 2.0 client credentials grant (RFC 6749, 4.4), as Pulsar's own clients do.
+"""Get a token from an issuer using the OAuth 2.0 client credentials grant (RFC 6749, 4.4), as Pulsar's own clients do.
 
 The grant is one form in one POST. OAuth libraries (Authlib, requests-oauthlib, httpx-auth) add sessions and other
-grants, but lack what is needed here: they do not use a valid token while the issuer is down, replace a refused token,
-limit the size of answers, or mask the secrets in them.
+grants, but lack what is needed here: they do not use a valid token while the issuer is down, replace a rejected token,
+limit the size of responses, or mask the secrets in them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 async def _ask(
     client: httpx.AsyncClient, method: str, url: str, mask: TokenMask, **options: Any
 ) -> tuple[int, dict[str, Any]]:
-    """Return the status of an answer, and its body as a JSON object.
+    """Return the status of a response, and its body as a JSON object.
 
     Raises:
         ValueError: the body is too long or not a JSON object.

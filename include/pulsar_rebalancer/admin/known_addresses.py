@@ -37,7 +37,7 @@ class KnownAddresses:
         return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
 
     def find(self, address: str, path: str) -> tuple[str, str] | None:
-        """Return an address's base URL, and the path below that URL; None if the address belongs to no broker."""
+        """Return an address's base URL, and the path below that URL; None if the address is not a broker's."""
         mapped = self._connection.address_map.get(address)
         if mapped is not None:
             return mapped, path

@@ -1,7 +1,7 @@
 """Find the segments of scalable topics (`topic://`, Pulsar 5.0, PIP-460 and PIP-468) that are in a bundle.
 
 A segment is itself a topic, `segment://tenant/namespace/topic/0000-7fff-1`, and its full name determines its bundle
-(ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers can omit segments from lists of topics, because they read these
+(ConsistentHashingTopicBundleAssigner of 5.0.1). Brokers can omit segments from topic lists, because they read these
 lists from the metadata of persistent topics.
 """
 
@@ -43,8 +43,8 @@ async def segments_in(transport: Transport, bundle: str) -> list[str]:
     """Return the segments of one scalable topic that are in the bundle; empty if the bundle contains no segments.
 
     Raises:
-        AdminError: a request fails. "Not found" is not an error: it is the answer of brokers that do not support
-            scalable topics.
+        AdminError: a request fails. "Not found" is not an error: brokers that do not support scalable topics respond
+            this way.
     """
     tenant, local, _ = split_bundle(bundle)
     folder = path("admin", "v2", "scalable", tenant, local)

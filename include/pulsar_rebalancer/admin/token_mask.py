@@ -1,4 +1,4 @@
-"""Mask tokens and secrets in server answers, so that they are never shown or stored."""
+"""Mask tokens and secrets in server responses, so that they are never shown or stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MASK = "***"
 
 
 class TokenMask:
-    """Replaces secrets in answers with `***`, both in plain form and escaped for a URL, HTML or JSON."""
+    """Replaces secrets in responses with `***`, both in plain form and escaped for a URL, HTML or JSON."""
 
     def __init__(self, token: SecretStr | None) -> None:
         self._forms: list[str] = []
@@ -28,7 +28,7 @@ class TokenMask:
         self._forms = sorted(forms.union(self._forms), key=len, reverse=True)
 
     def body(self, data: bytes) -> bytes:
-        """Return the body of an answer with the secrets masked."""
+        """Return a response body with the secrets masked."""
         for form in self._forms:
             data = data.replace(form.encode(), MASK.encode())
         return data

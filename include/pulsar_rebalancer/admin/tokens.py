@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.admin.connection import AdminConnection
 
 _PAUSE_S = 1.0
-"""Minimum seconds from the issuer's answer to the next request, and between two reads of a token file."""
+"""Minimum seconds between the issuer's response and the next request, and between two reads of a token file."""
 _THREAD_S = 30.0
-"""Maximum seconds that a thread of Pulsar's client waits for a token."""
+"""Maximum seconds that a thread of the Pulsar client waits for a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, the time to renew it, and the time at which it expires (both by `time.monotonic`)."""
+    """A token, the time to renew it, and the time at which it expires (both on the `time.monotonic` clock)."""
 
     value: str
     renew_at: float = math.inf
@@ -35,9 +35,9 @@ class Token:
 
 
 class Tokens:
-    """The tokens of one client. Concurrent requests wait for the same renewal.
+    """One client's tokens. Concurrent requests wait for the same renewal.
 
-    A token that cannot be renewed is used until it expires or a broker refuses it.
+    A token that cannot be renewed is used until it expires or a broker rejects it.
     """
 
     def __init__(self, connection: AdminConnection) -> None:
@@ -54,7 +54,7 @@ class Tokens:
 
         Args:
             broker: brokerId or address to which the token is to be sent; errors name it.
-            refused: token that a broker has refused. If this token cannot be replaced, it is returned again.
+            refused: token that a broker has rejected. If this token cannot be replaced, it is returned again.
 
         Raises:
             AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`; nothing was sent to a broker.
@@ -74,7 +74,7 @@ class Tokens:
             return self._token.value
 
     def get_in_thread(self) -> str:
-        """Return the token, for a caller in another thread; return the last token if it cannot be renewed."""
+        """Return the token to a caller in another thread; if it cannot be renewed, return the last token."""
         with suppress(Exception):  # Pulsar's client would print it
             if self._loop is not None:
                 return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_S)
@@ -96,7 +96,7 @@ class Tokens:
             self._next_attempt = time.monotonic() + _PAUSE_S
 
     def refusal(self, token: str) -> Reason:
-        """Return the reason code for a token that a broker refused and that cannot be replaced."""
+        """Return the reason code for a token that a broker rejected and that cannot be replaced."""
         if self._connection.oauth2 is not None:
             return Reason.TOKEN_REFUSED
         return Reason.TOKEN_EXPIRED if _has_expired(token) else Reason.UNAUTHORIZED
@@ -121,7 +121,7 @@ def _read(path: Path) -> Token:
 
 
 def read_file(path: Path) -> str:
-    """Return the content of a file with credentials.
+    """Return the contents of a credentials file.
 
     Raises:
         AdminError: `credentials_file`.
@@ -135,5 +135,5 @@ def read_file(path: Path) -> str:
 
 
 def unusable(path: Path, what: str) -> AdminError:
-    """Return the error for a file with credentials that cannot be used."""
+    """Return the error for a credentials file that cannot be used."""
     return AdminError(Reason.CREDENTIALS_FILE, f"{path} {what}. {Reason.CREDENTIALS_FILE.action}", sent=False)

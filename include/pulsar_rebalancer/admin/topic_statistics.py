@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Clients(NamedTuple):
-    """The numbers of producers and consumers that are connected to a topic."""
+    """The numbers of producers and consumers connected to a topic."""
 
     producers: int
     consumers: int
@@ -23,7 +23,7 @@ def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValu
     """Return statistics for a bundle's loaded topics, by topic; empty if the broker has no such bundle.
 
     Args:
-        stats: a broker's answer to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
+        stats: a broker's response to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
     """
     branch: JsonValue = dict(stats)
     for key in (namespace_of(bundle), range_of(bundle)):

@@ -32,7 +32,7 @@ class Transport:
     """Sends requests with a connection's credentials, but only to brokers of its cluster.
 
     Raises:
-        SettingsError: a certificate file of the connection cannot be used.
+        SettingsError: one of the connection's certificate files cannot be used.
     """
 
     def __init__(self, connection: AdminConnection) -> None:
@@ -97,11 +97,11 @@ class Transport:
         self._hosts = list(dict.fromkeys([*(host for host in self._hosts if host in bases), *bases]))
 
     async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
-        """Send a request and return the answer after all redirects.
+        """Send a request and return the response after all redirects.
 
         Args:
-            broker: brokerId of the broker that receives the request. If empty, the first seed that accepts a connection
-                receives it, else a known broker.
+            broker: brokerId of the broker that receives the request. If empty, the request goes to the first seed that
+                accepts a connection, else to a known broker.
 
         Raises:
             AdminError: with any reason code of the admin REST API.
@@ -157,9 +157,9 @@ class Transport:
         )
 
     async def _ask(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
-        """Send a request to one broker. If the broker refuses the token, renew it and send the request once more.
+        """Send a request to one broker. If the broker rejects the token, renew it and send the request again.
 
-        This is safe even for an unload: a request that is answered with 401 was not applied (RFC 9110, 15.5.2).
+        This is safe even for an unload: a request that receives a 401 was not applied (RFC 9110, 15.5.2).
         """
         token = await self.tokens.get(place.broker)
         answer, location = await self._answer(request, place, token)
@@ -209,7 +209,7 @@ class Transport:
         return Place(base, parts.query, address)
 
     async def _refresh(self, request: Request) -> None:
-        """Read the list of brokers again, in case the target of a redirect has joined the cluster recently.
+        """Read the broker list again, in case the target of a redirect has recently joined the cluster.
 
         If the request for the list is itself redirected, the known brokers do not change.
         """

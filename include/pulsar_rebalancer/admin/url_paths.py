@@ -47,7 +47,7 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
     """Return the tenant, namespace and range of `tenant/namespace/0x…_0x…`.
 
     Raises:
-        AdminError: `bad_range` if the text has a different form; brokers would answer some such requests with 500.
+        AdminError: `bad_range` if the text has a different form; brokers would respond to some such requests with 500.
     """
     parts = bundle.split("/")
     if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
-"""Maximum number of moves or splits that a page lists."""
+"""Maximum number of moves or splits listed on a page."""
 
 
 def approves_itself(criteria: SelfApproval | None, summary: Summary, now: datetime) -> bool:
@@ -50,7 +50,7 @@ def lacks_second_person(requested_by: Collection[str], person: Collection[str]) 
     Args:
         requested_by: users who requested the plan, as in `Summary.requested_by`.
         person: the user's id and login name. Airflow records both for an answer, but only the login name for a run, so
-            a match of either counts.
+            a match on either counts.
     """
     if "" in requested_by or not any(person):
         return PlanError(Reason.NO_USER, "it is unknown who requested the plan, or who wants it carried out")
@@ -59,7 +59,7 @@ def lacks_second_person(requested_by: Collection[str], person: Collection[str]) 
 
 
 class Texts(NamedTuple):
-    """The subject and body of a question to a person, in Markdown."""
+    """The subject and body of an approval question, in Markdown."""
 
     subject: str
     body: str

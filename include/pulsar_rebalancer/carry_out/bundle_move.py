@@ -1,9 +1,9 @@
-"""Move a bundle: unload it, look up a topic so that a broker gets the bundle, and query the brokers for the owner.
+"""Move a bundle: unload it, look up a topic to have the bundle assigned, and query the brokers for the owner.
 
 With the modular load manager, the leader keeps a planned destination in memory, and the next placement of the bundle
 consumes that destination (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore does not
-prove that the bundle is on its destination; only the answer of the new owner itself proves it. The extensible load
-manager transfers a bundle before it answers; brokers under this load manager are queried in the same way.
+prove that the bundle is on its destination; only a response from the new owner itself proves it. The extensible load
+manager transfers a bundle before it responds; brokers under this load manager are queried in the same way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAME_BROKER = "cannot be transfer to same broker"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 _MOST_TOPICS = 10
-"""Maximum number of a bundle's topics to try if brokers refuse lookups."""
+"""Maximum number of topics to try per bundle if brokers refuse lookups."""
 
 _REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
@@ -56,7 +56,7 @@ class BundleMove:
     """Moves one bundle.
 
     Attributes:
-        retries: maximum number of further unloads if the bundle is not placed on its destination.
+        retries: maximum number of additional unloads if the bundle is not placed on its destination.
         timeout_s: time limit in seconds for each of two phases: until an unload reaches a broker, and from then until
             the bundle has an owner.
         unloaded: True if an earlier attempt might have unloaded the bundle.
@@ -149,7 +149,7 @@ class BundleMove:
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
-        """Return a result if the destination owns the bundle or does not answer; else None.
+        """Return a result if the destination owns the bundle or does not respond; else None.
 
         The destination itself is queried, because a killed broker is listed as active until its session ends.
         """
@@ -161,7 +161,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
-        """Return the bundle's topics to look up, persistent topics first, because these exist even if not loaded."""
+        """Return the bundle's topics to look up, persistent topics first, because these exist even when not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
         return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 
@@ -240,7 +240,8 @@ class BundleMove:
     async def _settled(self, topics: list[str], leaving: str | None) -> str | None:
         """Return the bundle's owner after an unload, or None if it has no owner.
 
-        Looks up one of `topics` repeatedly, until the timeout or until brokers have refused to look up each of them.
+        One of `topics` is looked up repeatedly, until the timeout or until brokers have refused lookups for all of
+        them.
 
         Args:
             leaving: a broker that might still be unloading the bundle. While this broker is the owner, the wait
@@ -257,10 +258,10 @@ class BundleMove:
         return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
     async def _placed(self, topics: list[str], leaving: str | None) -> str | None:
-        """Look up a topic until the broker in the answer confirms that it owns the bundle, and return this broker.
+        """Look up a topic until the broker named in the response confirms that it owns the bundle; return this broker.
 
         If brokers refuse the lookup, because the topic was deleted or they do not know its domain, the next topic is
-        tried immediately. Return None if no topic is left.
+        tried immediately. Return None if no topics are left.
 
         The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
         brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.

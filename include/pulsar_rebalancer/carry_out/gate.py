@@ -1,4 +1,4 @@
-"""The rules of the gate, which decides whether a plan may be carried out. The gate decides again before every wave."""
+"""The gate's rules, which decide whether a plan may be carried out. They are applied again before every wave."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Verdict(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """People's answers to plans in mode `approve`.
+    """People's answers to approval questions in mode `approve`.
 
     Attributes:
         approved: True if a person approved this run's plan.
-        answers: answers to the questions about other plans.
+        answers: answers to the approval questions for other plans.
         unreadable: why the answers cannot be read; empty if they can be read. While they cannot be read, no plan counts
-            as approved, and every plan needs an approval.
+            as approved, and every plan needs approval.
     """
 
     approved: bool = False
@@ -146,7 +146,7 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 def _unapproved(
     summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
 ) -> Verdict | None:
-    """Return why the plan lacks an approval; None if it is approved or needs no approval.
+    """Return why the plan lacks approval; None if it is approved or needs no approval.
 
     Args:
         settings: the plan's settings, and the current settings.

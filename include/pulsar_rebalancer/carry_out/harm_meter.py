@@ -1,8 +1,8 @@
-"""Measure the cost of moves for clients, from the brokers' topic statistics.
+"""Measure what moves cost clients, using the brokers' topic statistics.
 
-Before a bundle is unloaded, its source reports the clients of a few of its topics. Afterwards the new owner is polled
-until all these clients are back. The measurement delays a move only briefly, before its unload, and never makes a move
-fail. If a broker does not answer, the cost is recorded as unknown.
+Before a bundle is unloaded, its source is queried for the clients of a few of the bundle's topics. Afterwards the new
+owner is polled until all these clients are back. The measurement delays a move only briefly, before its unload, and
+never makes a move fail. If a broker does not respond, the cost is recorded as unknown.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 10
 """Maximum number of a bundle's topics whose clients are counted. More topics would add little, and each costs one
-request before the unload and several afterwards; a move itself takes about ten."""
+request before the unload and several afterwards; the move itself takes about ten requests."""
 
 AT_ONCE = 4
-"""Maximum number of concurrent counts at one broker, so that a broker that does not answer holds up no moves."""
+"""Maximum number of concurrent counts per broker, so that an unresponsive broker does not hold up moves."""
 
 BEFORE_S = 2.0
-"""Maximum seconds by which counting delays an unload. A source that takes longer is not asked again in this wave."""
+"""Maximum seconds by which counting may delay an unload. A slower source is not queried again in this wave."""
 
 WATCHED_S = 15.0
-"""Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so
-this allows seven attempts."""
+"""Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so this
+allows seven attempts."""
 
 _LONGEST_PAUSE_S = 1.0
 
 _LONG_WAVE_S = 600.0
-"""Seconds after which counting no longer extends a wave, whose task ends after 15 minutes."""
+"""Seconds after which counting no longer prolongs a wave; the wave's task is limited to 15 minutes."""
 
 _REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _ASKED = ("persistent://", "non-persistent://")
@@ -81,7 +81,7 @@ class HarmMeter:
         """Return the measurement of one move.
 
         Args:
-            again: True if an earlier attempt might have unloaded the bundle; its clients cannot be counted then.
+            again: True if an earlier attempt might have unloaded the bundle; its clients can then no longer be counted.
         """
         return MoveHarm(self, move, "an earlier attempt of the task may have unloaded the bundle" if again else "")
 
@@ -92,7 +92,7 @@ class HarmMeter:
         topic.
 
         Raises:
-            AdminError: the source does not answer, or has no statistics for the bundle's topics.
+            AdminError: the source does not respond, or has no statistics for the bundle's topics.
             TimeoutError: the source took too long earlier in this wave.
         """
         if move.source in self._slow:
@@ -114,14 +114,14 @@ class HarmMeter:
         }
 
     def give_up(self, source: str) -> None:
-        """Stop querying a source before each unload, because the source answers too slowly."""
+        """Stop querying a source before unloads, because the source responds too slowly."""
         self._slow.add(source)
 
     async def count(self, topic: str, broker: str) -> Clients | None:
-        """Return the clients that are now connected to a topic; None if the broker's answer is an error.
+        """Return the clients currently connected to a topic; None if the broker responds with an error.
 
         Raises:
-            AdminError: the broker does not answer, or denies access.
+            AdminError: the broker does not respond, or denies access.
         """
         async with self._slots[broker]:
             try:
@@ -142,7 +142,7 @@ class HarmMeter:
         return task
 
     async def finish(self, held: Callable[[], object]) -> None:
-        """Wait until all clients are back or are recorded as not back; stop waiting once the wave must end.
+        """Wait until all clients are back or have been recorded as not back; stop waiting once the wave must end.
 
         Args:
             held: function that returns why the wave must end; None if it may continue.
@@ -182,7 +182,7 @@ class MoveHarm:
     _counting: asyncio.Task[Harm] | None = field(default=None, init=False)
 
     async def before(self, begun: Awaitable[None]) -> None:
-        """Count the connected clients before the unload; meanwhile, await `begun`."""
+        """Count the connected clients before the unload, while awaiting `begun`."""
         await asyncio.gather(begun, self._try_to_count())
         self._unloaded_at = time.monotonic()
 

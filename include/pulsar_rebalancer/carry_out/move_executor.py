@@ -41,14 +41,14 @@ async def carry_out_moves(
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave. A failed move does not stop the others.
 
-    A retry is safe. A bundle that is on its planned broker is not unloaded again; a bundle that an earlier attempt
-    unloaded is placed. After a cancellation, bundles that were being moved have no outcome and count as recently
-    unloaded.
+    A retry is safe. A bundle that is already on its planned broker is not unloaded again; a bundle that an earlier
+    attempt unloaded is placed. After a cancellation, bundles that were being moved have no outcome and count as
+    recently unloaded.
 
     Args:
-        moves: the moves of one wave; no hash range occurs twice.
+        moves: the moves of one wave; no hash range appears twice.
         concurrency: maximum number of bundles that are moved at the same time.
-        retries: maximum number of further unloads of a bundle that is not placed on its destination.
+        retries: maximum number of additional unloads of a bundle that is not placed on its destination.
         timeout_seconds: time limit for each of the two phases of an attempt: until the unload reaches a broker, and
             from then until the bundle has an owner.
         on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
@@ -60,7 +60,7 @@ async def carry_out_moves(
         leaves: called before the first unload of a bundle; returns why this move must not be made, or None. It is
             not called for bundles that an earlier attempt unloaded.
         begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
-        meter: measures the cost of the moves for clients; None to measure nothing.
+        meter: measures what the moves cost clients; None to measure nothing.
         pace: adapts the number of concurrent moves per broker, up to `concurrency`. It needs a meter.
         affinity: True if the leader stores destinations, as under the modular load manager.
 

@@ -29,11 +29,12 @@ _SECONDS_BETWEEN_WRITES = 1.0
 
 
 class WaveHistory:
-    """The history of one wave, over all attempts of the wave's task.
+    """The history of one wave, across all attempts of the wave's task.
 
     Args:
         stored: the cluster's currently stored unload history.
-        store: function that applies a change to the latest stored history, so that changes by other writers are kept.
+        store: function that applies a change to the latest stored history, so that other writers' changes are
+            preserved.
 
     Attributes:
         outcomes: outcome by bundle; `interrupted` while its move is in progress.
@@ -86,7 +87,7 @@ class WaveHistory:
         """Return the number of the run's failed moves that the circuit breaker has not counted yet.
 
         Args:
-            closed_at: when a person last closed the breaker; None if never. Failures before then do not count.
+            closed_at: time at which a person last closed the breaker; None if never. Failures before then do not count.
         """
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
@@ -102,8 +103,8 @@ class WaveHistory:
     async def begin(self, move: Move) -> None:
         """Record that a bundle is about to be unloaded. If the task is killed, a retry reads this record.
 
-        This returns when the wave's file is written. Another thread writes the file, and a single write covers all
-        moves that start in the meantime.
+        This returns once the wave's file has been written. Another thread writes the file, and a single write covers
+        all moves that start in the meantime.
         """
         begun = not_moved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
@@ -124,14 +125,14 @@ class WaveHistory:
             self.write()
 
     def measured(self, bundle: str, harm: Harm) -> None:
-        """Record a finished move's cost for its clients. The wave's file is written at most once a second."""
+        """Record what a finished move cost its clients. The wave's file is written at most once a second."""
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
             self._write_details()
             self._measured_at = time.monotonic()
 
     def leave(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
-        """Write the outcomes of moves that will not be started."""
+        """Record the outcomes of moves that will not be started."""
         for outcome in outcomes:
             self._note(outcome, now)
         self._write_details()
@@ -175,7 +176,7 @@ class WaveHistory:
         }
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return a move's outcome over all attempts. A bundle that an earlier attempt moved counts as moved."""
+        """Return a move's outcome across all attempts. A bundle that an earlier attempt moved counts as moved."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -199,7 +200,7 @@ def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    """Return the unload history after a run (`attempts.remembered`), without unloads older than the grace period."""
+    """Return the unload history to keep after a run (`attempts.remembered`), without unloads past the grace period."""
     unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 
@@ -212,7 +213,8 @@ def still_kept(
     Args:
         owners: the brokers that reported a bundle, by bundle. Bundles of brokers without a report are not included.
         collected_at: time of the brokers' reports. Destinations recorded between this time and `now` are not dropped.
-        now: current time. Later destinations may be dropped: they were recorded before the clock was set back.
+        now: current time. Destinations with a later time may be dropped: they were recorded before the clock was set
+            back.
     """
     kept = {
         bundle: destination

@@ -1,4 +1,4 @@
-"""The order in which the moves of a wave begin, and the number of moves that run at the same time.
+"""The order in which a wave's moves begin, and how many of them run at the same time.
 
 `unload_concurrency: auto` applies the rule of TCP's congestion control (additive increase, multiplicative decrease, RFC
 5681) to each broker. Late clients correspond to lost packets.
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_AT_A_BROKER = 16
-"""Maximum number of concurrent moves from or to one broker. Higher limits did not make waves faster on idle brokers.
-From 24 on, bundles landed on brokers other than the planned ones (`benchmarks/pace.py`)."""
+"""Maximum number of concurrent moves from or to one broker. Higher limits did not make waves faster on idle brokers. At
+24 or more, bundles landed on brokers other than the planned ones (`benchmarks/pace.py`)."""
 
 
 class AdaptivePace:
     """Limits the concurrent moves from or to each broker to what its clients tolerate.
 
-    Each broker starts with one concurrent move. The number grows by one with each move whose clients are back in time;
-    after the first late move, it grows only by one per round of moves. It is halved, but stays at least one, when
+    Each broker's limit starts at one concurrent move. It grows by one with each move whose clients are back in time;
+    after the first late move, it grows by only one per round of moves. It is halved, but stays at least one, when
     clients are late or a bundle had to be unloaded again. A move counts as running until its clients are back or late.
-    The number does not change if it is unknown whether clients are back.
+    The limit does not change if it is unknown whether clients are back.
 
     Args:
         gap_seconds: seconds after an unload within which its clients must be back.
@@ -46,7 +46,7 @@ class AdaptivePace:
         self._halved_at = Counter[str]()
 
     def begins(self, move: Move) -> bool:
-        """Return whether a move may begin now; if so, count it from now on."""
+        """Return whether a move may begin now; if so, count it as running."""
         if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers(move)):
             return False
         self._begun[move.bundle] = len(self._begun) + 1
@@ -74,7 +74,7 @@ class AdaptivePace:
 
 
 class MoveQueue:
-    """The moves of a wave that have not begun, for several workers.
+    """The moves of a wave that have not begun yet, shared by several workers.
 
     Args:
         moves: the moves of a wave.
@@ -87,7 +87,7 @@ class MoveQueue:
         self._turn = asyncio.Condition()
 
     async def next(self) -> int | None:
-        """Wait until a move may begin, and return its index; None if no move is left."""
+        """Wait until a move may begin, and return its index; None if no moves are left."""
         async with self._turn:
             while self._waiting:
                 for number, move in self._waiting.items():

@@ -1,7 +1,7 @@
 """Carry out a plan's splits one after the other, and check the namespace's bounds after each split.
 
-A broker answers 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be undone,
-so a bundle that already has a bound inside its range is not split again.
+A broker responds with 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be
+undone, so a bundle that already has a bound inside its range is not split again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.2
-"""Seconds between two reads of the bounds: other brokers learn of a split with a delay."""
+"""Seconds between two reads of the bounds: other brokers learn of a split with some delay."""
 
 
 async def carry_out_splits(

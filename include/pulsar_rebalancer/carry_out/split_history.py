@@ -29,11 +29,12 @@ SHORTEST_MEMORY = timedelta(hours=1)
 
 
 class SplitHistory:
-    """The history of one plan's splits, over all attempts of their task.
+    """The history of one plan's splits, across all attempts of their task.
 
     Args:
         stored: the cluster's currently stored `moves` document.
-        store: function that applies a change to the latest stored document, so that changes by other writers are kept.
+        store: function that applies a change to the latest stored document, so that other writers' changes are
+            preserved.
 
     Attributes:
         planned: True if an earlier attempt recorded the splits as planned.
@@ -86,7 +87,7 @@ class SplitHistory:
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
     def _merged(self, outcome: SplitOutcome) -> SplitOutcome:
-        """Return a split's outcome over all attempts.
+        """Return a split's outcome across all attempts.
 
         If an earlier attempt requested the bounds, the bundle counts as split.
         """
@@ -112,8 +113,8 @@ def tidied(
 ) -> dict[str, BundleSplit]:
     """Return the split records to keep after a run (see `attempts.remembered`).
 
-    A record older than the grace period is dropped once a sample has been counted after the split: the parts have then
-    inherited the bundle's moving averages.
+    A record older than the grace period is dropped once a sample has been counted after the split: by then, the parts
+    have inherited the bundle's moving averages.
 
     Args:
         counted_at: time of the last counted sample; None if there are no moving averages to inherit.

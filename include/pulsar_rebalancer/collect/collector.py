@@ -62,8 +62,8 @@ class Earlier:
 
     Attributes:
         folder: folder with the bundles' moving averages, and with the load data that brokers under the extensible load
-            manager published; None to use and store no such data.
-        before: the documents of the state store before this run.
+            manager published; None to neither use nor store such data.
+        before: the documents in the state store before this run.
     """
 
     folder: StoragePath | None = None
@@ -89,8 +89,8 @@ class Collected:
         request: the run's request, with the effective settings.
         tables: the tables `cluster`, `brokers` and `bundles`, as described by `tables.INPUT`.
         policies: policies of the cluster's namespaces and brokers.
-        before: the documents of the state store when the sample was taken.
-        candidates: bundles that may have to be split, with the load of their topics.
+        before: the documents in the state store when the sample was taken.
+        candidates: bundles that may have to be split, with their topics' load.
     """
 
     request: RunRequest
@@ -112,9 +112,9 @@ async def collect(
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
-        AdminError: the list of brokers, the leader or all configurations cannot be read; the credentials are invalid;
-            `no_load_report` if the load manager provides no reports; `client_missing`; or the system topics of the
-            extensible load manager cannot be read.
+        AdminError: the broker list or the leader cannot be read; no configuration can be read; the credentials are
+            invalid; `no_load_report` if the load manager provides no reports; `client_missing`; or the system topics of
+            the extensible load manager cannot be read.
     """
     if entry.error:
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")
@@ -171,7 +171,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
 
 
 def save(collected: Collected, run: StoragePath) -> None:
-    """Write a sample to the run's folder: the tables as `input/*.parquet`, and the documents in the same folder."""
+    """Write a sample to the run's folder: the tables as `input/*.parquet`, and the documents next to them."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
     if collected.candidates.bundles:

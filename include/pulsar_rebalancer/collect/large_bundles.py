@@ -1,4 +1,4 @@
-"""Choose the bundles that may have to be split, from the sample's figures and the previous moving averages."""
+"""Choose the bundles that may have to be split, based on the sample's figures and the previous moving averages."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_BUNDLES = 20
-"""Maximum number of bundles examined in one run; further bundles wait for a later run."""
+"""Maximum number of bundles examined in one run; the remaining bundles wait for a later run."""
 
 
 class LargeBundle(NamedTuple):
-    """A bundle that might meet a condition for splitting.
+    """A bundle that might meet a split condition.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         broker: brokerId of the bundle's owner.
-        excess: the largest ratio of one of the bundle's figures to the bound for this figure.
+        excess: the largest ratio of any of the bundle's figures to its bound.
     """
 
     bundle: str
@@ -41,7 +41,7 @@ class LargeBundle(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """Bounds above which a bundle is split. As in Pulsar, only the bound for sessions is ignored if it is 0 or less."""
+    """Bounds above which a bundle is split. As in Pulsar, only the session bound is ignored if it is 0 or less."""
 
     topics: int
     sessions: int
@@ -66,7 +66,7 @@ class _Bounds(NamedTuple):
         return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
-        """Return the largest ratio of a figure in a row to the bound for this figure."""
+        """Return the largest ratio of any figure in a row to its bound."""
         return max(
             _times(row["topics"], self.topics),
             _times(_sum(row, "producers", "consumers"), self.sessions),
@@ -75,7 +75,7 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return, for each bundle above a bound, the largest ratio of a long-term average to that average's bound."""
+        """Return, for each bundle above a bound, the largest ratio of a long-term average to its bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
@@ -91,11 +91,11 @@ class _Bounds(NamedTuple):
 def choose(
     bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
-    """Return the bundles that might meet a condition for splitting, sorted by excess over a bound, largest first.
+    """Return the bundles that might meet a split condition, sorted by `excess`, largest first.
 
     Only a limited number of bundles is examined, so bundles that would not be split anyway are left out: bundles in the
-    brokers' own or in excluded namespaces, and bundles with an invalid figure. Bundles that were split too recently
-    come last.
+    brokers' own namespaces or in excluded ones, and bundles with an invalid figure. Bundles that were split too
+    recently come last.
 
     A moving average can exceed a bound only if its previous value or the current figure exceeds the bound, so both are
     checked.

@@ -1,7 +1,7 @@
 """Read a broker's load report (the modular load manager's LocalBrokerData) as columns of the snapshot.
 
-Reports from brokers under the extensible load manager are built in the same form (`extensible.load_data`), plus moving
-averages and ranks. Figures are not corrected here, so that validation can report errors: a missing or non-numeric
+Reports from brokers under the extensible load manager are built in the same form (`extensible.load_data`), with moving
+averages and ranks added. Figures are not corrected here, so that validation can report errors: a missing or non-numeric
 figure becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
 """
 
@@ -126,7 +126,7 @@ def _names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
 
 
 def figure(value: object) -> float | None:
-    """Return a number as float, including NaN and infinities; None for any other value, such as text or booleans."""
+    """Return a number as a float, including NaN and infinities; None for any other value, such as text or booleans."""
     if type(value) is float:
         return value
     if type(value) is not int:
@@ -138,7 +138,7 @@ def figure(value: object) -> float | None:
 
 
 def count(value: object) -> int | None:
-    """Return a whole number that fits into 64 bits; None for any other value."""
+    """Return a whole number that fits in 64 bits; None for any other value."""
     if type(value) is float and value.is_integer():
         value = int(value)
     return value if type(value) is int and -_INT64 <= value < _INT64 else None

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 _ASKED = 8
-"""Maximum number of brokers that share the requests about namespaces: one broker takes seconds for a thousand
+"""Maximum number of brokers that share the namespace requests: a single broker takes seconds for a thousand
 requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The isolation policies in Pulsar's order, with the cluster's name in Pulsar."""
+    """The isolation policies in Pulsar's order, and the cluster's name in Pulsar."""
 
     cluster: str
     policies: tuple[IsolationPolicy, ...]
@@ -69,8 +69,7 @@ async def read_policies(
         bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
         failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
         without_persistent: brokers that, according to their load reports, accept no persistent topics.
-        answering: brokers that have just answered; the requests about namespaces are distributed over some of these
-            brokers.
+        answering: brokers that have just responded; the namespace requests are distributed over some of these brokers.
     """
     namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
     if isinstance(read, AdminError):
@@ -106,7 +105,7 @@ async def read_policies(
 async def _groups(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
-    """Return anti-affinity groups by namespace, and the errors of failed requests by namespace."""
+    """Return anti-affinity groups by namespace, and the errors from failed requests by namespace."""
 
     async def ask(namespace: str, broker: str) -> str | AdminError:
         try:

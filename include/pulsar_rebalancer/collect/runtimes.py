@@ -1,4 +1,4 @@
-"""The runtime configuration of brokers."""
+"""Brokers' runtime configuration."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Runtimes:
         return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
 
     def to_ask(self) -> dict[str, Mapping[str, str]]:
-        """Return each broker that answered, even with an error, and its configuration (the leader's if unknown)."""
+        """Return each broker that responded, even with an error, and its configuration (the leader's if unknown)."""
         others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 
     def switches(self) -> dict[str, bool | str]:
         """Return the columns of the table `cluster` that describe brokers' settings.
 
-        A flag is true if a switch is on in at least one broker. One column lists the settings that differ between
+        A flag is true if a switch is on for at least one broker. One column lists the settings that differ between
         brokers.
         """
         runtimes = self.by_broker.values()

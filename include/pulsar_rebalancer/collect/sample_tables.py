@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def owners_of(reported: pa.Table) -> Counter[str]:
-    """Return the number of brokers that report each bundle, by bundle."""
+    """Return how many brokers report each bundle, by bundle."""
     return Counter(_texts(reported["bundle"]))
 
 
@@ -32,8 +32,8 @@ def cluster_table(
     """Return the table `cluster`, which has one row.
 
     Args:
-        listed: number of brokers in the cluster's list.
-        bundles: number of rows of the table `bundles`.
+        listed: number of brokers that the cluster lists.
+        bundles: number of rows in the table `bundles`.
     """
     manager = runtimes.of_leader.get("loadManagerClassName", "").rpartition(".")[2]
     row = {

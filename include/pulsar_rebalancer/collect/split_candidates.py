@@ -31,7 +31,7 @@ MOST_TOPICS = 100_000
 """Maximum number of topics read in one run. A bundle whose topics would exceed it can be split only by hash range."""
 
 MOST_SECONDS = 30
-"""Maximum time for reading the topics of all bundles, in seconds; otherwise the plan may become too old."""
+"""Maximum time for reading the topics of all bundles, in seconds, so that the plan does not become too old."""
 
 _LARGEST = {"msgRate": LARGEST["msg_rate_in"], "msgThroughput": LARGEST["msg_throughput_in"]}
 
@@ -78,7 +78,7 @@ async def read_candidates(
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
     """Return a bundle that a person wants to split, with the load of each topic.
 
-    Unlike other candidates, the bundle can have any size.
+    Unlike other candidates, the bundle may be of any size.
     """
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))

@@ -1,4 +1,4 @@
-"""The usable load reports, and the reasons why the others are not usable."""
+"""The usable load reports, and the reasons why the others are unusable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LONGEST_NAME = 200
-"""Maximum length of names from a broker's answer; longer names are cut."""
+"""Maximum length of names from a broker's response; longer names are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class UsableReports:
     def of(
         cls, answers: Mapping[str, BrokerReport | AdminError | None], listed: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
-        """Return the usable reports from these answers, and why the other answers are unusable.
+        """Return the usable reports among these responses, and why the other responses are unusable.
 
         Raises:
             AdminError: no report is usable, and the cause is the credentials or the load manager.

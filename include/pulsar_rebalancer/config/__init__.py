@@ -1,1 +1,1 @@
-"""Configuration: the settings of a cluster, the clusters file, and which source of a setting takes precedence."""
+"""Configuration: a cluster's settings, the clusters file, and which source of a setting takes precedence."""

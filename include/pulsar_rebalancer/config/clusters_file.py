@@ -1,4 +1,4 @@
-"""Read the YAML file of clusters. An invalid entry does not affect the others."""
+"""Read the YAML clusters file. An invalid entry does not affect the others."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ClusterEntry(BaseModel):
     """One cluster from the clusters file.
 
     Attributes:
-        name: the cluster's name in this file; the names of folders and the ids of DAGs contain it.
+        name: the cluster's name in this file; folder names and DAG ids contain it.
         given: the cluster's settings in the file, including those from `defaults`, by our field names.
         settings: the given settings, with Pulsar's defaults for all other settings. The live brokers' settings are
             added later.
@@ -108,7 +108,7 @@ class ClusterEntry(BaseModel):
 def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     """Return the clusters in a file, in file order.
 
-    The file has a mapping `clusters` from names to settings and, optionally, `defaults` for all clusters.
+    The file contains a mapping `clusters` from names to settings and, optionally, `defaults` for all clusters.
 
     Args:
         path: path of the clusters file.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """Modes of the rebalancer, from the most to the least restricted. A mode limits what the rebalancer may do."""
+    """The rebalancer's modes, from the most to the least restricted. A mode limits what the rebalancer may do."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -48,7 +48,7 @@ class Placement(StrEnum):
 
 
 class SplitAlgorithm(StrEnum):
-    """Pulsar's algorithms that choose the positions at which a bundle is split."""
+    """Pulsar's algorithms for choosing the positions at which a bundle is split."""
 
     RANGE = "range_equally_divide"
     TOPIC_COUNT = "topic_count_equally_divide"

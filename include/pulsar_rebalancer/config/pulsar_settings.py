@@ -13,7 +13,7 @@ Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
 _LARGEST = 1e12
-"""Maximum value of a setting. No setting needs a larger number, and sums and times computed from it do not overflow."""
+"""Maximum value of a setting. No setting needs a larger value, and sums and times computed from it do not overflow."""
 
 MIB = 1048576
 """Number of bytes in what Pulsar's settings call a megabyte."""
@@ -277,4 +277,4 @@ class PulsarSettings(BaseModel):
 FIELD_OF_PULSAR_NAME: dict[str, str] = {
     field.alias: name for name, field in PulsarSettings.model_fields.items() if field.alias is not None
 }
-"""Our field name by Pulsar's setting name."""
+"""Our field names, by Pulsar's setting names."""

@@ -77,7 +77,7 @@ class RunParams(BaseModel):
 
     @property
     def changes_thresholds(self) -> bool:
-        """Return whether the run's thresholds or its pairs of brokers differ from those of scheduled runs."""
+        """Return whether the run's thresholds or broker pairs differ from those of scheduled runs."""
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
@@ -103,7 +103,7 @@ def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
     """Return the live brokers' load-balancer settings, by our field names.
 
     Args:
-        runtime: a broker's answer to `/admin/v2/brokers/configuration/runtime`; all values are strings.
+        runtime: a broker's response to `/admin/v2/brokers/configuration/runtime`; all values are strings.
     """
     settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():

@@ -37,7 +37,7 @@ MOST_MOVES = 64
 
 
 class Pause(BaseModel):
-    """A pause of one cluster: decisions continue, but no bundles are moved."""
+    """A pause for one cluster: decisions continue, but no bundles are moved."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,7 +46,7 @@ class Pause(BaseModel):
 
 
 class SelfApproval(BaseModel):
-    """Criteria for plans in mode `approve`. A plan that meets all given criteria needs no person's approval."""
+    """Self-approval criteria in mode `approve`. A plan that meets all given criteria needs no person's approval."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,7 +62,7 @@ class SelfApproval(BaseModel):
 
 
 class BreakerRules(BaseModel):
-    """Conditions that open the circuit breaker, and the time for which it remains open."""
+    """Conditions that open the circuit breaker, and how long it stays open."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -264,7 +264,7 @@ class Settings(PulsarSettings):
         return self
 
     def of_shadow(self) -> Self | None:
-        """Return the shadow's settings, with the default placement of its strategy; None if there is no shadow."""
+        """Return the shadow's settings, with its strategy's default placement; None if there is no shadow."""
         if not self.shadow:
             return None
         own = {"strategy": self.shadow, "strategy_settings": self.shadow_settings, "placement": None}
@@ -279,7 +279,7 @@ _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 Check = Callable[[Settings, str], Settings]
 """Function that checks settings against their strategy and returns them. Its second argument names their source in
-errors."""
+error messages."""
 
 
 def validate(
@@ -289,8 +289,8 @@ def validate(
 
     Args:
         values: values by setting name, ours or Pulsar's.
-        where: source of the settings, for errors, such as `clusters.yaml: east`.
-        origins: source of each field, for errors; None if all fields come from `where`.
+        where: source of the settings, for error messages, such as `clusters.yaml: east`.
+        origins: source of each field, for error messages; None if all fields come from `where`.
         check: additional check, for example that the settings suit the strategy.
 
     Raises:

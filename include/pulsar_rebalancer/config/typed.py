@@ -1,4 +1,4 @@
-"""Check the values that people type into forms and the clusters file, before other code uses them."""
+"""Check the values that people enter in forms and in the clusters file before other code uses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
     """Return the values with every string cleaned by `texts.typed`.
 
     Args:
-        where: source of the values, for errors.
+        where: source of the values, for error messages.
 
     Raises:
         SettingsError: `wrong_setting` if a string cannot be stored; the message names its key.
@@ -36,7 +36,7 @@ def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
 
 
 def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> _Form:
-    """Return a form with the values that a person typed; empty fields get their defaults.
+    """Return a form with the values that a person entered; empty fields get their defaults.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`; the message names the fields.

@@ -14,7 +14,7 @@ _JUDGED_FROM, _JUDGED = pendulum.naive(2026, 1, 1), 100
 
 
 class Window(BaseModel):
-    """A window of time that recurs (`cron` and `minutes`) or occurs once (`start` and `end`)."""
+    """A time window that recurs (`cron` and `minutes`) or occurs once (`start` and `end`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class RunDecision(NamedTuple):
-    """The decision of a run.
+    """A run's decision.
 
     Attributes:
         decisions: the shedder's decisions. `explain.complete` adds the bundles that move after policies and caps.
         moves: the candidates after placement and caps, with destinations and waves.
         kept: state of the strategy and of its placement strategy, for the next run.
         sentence: the shedder's result, and the bundles that move after policies and caps.
-        samples: figure by broker, if the figures caused moves, or a hit for the whole cluster; else empty. For
-            AvgShedder, the figures are in the decisions instead (`sample.used_samples`).
+        samples: figure by broker if the figures caused moves or a cluster-wide hit; else empty. For AvgShedder, the
+            figures are in the decisions instead (`sample.used_samples`).
     """
 
     decisions: list[Decision]
@@ -49,7 +49,7 @@ class RunDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class RunContext:
-    """The input of one cluster's run, except for the tables.
+    """The input to one cluster's run, except for the tables.
 
     Attributes:
         settings: effective settings.
@@ -59,11 +59,11 @@ class RunContext:
         forced: True if the run moves bundles without waiting for hits.
         force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
             thresholds.
-        unloaded_brokers: seconds from each broker's last unload to the sample.
+        unloaded_brokers: seconds between each broker's last unload and the sample.
         arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
         recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
-        seed: seed for choosing between equal destinations; the same seed gives the same plan.
+        seed: seed for choosing among equally good destinations; the same seed gives the same plan.
     """
 
     settings: Settings
@@ -156,7 +156,7 @@ def _capped(
 
 
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
-    """Return the brokers' figures that cause hits for the whole cluster; empty if the shedder counts no such hits."""
+    """Return the brokers' figures that cause cluster-wide hits; empty if the shedder counts no such hits."""
     if not shed.outermost:
         return {}
     figure = profile_of(sample.settings).figure
@@ -169,7 +169,7 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return the shedder's result as text, with the numbers of bundles that move and that are passed over, if any."""
+    """Return the shedder's result as text, with the number of bundles that move and the number passed over, if any."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)

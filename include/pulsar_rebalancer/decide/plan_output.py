@@ -47,7 +47,7 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
 
     Args:
         run: the run.
-        decided: the strategy's decision. This function adds the moves of drains, and of filling or restoring.
+        decided: the strategy's decision. This function adds the moves for drains, and for filling or restoring.
         shadow: the shadow's decision, of which only the state and a few figures are kept.
 
     Returns:
@@ -149,7 +149,7 @@ def _state(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None) -
 
 
 def _shadow_state(before: DecisionState, shadow: ShadowDecision | None, now: datetime) -> ShadowState:
-    """Return the shadow's state after this sample; it does not change without a decision."""
+    """Return the shadow's state after this sample; it is unchanged if there is no decision."""
     if shadow is None or shadow.decided is None:
         return before.shadow
     strategy, counting, decided = shadow.context.settings.strategy, shadow.context.counting, shadow.decided
@@ -244,8 +244,8 @@ def write_files(
     Args:
         run: the run's folder.
         request: the run's request.
-        state: the state that the *record* task will commit. Its sequence number is one higher than in the state from
-            which the plan was made.
+        state: the state that the *record* task will commit. Its sequence number is one higher than that of the state
+            from which the plan was made.
         decisions: decisions, completed by `explain.complete`.
         taken: rows of the moves table for accepted moves, as read back from the file.
         reasons: number of candidates by pair and reason.
@@ -288,7 +288,7 @@ def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
 
 
 def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
-    """Return the summary's fields about scores.
+    """Return the summary's score fields.
 
     Args:
         before: scores of the compared brokers before the moves, in percent.

@@ -1,4 +1,4 @@
-"""The remembered placement: the broker of each bundle when the brokers' scores were last close together for a while."""
+"""The remembered placement: where each bundle was when the brokers' scores were last close together for a while."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ENOUGH = 3
-"""Number of consecutive balanced samples after which a placement is good. With a higher number, clusters with noisy
-load would remember nothing."""
+"""Number of consecutive balanced samples after which a placement counts as good. With a higher number, clusters with
+noisy load would remember nothing."""
 
 _RENEWED = 10
-"""A placement that stays good is remembered again each time this number of samples has passed, with any new bundles."""
+"""A placement that stays good is stored again, with any new bundles, each time this number of samples has passed."""
 
 _KEPT = timedelta(days=1)
-"""Age up to which a placement is kept while one of its brokers is missing or left out, because it may come back."""
+"""Age up to which a placement is kept while one of its brokers is missing or left out, because the broker may come
+back."""
 
 
 class RememberedPlacement(NamedTuple):
-    """The broker of each bundle, and each broker's share of the cluster's traffic, 0 to 1."""
+    """Each bundle's broker, and each broker's share of the cluster's traffic (0 to 1)."""
 
     brokers: dict[str, str]
     shares: dict[str, float]
@@ -89,7 +90,7 @@ class RememberedPlacement(NamedTuple):
 
 
 def remember(run: RunInput) -> Remembered:
-    """Return the `Remembered` state after a run's sample, and write the file of a newly remembered placement.
+    """Return the `Remembered` state after a run's sample, and write the file for a newly remembered placement.
 
     A placement is worth remembering if the scores were close together in several consecutive counted samples.
     """

@@ -53,7 +53,7 @@ class RunBundles(Bundles):
         self._announced: pa.Array[Any] | None = None
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Set the brokers whose bundles will be requested; bundles of other brokers are not loaded."""
+        """Set the brokers whose bundles will be requested; bundles on other brokers are not loaded."""
         self._announced = pa.array(list(brokers), pa.string())
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:

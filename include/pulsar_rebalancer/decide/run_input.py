@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunInput(Snapshot):
-    """One run as input for the *decide* task. Every property can raise the same errors as `read`.
+    """One run as input to the *decide* task. Every property can raise the same errors as `read`.
 
     Attributes:
         root: the storage root.
@@ -79,7 +79,7 @@ class RunInput(Snapshot):
 
     @property
     def shares_bundles(self) -> bool:
-        """Return whether the bundles table might have a bundle twice, because two brokers reported it."""
+        """Return whether the bundles table might contain a bundle twice because two brokers reported it."""
         return _largest(self.bundles_footer, "owners") > 1
 
     @cached_property
@@ -147,7 +147,7 @@ class RunInput(Snapshot):
         return restore(self, self.state_folder) if wanted else None
 
     def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers or, in a rolling restart, bring back bundles; None if none."""
+        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if none."""
         roll = self.before.roll
         if roll is not None:
             home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}

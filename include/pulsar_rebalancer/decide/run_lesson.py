@@ -50,7 +50,7 @@ def lesson_of(run: RunInput) -> Lesson:
 
 
 def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
-    """Return each broker's sums over its bundles. If several brokers report a bundle, it counts for the first by name.
+    """Return each broker's sums over its bundles. A bundle with several reports counts for the first broker by name.
 
     Whole numbers are added, so the order of the bundles affects neither the sums nor the plan's hash.
 
@@ -78,11 +78,11 @@ def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
 def _figures(
     before: dict[str, Floats], present: Floats, refused: npt.NDArray[np.bool_], steps: Sequence[float]
 ) -> dict[str, Floats]:
-    """Return the figures to be summed for each bundle, by their names in `Sums`; `doubt` is divided by 1000.
+    """Return the figures to be summed for each bundle, keyed by their names in `Sums`; `doubt` is divided by 1000.
 
     Args:
         before: columns of the means before this sample, NaN where nothing is known.
-        present: current traffic of each bundle, msg/s or kB/s.
+        present: current traffic of each bundle, in msg/s or kB/s.
         refused: True for bundles that validation left out; their quick averages are used.
         steps: steps of the averages, from `learning.steps`.
     """
@@ -123,7 +123,7 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
 
 
 def _known(run: RunInput, before: Learned) -> pa.Table:
-    """Return the columns `COSTS` of the means before this sample, with parts of split bundles."""
+    """Return the columns `COSTS` of the means before this sample, including rows for parts of split bundles."""
     if run.known_means is None:
         return _KNOWN.empty_table()
     stored = run.known_means.read_table(["cluster", "bundle", *(COSTS if before.samples else ())])

@@ -49,7 +49,7 @@ class UnreadableRunError(Exception):
 
 
 def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dry_run: bool = False) -> dict[str, str]:
-    """Add runs to the history of their day.
+    """Add a day's runs to the day's history.
 
     Rows of these runs from an interrupted attempt are replaced. Other rows and all run folders are kept.
 
@@ -57,7 +57,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
         dry_run: True to write nothing. Damaged data in a file with a valid footer is then not detected.
 
     Returns:
-        The error message for each run that could not be read, by the run's name. All other runs are now in the history.
+        The error message for each run that could not be read, by run name. All other runs are now in the history.
 
     Raises:
         SnapshotError: `file_damaged` if the day's tables cannot be read or differ from what was written, `file_version`
@@ -131,14 +131,14 @@ def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
 
 
 def _widened(columns: pa.Schema, today: pa.Schema, file: StoragePath) -> pa.Schema:
-    """Return the columns, with types extended to fit the rows in a file."""
+    """Return the columns, with types widened to fit the rows in a file."""
     stored = footer_of(file)[0]
     refuse_other(stored, today, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
 def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
-    """Return the columns, with types extended to fit the rows of all runs."""
+    """Return the columns, with types widened to fit the rows of all runs."""
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
@@ -149,7 +149,7 @@ def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Sch
 
 
 def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str, int]:
-    """Copy the rows of other runs, and return the number of rows for each of these runs."""
+    """Copy the rows of other runs, and return how many rows each of these runs has."""
     if not target.exists():
         return {}
     new = pa.array(sorted(names), pa.string())
@@ -159,7 +159,7 @@ def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str
 
 
 def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
-    """Add a run's rows; return their number according to the files' footers, or None if the run has no such table."""
+    """Add a run's rows; return the row count from the files' footers, or None if the run has no such table."""
     parts = _parts(run, TABLES[kind][0])
     try:
         for part in parts:
@@ -200,10 +200,10 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
 
 
 def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
-    """Read the completed draft, and check the number of rows for each run.
+    """Read the completed draft, and check each run's row count.
 
     Raises:
-        SnapshotError: `file_damaged` if a run's number of rows differs from the expected number.
+        SnapshotError: `file_damaged` if a run's row count differs from the expected count.
     """
     written = rows_by_run(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])

@@ -26,7 +26,7 @@ _OUR_FOLDER = re.compile(r"[a-z_]+(?:/[a-z0-9_-]+\.parquet(?:/.+)?)?")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's folder, with the entries in it.
+    """A run's folder and its entries.
 
     Attributes:
         folder: the folder, whose name is the run's id.
@@ -47,7 +47,7 @@ class RunFolder:
 
     @property
     def files(self) -> dict[str, int]:
-        """The sizes of the rebalancer's files, in bytes, by path below the folder."""
+        """The sizes of the rebalancer's files, in bytes, by path relative to the folder."""
         return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
 
     @property

@@ -1,4 +1,4 @@
-"""Upkeep of the runs' files: compact past days, and delete files that are older than the settings allow.
+"""Upkeep of run files: compact past days, and delete files that are older than the settings allow.
 
 Upkeep never changes today's runs, unfinished runs younger than a day, runs whose plan is in the state, files that the
 state refers to, or files from other programs.

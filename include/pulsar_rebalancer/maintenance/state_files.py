@@ -30,12 +30,12 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Needed(NamedTuple):
-    """The runs and files of a cluster that must be kept because of its state.
+    """The runs and files that must be kept because a cluster's state needs them.
 
     Attributes:
         plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
-        files: names of files in the state folder: copies of the state to keep, and files to which the state or a copy
-            refers. None if the stored state is lost, because any file could then be needed to restore it.
+        files: names of files in the state folder: state copies to keep, and files that the state or a copy refers to.
+            None if the stored state is lost, because any file might then be needed to restore it.
     """
 
     plans: frozenset[str]
@@ -65,7 +65,7 @@ class Needed(NamedTuple):
 
 
 def is_draft(entry: Entry) -> bool:
-    """Return whether an entry is an incomplete file from a killed task."""
+    """Return whether an entry is an incomplete file left by a killed task."""
     return entry.kind is Kind.FILE and _DRAFT.fullmatch(entry.path) is not None
 
 
@@ -74,8 +74,8 @@ def unneeded_files(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return the entries in a state folder that can be deleted.
 
-    These are never deleted: records of changes (the person, the change and the reason), published load data, drains,
-    orders, the rolling restart and the costs of moves.
+    These are never deleted: records of changes (who changed what, and why), published load data, drains, orders, the
+    rolling restart and the costs of moves.
 
     Args:
         needed: names of files that must not be deleted, from `Needed.files`.

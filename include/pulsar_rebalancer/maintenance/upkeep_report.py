@@ -1,4 +1,4 @@
-"""The report about daily upkeep of a cluster's files, or about a dry run."""
+"""The report on a cluster's daily upkeep, or on a dry run of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 LISTED = 20
-"""Maximum number of kept entries that are listed in the log."""
+"""Maximum number of kept entries listed in the log."""
 
 
 class Step(NamedTuple):
-    """One step of upkeep, which a dry run only reports.
+    """One upkeep step; a dry run only reports it.
 
     Attributes:
         action: `compact` (which also deletes the run folders), `remove runs`, `remove history`, `remove state files`
@@ -32,11 +32,11 @@ class Step(NamedTuple):
 
 @dataclass
 class Report:
-    """All steps of upkeep, which a dry run only reports.
+    """All upkeep steps; a dry run only reports them.
 
     Attributes:
         left: old entries that were not deleted, each with the reason.
-        problems: problems that a person should examine. The files in question were not deleted.
+        problems: problems that a person should look into. The files involved were not deleted.
     """
 
     dry_run: bool

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Policies(VersionedDocument):
-    """`input/policies.json`: those of a cluster's policies that could be read.
+    """`input/policies.json`: the cluster's policies that could be read.
 
     Attributes:
         isolation: isolation policies in Pulsar's order.
-        groups: anti-affinity group by namespace, for namespaces that are in a group.
+        groups: anti-affinity group by namespace, only for namespaces that have one.
         domains: each broker's failure domain; empty if failure domains are off.
         unknown: why the permitted brokers are unknown, by namespace: an admin reason code or a sentence.
         without_persistent: brokers that accept no persistent topics; empty if no broker accepts any.
@@ -55,7 +55,7 @@ class Policies(VersionedDocument):
     def reserved_by(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is no such policy.
 
-        The policy closes the broker to all other namespaces (NamespaceIsolationPolicies.isSharedBroker). Pulsar does
+        The policy keeps all other namespaces off the broker (NamespaceIsolationPolicies.isSharedBroker). Pulsar does
         not apply this rule to manually chosen destinations.
         """
         return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)

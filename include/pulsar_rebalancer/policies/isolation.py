@@ -1,4 +1,4 @@
-"""Namespace isolation policies, which reserve brokers for namespaces. They are interpreted as in Pulsar."""
+"""Namespace isolation policies, which reserve brokers for namespaces, interpreted as in Pulsar."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IsolationPolicy(BaseModel):
         primary: patterns of host names; matching brokers are reserved for the policy's namespaces.
         secondary: patterns of host names; matching brokers are used for failover.
         min_limit: secondary brokers are used while fewer than this many primary brokers are active.
-        problems: errors in Pulsar's document, by the name of the field. Invalid parts are not in the attributes above.
+        problems: errors in Pulsar's document, by field name. Invalid parts are left out of the attributes above.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,7 +51,7 @@ class IsolationPolicy(BaseModel):
     def candidates(self, brokers: Sequence[str]) -> list[str]:
         """Return the brokers that may own the policy's namespaces.
 
-        Pulsar's rules are in LoadManagerShared.applyNamespacePolicies and MinAvailablePolicy.
+        The rules are those of LoadManagerShared.applyNamespacePolicies and MinAvailablePolicy.
 
         Args:
             brokers: all active brokers.
@@ -63,12 +63,12 @@ class IsolationPolicy(BaseModel):
 
 
 def host_of(broker: str) -> str:
-    """Return a brokerId without its port."""
+    """Return the host part of a brokerId."""
     return broker.rpartition(":")[0]
 
 
 def parse_isolation(document: Mapping[str, JsonValue]) -> tuple[IsolationPolicy, ...]:
-    """Return the policies in Pulsar's order; the first policy that covers a namespace applies to the namespace."""
+    """Return the policies in Pulsar's order; the first policy that covers a namespace applies to it."""
     return tuple(_policy(name, policy) for name, policy in document.items())
 
 
@@ -93,8 +93,8 @@ def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: Isolation
     """Return why the permitted brokers of a namespace are unknown; empty if they are known.
 
     If a policy's namespaces cannot be read, it could apply to any namespace that no earlier policy covers. If a
-    policy's primary brokers cannot be read, any broker could be reserved, so the brokers for namespaces without a
-    policy are also unknown.
+    policy's primary brokers cannot be read, any broker could be reserved, so the permitted brokers for namespaces
+    without a policy are also unknown.
 
     Args:
         ruling: the policy that applies to the namespace, from `rulings`.

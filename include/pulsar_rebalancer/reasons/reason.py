@@ -1,4 +1,4 @@
-"""Every reason code, its meaning and what to do: the only list, shared by code, reference pages and alerts."""
+"""All reason codes, with their meaning and what to do: the single list behind code, reference pages and alerts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELD = Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON
 class Reason(StrEnum):
     """A reason for a decision or a result. The value is the code in files, XComs and messages; it never changes.
 
-    This module is long because an enumeration cannot be divided among several modules.
+    This module is long because an enumeration cannot be split across modules.
 
     Attributes:
         effect: effect on the run if validation reports this reason.
@@ -33,7 +33,7 @@ class Reason(StrEnum):
     def __new__(
         cls, code: str, effect: Effect = VERDICT, traits: Trait = Trait.NONE, meaning: str = "", action: str = ""
     ) -> Self:
-        """Create a member from an entry of the list below."""
+        """Create a member from an entry in the list below."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.effect, member.traits, member.meaning, member.action = effect, traits, meaning, action

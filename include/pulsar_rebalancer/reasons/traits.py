@@ -22,13 +22,13 @@ class Trait(Flag):
     PASSING = auto()
     """The problem may be temporary, so the task that it stopped is retried."""
     NO_ANSWER = auto()
-    """The broker cannot be reached or does not answer: no further requests are sent to it."""
+    """The broker cannot be reached or does not respond: no further requests are sent to it."""
     CREDENTIALS = auto()
-    """The connection's credentials were refused, or there are none to send."""
+    """The connection's credentials were rejected, or there are none to send."""
     TYPED = auto()
     """A person's input is invalid. The person sees the error; the cluster itself is fine."""
     EXPECTED = auto()
-    """A quarantine that ends by itself, so it does not count towards `max_quarantined_brokers`."""
+    """A quarantine that ends on its own, so it does not count towards `max_quarantined_brokers`."""
     WAITING = auto()
     """The strategy saw an imbalance and is waiting: the cluster is not balanced yet."""
     STUCK = auto()
@@ -48,12 +48,12 @@ class Trait(Flag):
     NEEDS_PERSON = auto()
     """The move will fail again until a person changes something."""
     RETRIED = auto()
-    """A retry of the wave can complete the move."""
+    """Retrying the wave can complete the move."""
     SETTLED = auto()
     """The outcome needs no attention: the next plan takes it into account."""
     ORDERED = auto()
     """The cause is a person's order or a setting, so no alert is needed."""
     NOT_BEGUN = auto()
-    """The move has not been tried: a later outcome replaces this reason."""
+    """The move has not been attempted: a later outcome replaces this reason."""
     SPLIT_AS_PLANNED = auto()
     """The split ended with the planned bounds."""

@@ -60,7 +60,7 @@ class Agreement(BaseModel):
 
     Attributes:
         range_recorded, range_replayed: mean score range over time, in points.
-        range_apart: mean absolute difference between the two ranges of a sample, in points.
+        range_apart: mean absolute difference between the two ranges, sample by sample, in points.
         range_correlation: correlation of the two ranges over time, -1 to 1; None if one of them never changes.
         unloads_recorded, unloads_replayed: bundles moved per day.
         bundles_recorded, bundles_replayed: number of bundles that moved at least once.

@@ -1,4 +1,4 @@
-"""Balance a cluster minute by minute with a shedder and a placement, as the rebalancer's runs would.
+"""Balance a cluster minute by minute with a shedder and a placement strategy, as the rebalancer's runs would.
 
 Like the DAG, the balancer keeps state between runs: hits, the moving averages of brokers and bundles, and recently
 moved bundles. The minutes are simulated or recorded.
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 
 _UNLOADED_AFTER = 1.0
-"""Assumed seconds from a sample to its unloads, because a real run records an unload only when it is done."""
+"""Assumed seconds from a sample to its unloads, because a real run records an unload only once it is done."""
 
 
 class IndexedMove(NamedTuple):
-    """The position of a bundle to move, and the position of its destination.
+    """The positions of a bundle to move and of its destination.
 
     Attributes:
         swapped: True if the bundle moves from a pair's destination to its source, in exchange for another bundle.
@@ -63,7 +63,7 @@ class Balancer:
     Args:
         roster: names of the cluster's brokers and bundles.
         settings: strategy, placement, thresholds.
-        seed: seed for placement's random draws.
+        seed: seed for the placement's random choices.
         means: moving averages of the bundles, which the caller updates; None if the balancer keeps its own.
         stays: why a bundle never moves, by bundle position.
     """
@@ -186,7 +186,7 @@ class Balancer:
 
     @staticmethod
     def _since(minute: Minute, at: int) -> float:
-        """Return the seconds since the moves of an earlier minute."""
+        """Return the seconds since the moves in an earlier minute."""
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
     def _seed_of(self, minute: Minute) -> str:
@@ -194,7 +194,7 @@ class Balancer:
 
     @property
     def _repeats(self) -> bool:
-        """Return whether brokers measure themselves less often than once a minute, so that figures can repeat."""
+        """Return whether brokers measure themselves less often than once a minute, so figures can repeat."""
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
     def _counting(self, minute: Minute) -> Counting:

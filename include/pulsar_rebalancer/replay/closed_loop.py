@@ -67,7 +67,7 @@ def replay(
         judged_by: settings whose resource weights determine the scores of all variants, so that they can be compared.
         first: time of the first sample, in minutes since 1970; None for the first in the recording.
         last: time of the last sample, in minutes since 1970; None for the last in the recording.
-        report: function that is called regularly with the completed share, 0 to 1.
+        report: function that is called regularly with the completed fraction, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]

@@ -27,14 +27,14 @@ NOBODY = -1
 """Owner of a bundle that no broker reports."""
 
 FIGURES = (*TRAFFIC, "topics")
-"""The load that a bundle carries from broker to broker; `run.tables` has the units."""
+"""The load figures that move with a bundle from broker to broker; `run.tables` has the units."""
 
 UNKNOWN_RATE = 50.0
 """Long-term message rate of a bundle that no broker has reported yet (NamespaceBundleStats' default, 50 msg/s)."""
 
 
 class Roster:
-    """The names in a cluster and their positions, shared by all code that uses the same columns.
+    """The names in a cluster and their positions; all code that works on the same columns shares one roster.
 
     Attributes:
         broker_at, bundle_at, namespace_at: positions, by name.
@@ -79,7 +79,7 @@ class MeanColumns:
             sample: a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             left_out: positions of bundles whose figures do not count; their means do not change.
             repeated: positions of bundles whose figures repeat the previous sample. Their means do not change in this
-                sample, and are restarted with the next new figures.
+                sample, and restart with the next new figures.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present.copy()
@@ -139,7 +139,7 @@ class ColumnBundles(Bundles):
         return self._samples(bundles)
 
     def able(self, least: float) -> set[str]:
-        """Return the brokers with a movable bundle whose load is above `least`, as in `Bundles.able`."""
+        """Return the brokers with a movable bundle whose load is above `least`, as `Bundles.able` does."""
         if self._loads is None:
             return set()
         may_move = (self._owner != NOBODY) & (np.maximum(*self._loads) > least)

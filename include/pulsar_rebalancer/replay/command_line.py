@@ -1,4 +1,4 @@
-"""The arguments of the replay application."""
+"""The replay application's arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the parsed arguments; the arguments about traces have defaults."""
+    """Return the parsed arguments; the trace arguments have defaults."""
     parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded load through variants.")
     parser.add_argument("--root", default="", help="storage root, the folder of all clusters")
     parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be repeated")

@@ -1,4 +1,4 @@
-"""Write the results of a replay into its folder: answer, table and report."""
+"""Write a replay's results to its folder: answer, table and report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _COVERED = (
     "interpolated",
     "made",
 )
-"""Columns in the table that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
+"""Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 
 def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:

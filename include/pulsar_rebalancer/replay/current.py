@@ -1,4 +1,4 @@
-"""A cluster's current settings, from its runs."""
+"""A cluster's current settings, taken from its runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the newest run without parameters, and text that names their source.
+    """Return the effective settings of the newest run started without parameters, and text that names their source.
 
     The settings include those that the run read from the brokers. Runs are looked up in their folders and in the
     compacted tables.

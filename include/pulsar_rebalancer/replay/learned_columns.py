@@ -35,8 +35,8 @@ class LearnedColumns:
     """Averages and costs of all bundles.
 
     Attributes:
-        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s; their half-lives are 60,
-            2.4 and 15 minutes.
+        hour, quick, quarter: moving averages of the rate (msg/s) or the throughput (kB/s); their half-lives are 60, 2.4
+            and 15 minutes.
         cost, variance: relative cost of a message, and its variance.
     """
 
@@ -64,8 +64,8 @@ class LearnedColumns:
             before: figures known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
-            moved: moves carried out recently, as in `learning.learn`.
-            counts: True if the sample counts; else nothing is learned.
+            moved: recently carried out moves, as in `learning.learn`.
+            counts: True if the sample counts; otherwise nothing is learned.
         """
         before = continued(before, brokers, settings, counts=counts)
         if not before.samples:

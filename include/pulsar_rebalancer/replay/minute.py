@@ -63,7 +63,7 @@ class Minute:
         number: the minute's number; for a recorded minute, the minutes since 1970.
         owner: position of each bundle's broker; `NOBODY` if no broker reports the bundle.
         bundles: a row for each of `columns.FIGURES`, a column per bundle.
-        resources: names of the rows of `brokers.usage`.
+        resources: names of the rows in `brokers.usage`.
         reserved: the isolation policy that reserves a broker, by broker position.
         counting: rules for the hit counters in this minute; `Balancer` adds the figures that count as repeated.
         stays: why a bundle must stay in this minute, by bundle position.

@@ -1,4 +1,4 @@
-"""A replay's progress: each part writes its completed share to a file; a thread prints the total of these shares."""
+"""A replay's progress: each part writes its completed fraction to a file; a thread prints the sum of the fractions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def say(line: str) -> None:
 
 
 def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
-    """Return a function that stores the completed share of a part, 0 to 1."""
+    """Return a function that stores the completed fraction of a part, 0 to 1."""
     return partial(_write, work / _FOLDER / str(part))
 
 

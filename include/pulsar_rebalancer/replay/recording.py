@@ -33,10 +33,10 @@ class KeptSample(NamedTuple):
         brokers: brokers that the cluster lists.
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
         traffic: the brokers' load, a row for each of `FIGURES`.
-        averages: brokers' own moving averages of load (1 is 100 percent) and throughput (bytes/s); NaN if missing.
-        versions: the number in `Index` of each broker's version; an unknown version is an empty string there.
+        averages: brokers' own moving averages of load (1 means 100 percent) and throughput (bytes/s); NaN if missing.
+        versions: the number of each broker's version in `Index`, where an unknown version is an empty string.
         age: age of each load report in seconds.
-        started: when the broker's process started, seconds since 1970; NaN where unknown.
+        started: when the broker's process started, in seconds since 1970; NaN where unknown.
         reported: True for each broker that has a load report and was not left out.
         bundles: reported bundles, each once.
         owner: the broker of each bundle.
@@ -92,7 +92,7 @@ class Coverage(BaseModel):
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
-        repeated: number of samples after the first in the same minute; for a trace, the largest such number of any
+        repeated: number of samples after the first in the same minute; for a trace, the largest such number for any
             broker.
         interpolated: share of a trace's load reports that are interpolated between two of its figures, 0 to 1.
         faint: brokers in a trace whose CPU usage was never above one percent.
@@ -167,7 +167,7 @@ class Index(VersionedDocument):
     Attributes:
         brokers, bundles: names, by number.
         minutes: the samples' times in minutes since 1970, ascending.
-        places: file number, first byte and length of each sample.
+        places: file number, byte offset and length of each sample.
         versions: the brokers' Pulsar versions, by number.
         policies: policies, by number.
     """

@@ -1,4 +1,4 @@
-"""Limits on the size of a replay. Larger replays are refused with advice on how to reduce their size."""
+"""Limits on the size of a replay. Larger replays are rejected with advice on how to make them smaller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.samples import Recording
 
 MOST_HOURS = 5.0
-"""Maximum estimated hours of one core for a replay; the task that waits for the replay times out after six hours."""
+"""Maximum estimated core hours for a replay; the task that waits for the replay times out after six hours."""
 
 MOST_OUTCOMES = 50_000_000
 """Maximum number of samples times variants in one replay: each combination yields a figure."""
@@ -20,11 +20,11 @@ MOST_OUTCOMES = 50_000_000
 _LESS = "take a shorter period or fewer variants"
 
 _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
-"""Seconds of computing per sample and variant, for each broker and each bundle; measured as in docs/performance.md."""
+"""Computing time in seconds per sample and variant, for each broker and each bundle (see docs/performance.md)."""
 
 
 def refuse_many(request: ReplayRequest, variants: int) -> None:
-    """Refuse a replay with too many samples and variants, before any data is read.
+    """Reject a replay with too many samples and variants, before any data is read.
 
     Raises:
         SettingsError: `wrong_setting`.
@@ -39,7 +39,7 @@ def refuse_many(request: ReplayRequest, variants: int) -> None:
 
 
 def refuse_long(recording: Recording, variants: int) -> None:
-    """Refuse a replay that would take too long, once the size of the cluster is known.
+    """Reject a replay that would take too long, once the size of the cluster is known.
 
     Raises:
         SettingsError: `wrong_setting`.

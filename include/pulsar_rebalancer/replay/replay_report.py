@@ -1,4 +1,4 @@
-"""The report of a replay: one HTML page that loads nothing and escapes all names."""
+"""The replay report: a single HTML page that loads no other files and escapes all names."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _times(minutes: Ints) -> Times:
 
 
 def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
-    """Return a figure with `rows` stacked charts that share the time axis."""
+    """Return a figure with `rows` stacked charts that share a time axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3 + 1.5 * rows), layout="constrained")

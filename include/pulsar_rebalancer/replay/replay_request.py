@@ -1,4 +1,4 @@
-"""The request and the answer for a replay: the documents in the replay's folder."""
+"""A replay's request and answer: the documents in the replay's folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReplayRequest(VersionedDocument):
         requested_by: the person who requested the replay.
         settings: the current settings; their resource weights also determine the scores.
         settings_from: where the settings come from.
-        seed: seed for placement's random draws.
+        seed: seed for the placement's random choices.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -87,7 +87,7 @@ class ReplayRequest(VersionedDocument):
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Validate and return the request that a person typed.
+        """Validate and return the request that a person entered.
 
         Raises:
             SettingsError: `wrong_setting` or `contradiction`, in a field or in the grid; the message names the field or
@@ -106,7 +106,7 @@ class FailedVariant(BaseModel):
 
     Attributes:
         at: time of the sample at which the exception was raised.
-        error: type and text of the exception.
+        error: type and message of the exception.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""The tables of runs, from folders or compacted, as columns for a recording."""
+"""The tables of runs, from run folders or compacted tables, as columns for a recording."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STARTED = "started_at"
 
 @dataclass
 class Held:
-    """Some or all bundles of a run. `bundles` and `owner` are numbers in `Names`; `carried` has a row per figure."""
+    """Some or all of a run's bundles. `bundles` and `owner` are numbers in `Names`; `carried` has a row per figure."""
 
     bundles: Ints
     owner: Ints
@@ -99,7 +99,7 @@ def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
 
 
 def started(brokers: pa.Table) -> Floats:
-    """Return the start times of the brokers' processes, seconds since 1970; NaN where unknown."""
+    """Return the start times of the brokers' processes, in seconds since 1970; NaN where unknown."""
     if _STARTED not in brokers.column_names:
         return np.full(brokers.num_rows, np.nan)
     return floats(brokers[_STARTED].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
@@ -108,7 +108,7 @@ def started(brokers: pa.Table) -> Floats:
 def carried(table: pa.Table) -> Floats:
     """Return the load of brokers or bundles, with a row for each of `FIGURES`.
 
-    A missing, negative, absurd or NaN figure becomes 0.
+    A figure that is missing, negative, NaN or implausibly large becomes 0.
     """
     return np.array([_figures(table[name]) for name in FIGURES])
 

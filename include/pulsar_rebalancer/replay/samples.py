@@ -25,7 +25,7 @@ CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
 """Resources whose usage moves with a bundle; memory does not move."""
 
 _SHARED_BY = ((0, 1), (2,), (3,))
-"""Rows of `FIGURES` in proportion to which bundles share each of `CARRIED`: messages, bytes in, bytes out."""
+"""For each of `CARRIED`, the rows of `FIGURES` whose sum determines a bundle's share: messages, bytes in, bytes out."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Recording:
 
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
-        """Return a dictionary per entry of `Index.policies`: the policy that reserves a broker, by broker position."""
+        """Return, for each entry in `Index.policies`, the policy that reserves a broker, by broker position."""
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
             for policies in self.index.policies
@@ -125,7 +125,7 @@ class Recording:
         return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
 
     def samples(self, minutes: Iterable[int]) -> Iterator[RecordedSample]:
-        """Yield the samples for these minutes, which must be ascending."""
+        """Yield the samples for these minutes, which must be in ascending order."""
         assembler = _Assembler(self)
         place_of = dict(zip(self.index.minutes, self.index.places, strict=True))
         read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
@@ -211,7 +211,7 @@ class _Assembler:
         return owner, carried, held
 
     def _parents(self, born: Ints) -> Ints:
-        """Return the narrowest known bundle that contains each new bundle's range; `NOBODY` if there is none."""
+        """Return, for each new bundle, the narrowest known bundle that contains its range; `NOBODY` if none does."""
         return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
 
     def _parent(self, number: int) -> int:

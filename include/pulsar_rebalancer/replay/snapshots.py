@@ -1,4 +1,4 @@
-"""Make a recording from the DAG's runs: from their folders and from the tables that daily upkeep writes."""
+"""Make a recording from the DAG's runs, using their folders and the tables that daily upkeep writes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> Index:
     """Make a recording from the samples that runs collected between two times.
 
-    If a minute has several samples, the last one counts. The coverage names runs that cannot be read.
+    If a minute has several samples, the last one counts. The coverage lists runs that cannot be read.
 
     Args:
         settings: settings whose interval determines the expected number of samples.
@@ -110,7 +110,7 @@ class _Reader:
                 self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
 
     def blocked(self, name: str) -> bool:
-        """Return whether validation blocked a run of the day."""
+        """Return whether validation blocked one of the day's runs."""
         if name not in self._documents:
             run = self._storage.run(name)
             self._documents[name] = RunDocuments.of(None, None, None) if run is None else RunDocuments.read(run)

@@ -42,10 +42,10 @@ _VERSION = "5.0.1"
 """Assumed Pulsar version: bundles with equal hash ranges in different namespaces can move at the same time."""
 
 _MOST_PERCENT = 110.0
-"""Maximum valid CPU figure, percent: Prometheus extrapolates rates, so a busy broker can be slightly above 100."""
+"""Maximum valid CPU figure, in percent: Prometheus extrapolates rates, so a busy broker can be slightly above 100."""
 
 LONGEST_DAYS = 366
-"""Maximum length of a trace or of a replayed period, days."""
+"""Maximum length of a trace or of a replayed period, in days."""
 
 _LARGEST_GB = 8
 _BYTES_OF_BROKER, _BYTES_OF_BUNDLE = 173, 29
@@ -73,7 +73,7 @@ class MadeBundles(BaseModel):
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Validate and return the values that a person typed.
+        """Validate and return the values that a person entered.
 
         Raises:
             SettingsError: `wrong_setting`; the message names the field.

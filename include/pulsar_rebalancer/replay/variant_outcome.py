@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.columns import Floats
 
 HOT = 80.0
-"""Percent above which a broker counts as hot."""
+"""Score, in percent, above which a broker counts as hot."""
 
 
 _LONGEST_ERROR = 500
@@ -30,7 +30,7 @@ class Failure(NamedTuple):
 
     Attributes:
         minute: time of the sample at which the error was raised, in minutes since 1970.
-        error: type and text of the exception, on one line.
+        error: type and message of the exception, on one line.
     """
 
     minute: int
@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, minute: int, error: BaseException) -> Self:
-        """Return the failure for an exception; the exception's text is cleaned."""
+        """Return the failure for an exception; the exception's message is sanitized."""
         lines = "".join(traceback.format_exception_only(error)).split("\n")
         return cls(minute, one_line(" ".join(filter(None, lines)), _LONGEST_ERROR))
 
@@ -59,7 +59,7 @@ class VariantOutcome:
         hot: number of samples in which a broker was above `HOT` percent.
         events: number of samples after which the variant moved bundles.
         moved: number of bundles moved.
-        disturbed: total throughput of the moved bundles when they moved, bytes/s inbound plus outbound.
+        disturbed: total throughput of the moved bundles when they moved, in bytes/s, inbound plus outbound.
         lost: number of bundles placed because their broker was gone.
         failed: the error that ended the replay early; None if the variant was replayed to the end.
         minutes: time of the sample for each of `ranges`, in minutes since 1970; empty except in the recording's
@@ -100,7 +100,7 @@ class VariantOutcome:
         self.moved_at.extend([minute] * len(bundles))
 
     def append(self, other: Self) -> None:
-        """Add the same variant's outcome over a later period."""
+        """Append the same variant's outcome over a later period."""
         self.failed = self.failed or other.failed
         for name in (column.name for column in fields(self) if column.name not in ("variant", "failed")):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -115,7 +115,7 @@ class Figures(NamedTuple):
         events: total number of samples after which the variant moved bundles.
         unloads_per_day: bundles moved per day.
         events_per_day: events per day.
-        disturbed_per_day: total throughput of the moved bundles when they moved, bytes/s per day.
+        disturbed_per_day: total throughput of the moved bundles when they moved, in bytes/s per day.
         range_mean: mean over time of the range (largest minus smallest score) in points.
         range_p95: 95th percentile of the range in points.
         range_largest: maximum of the range in points.

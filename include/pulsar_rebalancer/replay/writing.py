@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 _BYTES = 16 << 20
-"""Minimum size of a file of samples, in bytes; only the last file may be smaller."""
+"""Minimum size of a sample file, in bytes; only the last file may be smaller."""
 
 
 class Names:
@@ -57,7 +57,7 @@ class Names:
 
 @dataclass
 class Writer:
-    """Writes samples as files of a recording."""
+    """Writes samples to a recording's files."""
 
     folder: StoragePath
     brokers: Names = field(default_factory=Names)
@@ -69,7 +69,7 @@ class Writer:
     _waiting: bytearray = field(default_factory=bytearray)
 
     def policies_number(self, policies: Policies) -> int:
-        """Return the number of these policies; policies that are not known yet get the next number."""
+        """Return the number of these policies; new policies get the next number."""
         parsed = policies.model_copy(update={"problem": ""})
         if parsed not in self.policies:
             self.policies.append(parsed)
@@ -115,7 +115,7 @@ def coverage_of(
     """Return the part of a requested period that the samples cover.
 
     Args:
-        more: further fields of the coverage.
+        more: further fields for the coverage.
     """
     ordered = np.array(sorted(minutes))
     interval = max(1.0, settings.interval_seconds / 60)

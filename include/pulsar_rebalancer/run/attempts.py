@@ -1,4 +1,4 @@
-"""Rules for retries of moves and splits, and for their records in the state store."""
+"""Rules for retrying moves and splits, and for their records in the state store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 RETRIED = Trait.PASSING | Trait.RETRIED
-"""Traits of outcomes that a retry of the task can fix."""
+"""Traits of outcomes that retrying the task can fix."""
 
 _Planned = TypeVar("_Planned", Move, Split)
 _Record = TypeVar("_Record", Unload, BundleSplit)
@@ -35,7 +35,7 @@ def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | 
 
 
 def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
-    """Return the state store's records of one plan, by bundle."""
+    """Return the state store's records for one plan, by bundle."""
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 
@@ -46,7 +46,7 @@ def failed_moves(
 
     Args:
         unloads: the state store's unloads, by bundle.
-        closed_at: when a person last closed the breaker; None if never. Failures before then do not count.
+        closed_at: when a person last closed the breaker; None if never. Earlier failures do not count.
     """
     failed = {outcome.bundle for outcome in outcomes if outcome.failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}

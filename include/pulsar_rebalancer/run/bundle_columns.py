@@ -31,7 +31,7 @@ _FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rat
 class BundleSample(NamedTuple):
     """One bundle on the broker that reports it.
 
-    It is a tuple, because a tuple is created five times faster than an object.
+    This class is a tuple because creating a tuple is five times faster than creating an object.
 
     Attributes:
         broker: brokerId.
@@ -47,7 +47,7 @@ class BundleSample(NamedTuple):
         long_term_msg_rate: long-term moving average of the inbound plus outbound rate, in msg/s; None if it is
             not known yet.
         load_now, load_later: fast and hourly moving average of the inbound plus outbound rate or throughput, weighted
-            with the cost of the bundle's messages: msg/s or kB/s at average cost; None if the strategy does not learn
+            by the cost of the bundle's messages: msg/s or kB/s at average cost; None if the strategy does not learn
             costs.
         reason: why the bundle must not be moved, regardless of its traffic; None if it may be moved.
     """
@@ -178,7 +178,7 @@ class Bundles:
 
     @cached_property
     def _found(self) -> dict[str, dict[str, BundleSample]]:
-        """Return the cache of `find`: bundles by broker and name. Only the few brokers that shed bundles are in it."""
+        """Return the cache of `find`: bundles by broker and name. It holds only the few brokers that shed bundles."""
         return {}
 
     @cached_property
@@ -190,7 +190,7 @@ class Bundles:
     def owners(self) -> dict[str, str]:
         """Return the broker that reports each bundle, by bundle.
 
-        If several brokers report a bundle, the last broker by name is returned.
+        If several brokers report a bundle, the one whose name sorts last is returned.
         """
         return {row["bundle"]: row["broker"] for row in self._table.select(["bundle", "broker"]).to_pylist()}
 
@@ -203,7 +203,7 @@ class Bundles:
         return served(self._table, namespaces)
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return each broker's long-term message rate, msg/s: the sum over its bundles outside heartbeat namespaces.
+        """Return each broker's long-term message rate in msg/s: the sum over its bundles outside heartbeat namespaces.
 
         If a bundle's long-term moving average is not known yet, its short-term average is used.
         """

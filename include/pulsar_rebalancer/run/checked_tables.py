@@ -28,7 +28,7 @@ def read_checked(
     may_be_missing: str = "",
     runs: Collection[str] | None = None,
 ) -> pa.Table:
-    """Check and return columns of a table.
+    """Check a table, and return some of its columns.
 
     Args:
         file: the table of a run or of a day.
@@ -49,7 +49,7 @@ def read_checked(
 
 
 def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, coded: list[str]) -> Iterator[pa.Table]:
-    """Yield a table's columns in batches of rows. The arguments and errors are those of `read_checked`.
+    """Yield a table's columns in batches of rows. The other arguments and the errors are as in `read_checked`.
 
     Args:
         today: the table's columns in this release.
@@ -95,9 +95,9 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return text that quotes the first non-numeric value, and gives its row (counted from 1); empty if there is none.
+    """Return text with the first non-numeric value and its row number, counted from 1; empty if there is none.
 
-    The column should contain numbers, but its type in the file is text.
+    The column should be numeric, but the file stores it as text.
     """
     before = 0
     for table in batches(file, [column]):

@@ -1,8 +1,8 @@
 """The history of a cluster: one table per day and kind, compacted from the day's runs.
 
-The files are `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are the tables of a run, and `runs`.
-The table `runs` has one row per run, with the run's documents as JSON and its number of rows in each table. Every table
-has the column `run`.
+The files are `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are a run's tables, plus `runs`. The
+table `runs` has one row per run, with the run's documents as JSON and its number of rows in each table. Every table has
+the column `run`.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def with_run(schema: pa.Schema) -> pa.Schema:
 
 
 class Draft:
-    """A context manager for a table that is being written; the table is published only when complete.
+    """A context manager for a table that is being written; the table is published only once it is complete.
 
-    Writing needs only the memory for one row group, regardless of the size of the table.
+    Writing needs memory for only one row group, whatever the size of the table.
 
     Args:
         target: the file to publish.
@@ -199,20 +199,20 @@ def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.Par
 
 
 def batches(file: StoragePath, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file in batches. The errors are those of `opened`."""
+    """Yield the rows of a Parquet file in batches. Raises the same errors as `opened`."""
     with opened(file) as source:
         for batch in source.iter_batches(columns=columns):
             yield pa.Table.from_batches([batch])
 
 
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
-    """Return a Parquet file's columns and its number of rows, from its footer. The errors are those of `opened`."""
+    """Return a Parquet file's columns and its number of rows, from its footer. Raises the same errors as `opened`."""
     with opened(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
-    """Return whether a column might have nulls, according to the file's footer. The errors are those of `opened`."""
+    """Return whether a column might have nulls, according to the file's footer. Raises the same errors as `opened`."""
     with opened(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
@@ -220,7 +220,7 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Reject a table of another version, because its columns might have a different meaning.
+    """Reject a table with another version, because its columns might have a different meaning.
 
     Tables from Spark have no version.
 

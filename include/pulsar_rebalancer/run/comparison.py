@@ -11,7 +11,7 @@ from pulsar_rebalancer.storage.documents import VersionedDocument
 
 
 class ComparedBroker(BaseModel):
-    """A broker that lost or received bundles. Scores are in percent.
+    """A broker that gave up or received bundles. Scores are in percent.
 
     Attributes:
         before: score in the sample from which the moves were planned.
@@ -40,9 +40,9 @@ class ComparedRun(VersionedDocument):
     """The comparison of a run's predicted scores with the measured scores.
 
     Attributes:
-        moved_at: time at which all moves had ended.
+        moved_at: time by which all moves had ended.
         compared_at: time of the sample with the measured scores; None if there is none yet.
-        brokers: the brokers that lost or received bundles, by name.
+        brokers: the brokers that gave up or received bundles, by name.
     """
 
     FILE: ClassVar[str] = "comparison.json"

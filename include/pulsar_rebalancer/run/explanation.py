@@ -1,4 +1,4 @@
-"""Explain the findings of validation to people: the count, the worst cases and the remedy for each reason."""
+"""Explain validation findings to people: the count, the worst cases and the remedy for each reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUOTED = 160
 
 @dataclass(frozen=True)
 class ExplainedReason:
-    """A reason code in the findings of a run's validation, with its cases.
+    """A reason code in a run's validation findings, with its cases.
 
     Attributes:
         count: number of brokers, bundles or facts with this reason.
@@ -84,7 +84,7 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """Explain the findings of a validation, which must be sorted: the worst finding of each reason comes first."""
+    """Explain validation findings, which must be sorted: the worst finding for each reason comes first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)

@@ -1,4 +1,4 @@
-"""The cost of moves for clients: the figures of one move, of a whole run, and of each bundle's last move."""
+"""The cost of moves for clients: the figures for one move, for a whole run, and for each bundle's last move."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = 2000
 
 
 class Harm(BaseModel):
-    """The cost of one move for its clients, according to the brokers. A figure that was not reported is None, not 0.
+    """The cost of one move for its clients, as reported by the brokers. A figure that was not reported is None, not 0.
 
     Clients are the producers and consumers that are connected to a sample of the bundle's topics.
 
@@ -34,8 +34,8 @@ class Harm(BaseModel):
             were missing at the last count.
         watched_seconds: seconds from the unload to the last count; None if there was none.
         clients_before: number of clients before the unload.
-        clients_back: number of these clients that were connected at the last count.
-        topics: number of the bundle's topics that had clients.
+        clients_back: how many of these clients were connected at the last count.
+        topics: how many of the bundle's topics had clients.
         topics_measured: number of topics in the sample.
         errors: number of topics in the sample that returned an error at the last count.
         unknown: why the clients could not be counted; empty if they were counted.
@@ -78,7 +78,7 @@ class HarmSummary(BaseModel):
         unknown: number of moves whose clients could not be counted.
         not_back: number of moves after which some clients were missing at the last count.
         median_seconds, p95_seconds, longest_seconds: statistics of `Harm.clients_seconds`; None if no client was
-            connected before, or none came back.
+            connected before, or none reconnected.
         errors: number of topics that returned an error afterwards.
     """
 
@@ -97,7 +97,7 @@ class HarmSummary(BaseModel):
         """Return the summary of moves that unloaded their bundle; None if there are none.
 
         Args:
-            harms: the harm of each such move; None if it was not measured, for example by an earlier release.
+            harms: the cost of each such move; None if it was not measured, for example by an earlier release.
         """
         moves = list(harms)
         known = [harm for harm in moves if harm is not None and not harm.unknown]
@@ -133,7 +133,7 @@ class HarmSummary(BaseModel):
 
 
 def last_time(harms: Collection[Harm], moves: int) -> str:
-    """Return a sentence, without a full stop, about what the previous moves of a plan's bundles cost.
+    """Return a sentence, without a full stop, that says what the last moves of a plan's bundles cost.
 
     Args:
         harms: the known figures of the bundles' last moves.

@@ -47,7 +47,7 @@ def _position(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    """Return a list of names; forms and plans of earlier releases have a single name instead."""
+    """Return a list of names; forms and plans from earlier releases have a single name instead."""
     return [value] if isinstance(value, str) and value else value or []
 
 
@@ -200,7 +200,7 @@ class DrainProgress(BaseModel):
     """The progress of a drain in one run: how many bundles the broker still has, and how many of them move.
 
     Attributes:
-        since, by, reason: time, person and reason of the order.
+        since, by, reason: when the drain was ordered, by whom and why.
         overrule: rules that do not apply to the drain.
         bundles: number of bundles that the broker reports, including those that cannot move.
         moving: number of bundles that this plan moves.
@@ -229,7 +229,7 @@ class DrainProgress(BaseModel):
 
 
 def parse_form(values: Mapping[str, object]) -> HandRequest:
-    """Return the request that a person typed into the form.
+    """Return the request that a person entered in the form.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.

@@ -1,4 +1,4 @@
-"""The outcome of a run, of its moves and of its splits: `outcome.json`, and its description for people."""
+"""The outcome of a run, its moves and its splits: `outcome.json`, and a summary for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
-"""Maximum number of moves that the log lists."""
+"""Maximum number of moves listed in the log."""
 
 
 class MoveOutcome(BaseModel):
@@ -32,12 +32,12 @@ class MoveOutcome(BaseModel):
         bundle: `tenant/namespace/0x…_0x…`.
         source: brokerId of the bundle's owner according to the plan.
         destination: brokerId of the new owner according to the plan.
-        owner: brokerId of the owner after the move, according to the brokers; empty if there is none or it could not be
+        owner: brokerId of the owner that the brokers reported after the move; empty if there is none or it could not be
             read.
         attempts: number of unload requests that were not refused; 0 if the bundle was not unloaded.
         seconds: seconds from the first request to the outcome.
-        error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
-        destination_kept: True if the leader might still store the destination, although the unload failed.
+        error: the error message from a broker or the connection, if it caused the outcome; it contains no secrets.
+        destination_kept: True if the leader might still remember the destination, although the unload failed.
         harm: cost of the move for the bundle's clients; None if it is unknown, or if the bundle was not unloaded.
     """
 
@@ -72,7 +72,7 @@ class MoveOutcome(BaseModel):
 
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
-    """Return the outcome of a move that was not started, with the reason."""
+    """Return an outcome that says why a move was not started."""
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -114,7 +114,7 @@ class Outcome(VersionedDocument):
         ended_at: when the *report* task wrote this document.
         verdict: the gate's reason code; `blocked` if validation stopped the run, `unfinished` if another task failed.
         moves: outcomes of all the plan's moves; empty if the gate was not open.
-        destinations_kept: destinations from this or an earlier run that the leader might still store, by bundle.
+        destinations_kept: destinations from this or an earlier run that the leader might still remember, by bundle.
         splits: outcomes of all the plan's splits; empty if the gate was not open.
         in_force: a sentence about the orders in force at the time of writing (such as a drain), and who gave them.
         harm: cost of the moves for their clients; None if no bundle was unloaded.
@@ -157,11 +157,11 @@ class Outcome(VersionedDocument):
 def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
     """Assemble the outcome of a run from the run's files.
 
-    The verdict `open` and known outcomes from an earlier report are kept, even if tasks were cleared since then.
+    The verdict `open` and known outcomes from an earlier report are kept, even if tasks have been cleared since then.
 
     Args:
         gate: the gate's verdict; None if the run did not reach the gate.
-        kept: destinations that the leader might still store, by bundle.
+        kept: destinations that the leader might still remember, by bundle.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.

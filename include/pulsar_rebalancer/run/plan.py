@@ -37,11 +37,11 @@ OF_A_WAVE = 200
 
 
 LONGEST_RUN = timedelta(minutes=30)
-"""Time-out of a DAG run: anything older cannot belong to a run that is still in progress."""
+"""Timeout for a DAG run: anything older cannot belong to a run that is still in progress."""
 
 
 class Forced(BaseModel):
-    """A forced rebalancing: the person, the reason, and the smallest gap (points) at which AvgShedder moves bundles."""
+    """A forced rebalance: who forced it, why, and the smallest gap (in points) at which AvgShedder moves bundles."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,7 +54,7 @@ class ShadowPlan(BaseModel):
     """The plan of the shadow, a second strategy that moves nothing.
 
     Attributes:
-        sentence: the strategy's own text about its decision.
+        sentence: the strategy's own explanation of its decision.
         bundles_taken: number of bundles that it would move.
         predicted_range: range of the scores after these moves, in points; None if no brokers were compared.
         error: why the shadow made no plan; empty if it made a plan.
@@ -84,14 +84,14 @@ class Summary(VersionedDocument):
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
         pairs_fired: number of pairs or brokers that fired.
-        hits: highest number of hits of any pair before hits are reset, as `[low, high]`, one number per threshold.
+        hits: highest number of hits for any pair before hits are reset, as `[low, high]`, one number per threshold.
         reasons: number of pairs or brokers for each reason code.
-        sentence: the strategy's own text about its decision.
+        sentence: the strategy's own explanation of its decision.
         in_force: a sentence about the orders in force when the sample was taken (such as a drain), and who gave them.
         bundles_taken: number of bundles to move.
         waves: number of waves in which the bundles move.
-        predicted_min, predicted_max: scores after the moves, in percent, assuming that scores are proportional to
-            traffic.
+        predicted_min, predicted_max: lowest and highest score after the moves, in percent, assuming that scores are
+            proportional to traffic.
         bundles_split: number of bundles to split.
         splits_passed_over: number of bundles that met a split condition but are not split, by reason code.
         splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.
@@ -136,7 +136,7 @@ class Summary(VersionedDocument):
     def requested_by(self) -> frozenset[str]:
         """Return the users who requested the plan or some of its moves; empty if the strategy decided the whole plan.
 
-        The name is empty for a request without a user, for example from a task of another DAG.
+        The name is empty for a request without a user, for example from a task in another DAG.
         """
         requests = (self.by_hand, self.forced, *(drain for drain in self.drains.values() if drain.moving))
         return frozenset(request.by for request in requests if request is not None)
@@ -153,7 +153,7 @@ class Summary(VersionedDocument):
 
     @property
     def waves_begin_until(self) -> datetime:
-        """Return the time after which no further wave may start. Loads change, so a plan must not wait for long."""
+        """Return the time after which no further wave may start. Loads change, so a plan must not wait long."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
 
     @property
@@ -166,7 +166,7 @@ class Summary(VersionedDocument):
 
     @property
     def score_range(self) -> float:
-        """Return the score of the hottest minus the coldest broker, in points; 0 if no brokers were compared."""
+        """Return the highest minus the lowest score, in points; 0 if no brokers were compared."""
         return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
 
     @property
@@ -177,7 +177,7 @@ class Summary(VersionedDocument):
 
 
 class Move(BaseModel):
-    """The move of one bundle in a plan."""
+    """One bundle's move in a plan."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -202,7 +202,7 @@ def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, J
 
 
 def read_decisions(run: StoragePath) -> list[Row]:
-    """Return the rows of `plan/decisions.parquet`. The errors are those of `taken_candidates`."""
+    """Return the rows of `plan/decisions.parquet`. Raises the same errors as `taken_candidates`."""
     return (run / _DECISIONS).read_table().to_pylist()
 
 
@@ -277,7 +277,7 @@ def _ordered(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
 
 
 class Actions(NamedTuple):
-    """The actions of a plan. Splits are carried out before moves."""
+    """A plan's actions. Splits are carried out before moves."""
 
     moves: Sequence[Move]
     splits: Sequence[Split]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.predictions import Predictions
 
 ENOUGH_SAMPLES = 2
-"""A broker's figures count only after this number of host samples since its start."""
+"""A broker's figures count only once it has taken this number of host samples since it started."""
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:

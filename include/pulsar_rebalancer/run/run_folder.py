@@ -26,7 +26,7 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
 
     Raises:
         PlanError: `foreign_run` if the folder is not one of the cluster's runs, is outside the storage root because of
-            a link, or has the request of another cluster or DAG run.
+            a link, or contains the request of another cluster or DAG run.
         SnapshotError: the folder's request cannot be read.
     """
     run = storage.run(StoragePath(address).name)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Columns of the bundles table with the numbers of topics and clients that moving the bundle disturbs."""
+"""Columns of the bundles table that count the topics and clients disturbed by moving the bundle."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -153,8 +153,8 @@ class Snapshot:
     def means_in(self, state_folder: StoragePath) -> StoragePath | None:
         """Return the file with the moving averages from the last counted sample; None if there is none.
 
-        Also return None if the file is missing: the means then start with this sample, as they do in Pulsar after the
-        leader changes.
+        Also return None if the file is missing: the means then start with this sample, as in Pulsar after a change of
+        leader.
 
         Args:
             state_folder: folder with the cluster's means.
@@ -163,5 +163,5 @@ class Snapshot:
         return file if self.before.decision.means and file.exists() else None
 
     def file(self, name: str) -> StoragePath:
-        """Return the file of an input table."""
+        """Return the file for an input table."""
         return self.folder / "input" / f"{name}.parquet"

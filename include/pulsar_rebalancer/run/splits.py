@@ -36,8 +36,7 @@ class Split(BaseModel):
         broker: brokerId of the bundle's owner when the plan was made.
         algorithm: the algorithm that determined the positions.
         positions: hashes at which to cut, ascending, all within the bundle's range.
-        shares: share of the bundle's traffic (0 to 1) in each bundle it is split into; one more item than in
-            `positions`.
+        shares: share of the bundle's traffic (0 to 1) in each bundle it is split into; one more item than `positions`.
         unload: True if the new bundles are unloaded afterwards, so that placement can put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
         value, bound: the figure that met the condition, and the bound that it exceeds, in the unit of the setting that
@@ -125,10 +124,10 @@ class SplitOutcome(BaseModel):
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
         positions: hashes at which the plan cuts the bundle.
-        found: bounds of the namespace's bundles within this bundle's range after the split, according to the brokers.
+        found: bounds of the bundles within this bundle's range, as the brokers reported them after the split.
         attempts: number of requests that a broker accepted.
         seconds: time from the first read to the outcome.
-        error: the error message of a broker or the connection, if it caused the outcome; it contains no secrets.
+        error: the error message from a broker or the connection, if it caused the outcome; it contains no secrets.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -153,7 +152,7 @@ class SplitOutcome(BaseModel):
 
 
 def not_split(split: Split, reason: Reason) -> SplitOutcome:
-    """Return the outcome of a split that was not started, with the reason."""
+    """Return an outcome that says why a split was not started."""
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 

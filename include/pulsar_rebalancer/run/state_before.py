@@ -57,7 +57,7 @@ class StateBefore(BaseModel):
 
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
-        """Return the parsed document. The errors are those of `read`."""
+        """Return the parsed document. Raises the same errors as `read`."""
         if not isinstance(document, Mapping) or not {"decision", "moves", "drains"} <= document.keys():
             raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a state")
         handed, roll = document.get("handed_over"), document.get("roll")

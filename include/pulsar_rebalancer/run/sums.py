@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def one_by_one(figures: Iterable[float]) -> float:
-    """Return the sum of the figures, added one after the other as Java does.
+    """Return the sum of the figures, added one after the other, as in Java.
 
     Since Python 3.12, `sum` compensates for rounding errors. The last digit of a sum can decide between equal
     candidates, so the plan would depend on the Python version.

@@ -1,4 +1,4 @@
-"""The tables of a run. A column has the same name everywhere, and its unit is defined here only.
+"""The tables of a run. A column has the same name everywhere, and its unit is defined only here.
 
 *collect* writes `cluster`, `brokers` and `bundles`; *decide* writes `decisions`, `moves` and `splits`. Every table has
 the key `cluster`, so that one Spark application can process many clusters at once.
@@ -26,7 +26,7 @@ RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
 
 AVERAGES = ("load_average", "throughput_average")
-"""A broker's figures that only some load managers report."""
+"""Broker figures that only some load managers report."""
 
 _UNITS = {
     "cpu_usage": "percent of one core",
@@ -231,7 +231,7 @@ class Measure(StrEnum):
 
 
 class ResourceUsage(NamedTuple):
-    """A broker's use of one resource, in the resource's unit (`_UNITS`). A figure is None or -1 if it is unknown."""
+    """A broker's usage of one resource, in the resource's unit (`_UNITS`). A figure is None or -1 if it is unknown."""
 
     usage: float | None = None
     limit: float | None = None
@@ -252,7 +252,7 @@ class BrokerSample:
         topics, bundles: number of topics and of bundles, according to the broker's report.
         version: the broker's Pulsar version.
         reserved_by: the isolation policy that reserves the broker for certain namespaces.
-        load_average: the broker's own moving average of its load, 1 is 100 percent; extensible load manager only.
+        load_average: the broker's own moving average of its load (1 means 100 percent); extensible load manager only.
         throughput_average: the broker's own moving average of its throughput, in bytes/s; extensible load manager only.
         weighted: results of `scoring.weighted_usage` for this broker with the sample's settings, by the resources
             included; empty if they were not computed for all brokers at once.
@@ -286,7 +286,7 @@ _OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKE
 
 
 Row: TypeAlias = "dict[str, Any]"
-"""A row that was read from a table, by column."""
+"""A row read from a table, by column."""
 
 
 def broker_samples(rows: Iterable[Row], left_out: Mapping[str, Reason]) -> list[BrokerSample]:

@@ -1,4 +1,4 @@
-"""`input/splits.json`: data from the *collect* task about the few bundles that may have to be split."""
+"""`input/splits.json`: data from the *collect* task about the few bundles that may need to be split."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TopicLoad(NamedTuple):
 
 
 class Candidate(BaseModel):
-    """One bundle that may have to be split.
+    """One bundle that may need to be split.
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
@@ -43,7 +43,7 @@ class Candidate(BaseModel):
 
 
 class Candidates(VersionedDocument):
-    """The bundles of a run that may have to be split. A run without this file has none."""
+    """The bundles in a run that may need to be split. A run without this file has none."""
 
     FILE: ClassVar[str] = "input/splits.json"
 

@@ -1,1 +1,1 @@
-"""Act 4, show: the page, alerts, metrics, and a check of the files' age."""
+"""Act 4, show: the page, alerts, metrics, and a check on how old the files are."""

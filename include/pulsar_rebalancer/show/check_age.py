@@ -1,7 +1,7 @@
 """Report the age of the rebalancer's files. Run this outside Airflow, because a dead scheduler sends no alerts.
 
 `python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and exits
-with a Nagios plugin's code: 0 OK; 1 WARNING, runs end without committing a decision; 2 CRITICAL, no run ends with an
+with a Nagios plugin code: 0 OK; 1 WARNING, runs end without committing a decision; 2 CRITICAL, no run ends with an
 outcome.
 """
 
@@ -99,7 +99,7 @@ def _old(age: float | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the line, and return the exit code. Unreadable files are CRITICAL."""
+    """Print the line, and return the exit code. Unreadable files count as CRITICAL."""
     given = parser_of("check_age", __doc__).parse_args(arguments)
     try:
         measured = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser_of(command: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a command's parser, with the options that all commands of this folder share."""
+    """Return a command's parser, with the options that all commands in this folder share."""
     parser = argparse.ArgumentParser(prog=f"python -m pulsar_rebalancer.show.{command}", description=description)
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
@@ -127,10 +127,10 @@ def _cluster(text: str) -> str:
 
 
 def positive(text: str) -> float:
-    """Return the value of an option that must be above 0.
+    """Return the value of an option that must be positive.
 
     Raises:
-        ArgumentTypeError: the text is not a number above 0.
+        ArgumentTypeError: the text is not a positive number.
     """
     try:
         number = float(text)

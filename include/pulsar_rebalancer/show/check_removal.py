@@ -1,4 +1,4 @@
-"""Report whether the other brokers could carry a broker's load, from the newest run's files; no broker is queried.
+"""Report whether the other brokers could take over a broker's load, from the newest run's files; no broker is queried.
 
 `python -m pulsar_rebalancer.show.check_removal BROKER --root ROOT --cluster NAME --max-age-seconds N` prints one
 sentence, which also names the broker that is cheapest to remove, and exits with a code: 0 FITS; 1 DOES NOT FIT; 2
@@ -32,7 +32,7 @@ FITS, DOES_NOT_FIT, UNKNOWN = 0, 1, 2
 _NAMES = {FITS: "FITS", DOES_NOT_FIT: "DOES NOT FIT", UNKNOWN: "UNKNOWN"}
 
 _LOOKED_AT = 20
-"""Maximum number of newest runs that are searched for a validated one."""
+"""Maximum number of recent runs to search for one that was validated."""
 
 _TRIED = 20
 """Maximum number of brokers that are checked as candidates for removal, those with the least traffic first."""

@@ -1,8 +1,8 @@
-"""The metrics of a run: names, values and labels. They are the same for StatsD and OpenTelemetry.
+"""A run's metrics: their names, values and labels, which are the same for StatsD and OpenTelemetry.
 
 Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its last value until
 it is sent again. Things that can disappear therefore have no gauges; the only exception is a broker's score. For a
-state that ends on its own, the time at which it ends is sent: this time remains correct if no run follows.
+state that ends on its own, the time at which it ends is sent; this time stays correct even if no run follows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.\-/]")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure of a run.
+    """One figure that describes a run.
 
     Attributes:
         name: name without the prefix; `docs/metrics.md` lists the units.

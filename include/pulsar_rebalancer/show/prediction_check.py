@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 WAIT = timedelta(minutes=10)
-"""Time from the moves to the sample whose scores are compared with the predicted scores."""
+"""Time between the moves and the sample whose scores are compared with the predicted scores."""
 
 _LATE_INTERVALS = 2
-"""A sample is too late after twice `WAIT` or after `WAIT` plus this number of intervals, whichever is longer."""
+"""A sample is too late after twice `WAIT`, or after `WAIT` plus this number of intervals, whichever is longer."""
 
 
 def predicted_scores(
@@ -67,10 +67,10 @@ def predicted_scores(
 
 
 def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, storage: ClusterStorage) -> MovesState:
-    """Compare due predictions with a run's sample, and schedule the comparison for the run's own moves.
+    """Compare due predictions with a run's sample, and schedule a comparison for the run's own moves.
 
-    Each comparison is stored in the file `comparison.json` of the run that moved the bundles. Its errors count once the
-    returned history is stored. Until then, a retry repeats the comparison with the same result.
+    Each comparison is stored in the file `comparison.json` of the run that moved the bundles. Its errors take effect
+    once the returned history is stored. Until then, a retry repeats the comparison with the same result.
 
     Args:
         history: the unload history after the run.
@@ -104,9 +104,9 @@ def check_predictions(history: MovesState, outcome: Outcome, run: Snapshot, stor
 
 
 def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> ComparedRun | None:
-    """Return the pending comparison of a run's own moves; None if there is nothing to compare.
+    """Return the pending comparison for a run's own moves; None if there is nothing to compare.
 
-    If the run was already reported, return its existing comparison.
+    If the run already has a comparison, return that one.
     """
     known = ComparedRun.known(run.folder)
     owners = {move.bundle: move.owner or move.destination for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)}
@@ -127,7 +127,7 @@ def _awaited(outcome: Outcome, run: Snapshot, scores: Mapping[str, float]) -> Co
 def _undisturbed(
     comparison: ComparedRun, history: MovesState, run: Snapshot, scores: Mapping[str, float]
 ) -> ComparedRun:
-    """Return the comparison without brokers whose load has changed for another reason, or whose state is unknown."""
+    """Return the comparison without brokers whose load has changed for other reasons, or whose state is unknown."""
     since = comparison.moved_at
     later = [each for each in history.unloads.values() if each.plan_id != comparison.plan_id and each.at >= since]
     moved = {end for unload in later for end in (unload.source, unload.destination, unload.owner)}

@@ -1,4 +1,4 @@
-"""The brokers' scores in a run, for the metrics and the page."""
+"""A run's broker scores, for the metrics and the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Scores(NamedTuple):
-    """Scores in percent; mean, range and deviation are None if no broker is compared.
+    """Scores in percent; mean, range and deviation are None if no brokers are compared.
 
     Attributes:
         by_broker: scores of all brokers with a valid load report, including excluded brokers.
@@ -42,7 +42,7 @@ class Scores(NamedTuple):
 
 
 def scores_of(run: Snapshot) -> Scores:
-    """Return the scores of a run's brokers.
+    """Return a run's broker scores.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.

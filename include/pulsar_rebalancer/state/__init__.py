@@ -1,1 +1,1 @@
-"""The state stored between runs, and the rules by which every sample counts exactly once."""
+"""The state stored between runs, and the rules that make every sample count exactly once."""

@@ -19,13 +19,13 @@ KEPT = 2
 """Number of copies kept, each with the files that it refers to."""
 
 NAME = re.compile(r"decision-([0-9]{1,18})\.json")
-"""File names of copies; they contain the sequence number."""
+"""Pattern for the copies' file names, which contain the sequence number."""
 
 _REFERRED_TO = re.compile(r"(?:means|placement)-.*\.parquet")
 
 
 def committed_sequences(storage: ClusterStorage) -> list[int]:
-    """Return the sequence numbers of the copies, ascending."""
+    """Return the sequence numbers of the copies in ascending order."""
     return sorted(int(match[1]) for name in storage.state.names() if (match := NAME.fullmatch(name)))
 
 
@@ -38,8 +38,9 @@ def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
 
     Repeated calls have no further effect. Moving averages and placements are kept if a remaining copy needs them. If a
-    copy is unreadable, for example one of another release, all averages and placements are kept; a reset resolves this.
-    Copies with a higher sequence number are deleted, because the store was rolled back after they were written.
+    copy is unreadable, for example because another release wrote it, all averages and placements are kept; a reset
+    resolves this. Copies with a higher sequence number are deleted, because the store was rolled back after they were
+    written.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)

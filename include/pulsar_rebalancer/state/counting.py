@@ -2,10 +2,10 @@
 
 A broker's sample adds at most one hit, regardless of the run's parameters:
 
-* a run adds hits if at least half an interval has passed since the last run that added hits;
-* a pair gets a hit if a host interval has passed since its last hit, or if the figure of one of its brokers has changed
-  since then. Brokers measure their host once per host interval and repeat the figure until the next measurement. So an
-  unchanged figure causes no second hit if the broker only gets a new partner;
+* a run adds hits only if at least half an interval has passed since the last run that added hits;
+* a pair gets a hit only if a host interval has passed since its last hit or the figure of one of its brokers has
+  changed since then. Brokers measure their host once per host interval and repeat the figure until the next
+  measurement. So a broker with an unchanged figure does not get a second hit just because it has a new partner;
 * hits older than `state_max_gap` intervals no longer count as consecutive;
 * forced runs and runs with their own thresholds add no hits. When the gate opens for such a run's plan, the hits of
   pairs whose bundles move are reset (`DecisionState.restarts`). In mode `approve`, the run that carries out the plan
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 PUNCTUALITY = 0.9
-"""Share of a host interval after which an unchanged figure counts as a new sample. Runs start a few seconds early or
+"""Fraction of a host interval after which an unchanged figure counts as a new sample. Runs start a few seconds early or
 late, and a broker at its limit always shows the same figure."""
 
 
 COUNTING = (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED)
-"""Reasons of samples that add hits and update the bundles' moving averages."""
+"""Values of `Counting.reason` for samples that add hits and update the bundles' moving averages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Counting:
 
     @property
     def judges(self) -> bool:
-        """Return whether the sample's hits can make a pair fire."""
+        """Return whether hits from this sample can make a pair fire."""
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:
@@ -78,8 +78,8 @@ def decide_counting(
         state: the decision state as the *collect* task read it.
         forced: True if the run moves bundles without waiting for hits; it adds no hits.
         thresholds: True if the run has its own thresholds; it adds no hits.
-        same_hits: True if the strategy that wrote the state counts hits in the same way. A change of strategy then
-            resets no hits.
+        same_hits: True if the strategy that wrote the state counts hits in the same way. Changing the strategy then
+            does not reset the hits.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
@@ -116,7 +116,7 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers can still repeat.
+    """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers may still repeat.
 
     Args:
         state: the decision state as the *collect* task read it.
@@ -138,8 +138,8 @@ def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | 
 
     Args:
         stored: the current document in the store.
-        plan_state: the state that the *decide* task made; its `seq` is one higher than in the state from which the plan
-            was made.
+        plan_state: the state that the *decide* task made; its `seq` is one higher than that of the state from which the
+            plan was made.
 
     Raises:
         StateError: `stale_plan` if the state has changed since the plan was made.

@@ -17,10 +17,10 @@ class LearnedBroker(NamedTuple):
 
     Attributes:
         samples: number of counted samples since the broker joined.
-        residual: score points that its bundles do not explain.
+        residual: the part of its score that its bundles do not explain, in points.
         score: moving average of its score over a quarter of an hour, in percent.
-        variance: variance of the score changes that its bundles do not explain, points squared.
-        started: start of its process, seconds since 1970; None if unknown.
+        variance: variance of the score changes that its bundles do not explain, in points squared.
+        started: start time of its process in seconds since 1970; None if unknown.
     """
 
     samples: int = 0
@@ -30,7 +30,7 @@ class LearnedBroker(NamedTuple):
     started: float | None = None
 
     def of_process(self, started: float | None) -> Self:
-        """Return the record for a broker process with this start time; if the process is new, an empty record."""
+        """Return the record for a broker process with this start time; an empty record if the process is new."""
         if started is None or started == self.started:
             return self
         return self._replace(started=started) if self.started is None else type(self)(started=started)
@@ -44,11 +44,11 @@ class Learned:
         samples: number of counted samples.
         points: score points that 1 msg/s of average cost (1 kB/s if the network is the bottleneck) adds to a broker
             with the median number of cores.
-        idle: score of a broker without bundles in percent.
+        idle: score, in percent, of a broker without bundles.
         quiet: minutes since a broker last joined or left, at most `SETTLED`.
-        brokers: figures of each broker that the cluster lists, by broker.
-        bottleneck: the resource that decides the scores.
-        others: number of consecutive counted samples in which a different resource decided the scores.
+        brokers: figures learned about each broker that the cluster lists, by broker.
+        bottleneck: the resource that determines the scores.
+        others: number of consecutive counted samples in which a different resource determined the scores.
     """
 
     samples: int = 0
@@ -66,7 +66,7 @@ class Learned:
         return cls(**{**document, "brokers": brokers})
 
     def document(self) -> dict[str, Any]:
-        """Return the document to store; empty if nothing was learned."""
+        """Return the document to store; empty if nothing has been learned."""
         if not self.samples:
             return {}
         own = {of.name: getattr(self, of.name) for of in fields(self)}

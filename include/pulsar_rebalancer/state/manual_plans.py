@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ShownPlan(BaseModel):
-    """A plan as it was shown to a person, before a run carries it out.
+    """A plan as shown to a person, before a run carries it out.
 
     Attributes:
         plan_id: name of the plan's run folder.
@@ -58,7 +58,8 @@ class HandedOver(BaseModel):
 
     Attributes:
         plan: the shown plan.
-        run_id: the Airflow run that carries out the plan; for a drain, the by-hand run that marked the broker.
+        run_id: the Airflow run that carries out the plan; for a drain, the by-hand run that marked the broker as
+            drained.
         at: when the plan was handed over.
         by: the Airflow user who handed it over.
         approved: True if the user approved the plan in mode `approve`.

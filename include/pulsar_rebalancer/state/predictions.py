@@ -1,4 +1,4 @@
-"""Predicted scores: the runs whose predictions have not been compared with measurements yet, and recent errors."""
+"""Predicted scores: the runs whose predictions have yet to be compared with measurements, and recent errors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from statistics import median
 from pydantic import BaseModel, ConfigDict
 
 LARGEST_ERROR = 3.0
-"""Median error, in points, above which there is a warning."""
+"""Median error, in points, above which a warning is shown."""
 
 KEPT, FEWEST = 50, 10
-"""Maximum number of stored errors, and minimum number from which a median is computed."""
+"""Maximum number of errors to store, and minimum number required to compute a median."""
 
 
 class Predictions(BaseModel):
-    """The predictions to compare, and the errors of earlier predictions.
+    """The predictions still to be compared, and the errors of earlier predictions.
 
     Attributes:
-        awaited: plan_id of each run whose moves are to be compared.
-        errors: measured minus predicted score of one broker after one run's moves, in points; the newest come last.
+        awaited: plan_id of each run whose predictions are still to be compared.
+        errors: measured minus predicted score of a broker after a run's moves, in points; newest last.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

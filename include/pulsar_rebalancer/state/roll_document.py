@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 
 class ShownRoll(BaseModel):
-    """A rolling restart as a dry run showed it.
+    """A rolling restart as shown by a dry run.
 
     Attributes:
         id: hash of the order and of all brokers with their start times.
@@ -55,18 +55,18 @@ class Roll(StateDocument):
         id: id of the roll; empty if there has been no roll yet.
         run_id: the run of `pulsar_roll__<cluster>` that carries out the roll.
         order: the brokers, in the order in which they restart.
-        listed: all brokers that the cluster listed at the roll's start.
+        listed: all brokers that the cluster listed when the roll started.
         done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
         turn_at: when the current broker's turn started.
         since: when the current phase started.
-        progress_at: when the roll last made progress, or was last held by orders.
-        started: start of the broker's process before its restart.
+        progress_at: when the roll last made progress, or was last held up by orders.
+        started: start time of the broker's process before the restart.
         home: bundles that the broker owned before it was drained.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
-        seen: runs in which the restarted broker reported.
+        seen: runs in which the restarted broker sent a load report.
         outcome: outcome of the broker's turn, once its bundles are back.
         waits: what the roll is waiting for.
-        asked: broker that people were asked to restart; set only once the message was delivered.
+        asked: broker that people were asked to restart; set only once the message has been delivered.
         ended: why the roll is over; empty if it is not over.
         ended_at: when the roll ended.
         stranded: broker that the roll left drained when it stopped; empty if there is no such broker.
@@ -100,13 +100,13 @@ class Roll(StateDocument):
 
     @property
     def changed_at(self) -> float:
-        """Return the time of the document's last change, seconds since 1970; 0 if it has never changed."""
+        """Return when the document last changed, in seconds since 1970; 0 if it has never changed."""
         times = (self.since, self.progress_at, self.ended_at, self.shown and self.shown.at)
         return max((at.timestamp() for at in times if at), default=0.0)
 
     @property
     def active(self) -> bool:
-        """Return whether the roll is active."""
+        """Return whether the roll is in progress."""
         return bool(self.id) and self.ended is None
 
     @property
@@ -116,7 +116,7 @@ class Roll(StateDocument):
 
     @property
     def under_way(self) -> bool:
-        """Return whether a broker's turn has begun. Such a turn is completed, even outside the maintenance windows."""
+        """Return whether a broker's turn has begun. Such a turn is completed even outside the maintenance windows."""
         return self.active and self.phase is not Phase.WAITING
 
     def drains(self) -> dict[str, Drain]:
@@ -130,7 +130,7 @@ class Roll(StateDocument):
         return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
 
     def begun(self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str) -> Self:
-        """Return the document of a roll that starts now."""
+        """Return the document for a roll that starts now."""
         return type(self)(
             shown=shown,
             id=shown.id,
@@ -146,7 +146,7 @@ class Roll(StateDocument):
         )
 
     def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
-        """Return the document with the current broker in its next phase."""
+        """Return the document with the current broker in the given phase."""
         return self.model_copy(
             update={"phase": phase, "since": now, "progress_at": now, "left": None, "seen": (), "waits": waits}
         )

@@ -78,7 +78,7 @@ class StateDocument(BaseModel):
 class ShadowState(BaseModel):
     """The state of the shadow, a second strategy that moves nothing.
 
-    Its fields mean the same as in `DecisionState`.
+    Its fields have the same meaning as in `DecisionState`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,12 +90,12 @@ class ShadowState(BaseModel):
 
 
 class Remembered(BaseModel):
-    """The last placement with which the brokers' scores stayed close together for a while.
+    """The last placement under which the brokers' scores stayed close together for a while.
 
     Attributes:
         balanced: number of consecutive counted samples in which the scores were close together.
         file: file with the placement, in the cluster's state folder; empty if there is none.
-        at: time of the sample with this placement.
+        at: time of the sample that had this placement.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -115,7 +115,7 @@ class DecisionState(StateDocument):
         counted_at: time of the last sample that counted.
         strategy: the strategy whose hits are counted.
         hits: AvgShedder's hit counts, by broker, without zero counts.
-        kept: state of a strategy other than AvgShedder and of its placement, in their own format.
+        kept: state of a strategy other than AvgShedder and of its placement, each in its own format.
         samples: samples that caused a hit within the last host interval, by broker.
         restarts: brokers whose hits are reset once the plan is carried out, each with the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
@@ -142,11 +142,11 @@ class DecisionState(StateDocument):
 
     @property
     def files(self) -> frozenset[str]:
-        """Return the names of the files in the state folder that this state refers to."""
+        """Return the names of the state folder's files that this state refers to."""
         return frozenset(filter(None, (self.means, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
-        """Return the state from which a strategy decides: the shadow's if the strategy was the shadow, else `self`."""
+        """Return the state that a strategy starts from: the shadow's if the strategy was the shadow, else `self`."""
         was_shadow = strategy == self.shadow.strategy != self.strategy
         return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 
@@ -169,9 +169,9 @@ class Unload(BaseModel):
 
     Attributes:
         at: when the move ended; until then, when it was planned.
-        outcome: reason code of the result. It is empty while the move is planned; the bundle then counts as recently
-            unloaded.
-        owner: the owner according to the brokers afterwards; empty if unknown.
+        outcome: reason code of the result; empty while the move is only planned. A planned move already counts as a
+            recent unload.
+        owner: the owner that the brokers reported afterwards; empty if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -188,7 +188,7 @@ class KeptDestination(BaseModel):
     """A destination that the leader might still store, because an unload reached the leader and then failed.
 
     The leader uses the destination for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity).
-    The leader drops the destination when the bundle gets another owner, and replaces it at the next unload.
+    The leader drops the destination when the bundle gets a new owner, and replaces it at the next unload.
 
     Attributes:
         at: when the unload failed.
@@ -204,11 +204,11 @@ class KeptDestination(BaseModel):
 
 
 class BundleSplit(BaseModel):
-    """A split of a bundle, planned or completed.
+    """A planned or completed split of a bundle.
 
     Attributes:
         at: when the split ended; until then, when it was planned.
-        positions: hashes at which the bundle is cut.
+        positions: hashes at which the bundle is split.
         shares: share of the bundle's traffic that each part receives, 0 to 1.
         outcome: reason code of the result; empty while the split is planned.
     """
@@ -244,7 +244,7 @@ class MovesState(StateDocument):
 
         As in ModularLoadManagerImpl, an unload is dropped if `ts < now - grace`.
 
-        If the clock was set back, unloads can be in the future. They are dropped if they are further ahead than the
+        If the clock was set back, unloads can be in the future. They are dropped if they are ahead by more than the
         grace period.
         """
         grace = timedelta(minutes=grace_minutes)

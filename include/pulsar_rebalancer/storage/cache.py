@@ -1,4 +1,4 @@
-"""A cache of limited size for the content of files that no longer change."""
+"""A cache of limited size for the contents of files that no longer change."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 VERSION = 1
-"""Version of all these documents. Any change except a new field with a default requires a higher version."""
+"""Version of all these documents. Any change other than adding a field with a default requires a higher version."""
 
 
 class VersionedDocument(BaseModel):
-    """A JSON document with a fixed place in a folder, such as a run's folder.
+    """A JSON document with a fixed path in a folder, such as a run's folder.
 
     Attributes:
         FILE: the document's path relative to the folder.
@@ -33,12 +33,12 @@ class VersionedDocument(BaseModel):
     version: int = VERSION
 
     def write(self, folder: StoragePath) -> None:
-        """Write the document to its place in a folder."""
+        """Write the document to its file in a folder."""
         (folder / self.FILE).write_json(self.model_dump(mode="json"))
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
-        """Read the document from its place in a folder.
+        """Read the document from its file in a folder.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged`, or `file_version` if another release wrote it.
@@ -48,7 +48,7 @@ class VersionedDocument(BaseModel):
 
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
-        """Return a document from its JSON values.
+        """Create the document from parsed JSON.
 
         Raises:
             SnapshotError: `file_damaged`, or `file_version` if another release wrote it.
@@ -77,7 +77,7 @@ class VersionedDocument(BaseModel):
 
 
 def load(model: type[_Model], document: Any, where: str) -> _Model:
-    """Return a document, or part of a document, without checking a version.
+    """Validate a document, or part of one, and return it. The version is not checked.
 
     Raises:
         SnapshotError: `file_version` if the document has a field that this release does not have, else `file_damaged`.

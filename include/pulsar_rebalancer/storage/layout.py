@@ -10,10 +10,10 @@ from datetime import UTC, date, datetime
 from pulsar_rebalancer.storage.path import StoragePath
 
 LOAD_DATA = "load-data.json"
-"""File in a cluster's state folder with the load data that brokers under the extensible load manager published."""
+"""File in a cluster's state folder with the load data published by brokers that use the extensible load manager."""
 
 BUNDLE_HARM = "bundle-harm.json"
-"""File in a cluster's state folder with the cost to clients of each bundle's last measured move."""
+"""File in a cluster's state folder with the client cost of each bundle's last measured move."""
 
 DRAINS, CONTROL, ROLL = "drains.json", "control.json", "roll.json"
 """Names of files in the state folder: copies of documents that must survive a loss of the state store."""
@@ -23,7 +23,7 @@ _RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
-    """Return the day from a folder's name, `date=YYYY-MM-DD`; None for any other name."""
+    """Return the day in a folder name of the form `date=YYYY-MM-DD`; None for any other name."""
     match = _DAY.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
@@ -32,7 +32,7 @@ def day_of(name: str) -> date | None:
 
 
 def time_of(name: str) -> datetime | None:
-    """Return the sample's time from the name of a run's folder; None for any other name."""
+    """Return the sample's time from the name of a run folder; None for any other name."""
     match = _RUN.fullmatch(name)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None

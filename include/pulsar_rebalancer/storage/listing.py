@@ -1,4 +1,4 @@
-"""List and delete the contents of a cluster's folder. Symbolic links are listed but never followed."""
+"""List and delete the contents of a cluster's folders. Symbolic links are listed but never followed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def entries(folder: StoragePath) -> list[Entry]:
 
 
 def walk(folder: StoragePath) -> list[Entry]:
-    """Return all entries below a folder, folders before their content; links are listed but not followed."""
+    """Return all entries below a folder, folders before their contents; links are listed but not followed."""
     return _listed(folder, deep=True)
 
 
@@ -111,8 +111,8 @@ def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
         base: the cluster's folder; nothing outside this folder is deleted.
         folder: the folder to delete from, below `base`.
         content: entries to delete, from `walk` or `entries`; entries that are neither files nor folders are kept.
-        whole: True if `content` is everything in the folder, so that an object store can delete the folder in just a
-            few requests.
+        whole: True if `content` is everything in the folder. An object store can then delete the folder in just a few
+            requests.
 
     Raises:
         SnapshotError: `file_damaged` if a path is outside the cluster's folder, or `storage_failed`.

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 
 ROWS_READ_TOGETHER = 100_000
-"""Rows per row group in a Parquet file. Several readers, such as Spark tasks, can read different row groups of a
-file."""
+"""Rows per row group in a Parquet file. Several readers, such as Spark tasks, can each read different row groups."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class StoragePath:
 
     @property
     def for_spark(self) -> str:
-        """The path as Spark expects it. Hadoop's S3 client uses the scheme `s3a`."""
+        """The path in the form that Spark expects: Hadoop's S3 client uses the scheme `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
     def open(self) -> tuple[pafs.FileSystem, str]:
@@ -115,7 +114,7 @@ class StoragePath:
                 out.write(data)
 
     def read_bytes(self) -> bytes:
-        """Return the content of the file.
+        """Return the file's contents.
 
         Raises:
             SnapshotError: `file_missing` or `storage_failed`.
@@ -209,7 +208,7 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
 
 @contextmanager
 def damage_of(uri: str) -> Iterator[None]:
-    """Convert Arrow's errors about a file's content to errors with a reason code.
+    """Convert Arrow's errors about a file's contents to errors with a reason code.
 
     Raises:
         SnapshotError: `file_damaged`.

@@ -1,7 +1,7 @@
-"""The bottleneck of a cluster: the resource that decides its brokers' scores, and the measure of bundles' loads.
+"""A cluster's bottleneck: the resource that determines its brokers' scores, and the measure used for bundle loads.
 
-Costs are score points per message or per byte, so they are meaningless under a different bottleneck, and learning
-must start again. A new bottleneck therefore replaces the old one only after it has lasted for a while.
+Costs are score points per message or per byte, so they are meaningless once the bottleneck changes, and learning must
+start again. A new bottleneck therefore replaces the old one only after it has lasted for a while.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
 LASTING = 10
-"""Number of consecutive counted samples in which a new resource must decide the scores to become the bottleneck."""
+"""Number of consecutive counted samples in which a resource must determine the scores to become the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
-"""Divisor of loads, by measure. Learned loads are in msg/s or kB/s: figures of similar size, so sums of either are
+"""Divisor for loads, by measure. Learned loads are in msg/s or kB/s: figures of similar size, so sums of either are
 exact."""
 
 
 def measure_of(bottleneck: str) -> Measure:
-    """Return the measure of bundles' loads: throughput if the network is the bottleneck, else the message rate."""
+    """Return the measure for bundle loads: throughput if the network is the bottleneck, else the message rate."""
     return Measure.THROUGHPUT if bottleneck == NETWORK else Measure.RATE
 
 

@@ -1,4 +1,4 @@
-"""Apply caps to the moves of a plan, and assign the moves to waves. Bundles above a cap wait for a later run."""
+"""Apply caps to a plan's moves, and assign the moves to waves. Bundles that would exceed a cap wait for a later run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
-"""A release number, which a distributor may have extended. A version with a suffix may be built from any source."""
+"""A release number, which a distributor may have extended. A version with a suffix could be built from any source."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 """The first releases with the fix; 4.1 has no fixed release (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):
-    """An additional check that can refuse a unit (see `units`). Its result depends on the units accepted so far."""
+    """An additional check that can reject a unit (see `units`). Its result depends on the units accepted so far."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
@@ -48,16 +48,17 @@ def apply(
 ) -> list[CandidateMove]:
     """Apply the caps; return the moves sorted by pair and rank, with a wave for each accepted move.
 
-    The caps are applied in this order: one bundle per anti-affinity group; bundles that leave or enter a broker;
-    bundles of a namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
+    The caps are applied in this order: one bundle per anti-affinity group; bundles leaving or entering each broker;
+    bundles per namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
     its destination was chosen based on the current owners of the group's other bundles, and one of those might fail to
-    move. Waves have a fixed size, because the gate decides again before each wave. Where moves of the same hash range
-    must not overlap (`needs_waves`), its n-th move is in wave n instead. Caps do not affect hit counters.
+    move. Waves have a fixed size, because the gate decides again before each wave. If bundles with the same hash range
+    must not move at the same time (`needs_waves`), the n-th move of a hash range is in wave n instead. Caps do not
+    affect hit counters.
 
     Args:
         moves: the result of selection and placement, in any order.
         brokers: all brokers that the cluster lists.
-        room: additional check of each unit; if both this check and a cap refuse a unit, the cap is the reason.
+        room: additional check for each unit; if both this check and a cap reject a unit, the cap is the reason.
     """
     taken, result = units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
@@ -74,7 +75,7 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
     """Return the units of accepted moves, sorted by pair and rank, and all other moves.
 
     An accepted bundle and the bundles that are moved back in exchange for it are one unit. They must move together,
-    because the bundle is too large to be moved without the exchange.
+    because the bundle is too large to move without the exchange.
     """
     taken: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
@@ -113,7 +114,7 @@ class _Caps:
         self._in_waves = 0
 
     def capped(self, unit: list[CandidateMove], *, counted: bool = True) -> list[CandidateMove]:
-        """Return a unit with its waves, or with the cap that refuses it.
+        """Return a unit with its waves, or with the reason why it is rejected.
 
         Args:
             counted: True to count the unit if it is accepted; False only to check it.
@@ -153,7 +154,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return the cap that a unit exceeds, or None. The cap per run and the rule for groups are ignored."""
+        """Return the cap that a unit exceeds, or None. The cap per run and the anti-affinity rule are ignored."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
@@ -190,10 +191,10 @@ def _over(count: float, cap: float | None) -> bool:
 def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
     """Return whether bundles with the same hash range, from two namespaces, must not move at the same time.
 
-    Before apache/pulsar #25518, the leader under the modular load manager stored planned destinations by hash range,
-    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker can become the leader, so one
-    old broker is enough. The extensible load manager stores no destinations. Its brokers are recognised by the averages
-    that they report.
+    Before apache/pulsar #25518, the modular load manager's leader stored planned destinations by hash range, without
+    the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker can become the leader, so one old
+    broker is enough. The extensible load manager stores no destinations. Brokers that use it are recognised by the
+    averages that they report.
     """
     return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
 

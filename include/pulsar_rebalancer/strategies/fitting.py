@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _OF_PAIRS = "force_threshold"
 _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profile.run_params)}
-"""Parameters of a manual run that not every strategy knows."""
+"""Parameters of a manual run that not every strategy supports."""
 
 
 def checked(given: Settings, where: str) -> Settings:
-    """Check settings against their strategy and their shadow, and add defaults for the strategies' own settings.
+    """Check settings against their strategy and their shadow, and fill in defaults for the strategies' own settings.
 
     Args:
         where: source of the settings, for errors.
@@ -48,10 +48,10 @@ def checked(given: Settings, where: str) -> Settings:
 
 
 def _own_settings(given: Settings, where: str, role: str) -> dict[str, JsonValue]:
-    """Check settings against their strategy, and return the strategy's own settings, including defaults.
+    """Check settings against their strategy, and return the strategy's own settings, with defaults filled in.
 
     Args:
-        role: `strategy` or `shadow`, the setting that names the strategy.
+        role: name of the setting that names the strategy, `strategy` or `shadow`.
     """
     try:
         profile = profile_of(given)
@@ -74,17 +74,17 @@ def _own_settings(given: Settings, where: str, role: str) -> dict[str, JsonValue
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:
-    """Return validated settings as `config.settings.validate` does; also check them against their strategy."""
+    """Return validated settings like `config.settings.validate`, but also check them against their strategy."""
     return checked(settings.validate(values, where=where), where)
 
 
 def load_clusters(path: Path) -> list[ClusterEntry]:
-    """Return clusters as `config.clusters_file.load_clusters` does; also check settings against their strategies."""
+    """Return clusters like `config.clusters_file.load_clusters`, but also check settings against their strategies."""
     return clusters_file.load_clusters(path, checked)
 
 
 def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
-    """Return effective settings as `config.resolution.resolve` does; also check them against the strategy.
+    """Return effective settings like `config.resolution.resolve`, but also check them against the strategy.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`, with the key's name.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WHOLE_CLUSTER = ""
-"""Key of TransferShedder's hits, kept as low hits: TransferShedder judges the whole cluster, not each broker."""
+"""Key for TransferShedder's hits, stored as low hits: TransferShedder judges the whole cluster, not each broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PlacementState:
 
     Attributes:
         count: number of choices that RoundRobinBrokerSelector has made.
-        brokers: the brokers that RoundRobinBrokerSelector chooses in turn, in this order.
+        brokers: the brokers that RoundRobinBrokerSelector chooses in turn, in the order in which they are chosen.
         averages: moving average of each broker's usage, for LeastResourceUsageWithWeight; 1 is 100 percent.
     """
 

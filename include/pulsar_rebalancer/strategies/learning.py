@@ -2,18 +2,18 @@
 
 The learned figures are:
 
-* for each bundle: three moving averages of its message rate (of its kB/s if the network is the bottleneck), and the
-  cost of its messages relative to an average message;
-* for each broker: the points of its score that its bundles do not explain;
+* for each bundle: three moving averages of its message rate (its kB/s if the network is the bottleneck), and the cost
+  of its messages relative to an average message;
+* for each broker: the part of its score, in points, that its bundles do not explain;
 * for the cluster: the points per msg/s, k.
 
 A broker's score is expected to differ from its average over a quarter of an hour by k/C times the sum of e (x - u).
 Here, x is the rate of one of its bundles, u the bundle's average over a quarter of an hour, e the bundle's relative
-cost, and C the broker's limit of the bottleneck resource, such as its cores, as a multiple of the median. The costs
+cost, and C the broker's limit for the bottleneck resource, such as its cores, as a multiple of the median. The costs
 are corrected by the error of this expectation, as in a Kalman filter: the more a bundle's rate changed and the less
 certain its cost is, the more its cost changes.
 
-Formulas for bundles use only operators, so that they work for numpy arrays and for Spark's columns.
+Formulas for bundles use only operators, so that they work on both numpy arrays and Spark columns.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Sums(NamedTuple):
 
 
 def summands(cost: Any, variance: Any, *, rate: Any, change: Any, quick: Any, hour: Any) -> Sums:
-    """Return what each bundle adds to the `Sums` of its broker; arguments and fields are columns of bundles."""
+    """Return what each bundle adds to its broker's `Sums`; arguments and fields are columns with a value per bundle."""
     return Sums(cost * rate, cost * change, variance * change**2, cost * quick, cost * hour)
 
 
@@ -84,7 +84,7 @@ class Lesson(NamedTuple):
 
     Attributes:
         sums: each broker's sums.
-        corrections: correction of the costs of each broker's bundles, by broker, without brokers that are left out.
+        corrections: correction for the costs of each broker's bundles, by broker, without brokers that are left out.
     """
 
     learned: Learned = NOTHING
@@ -98,7 +98,7 @@ def step(per_minute: float, minutes: float, samples: int) -> float:
 
 
 def steps(before: Learned, settings: Settings, *, counts: bool) -> tuple[float, ...]:
-    """Return the weight of a sample in each average of bundles' rates (`run.tables.RATES`); 0 if it does not count."""
+    """Return a sample's weight in each average of bundle rates (`run.tables.RATES`); 0 if it does not count."""
     minutes = settings.interval_seconds / 60
     return tuple(step(usual, minutes, before.samples + 1) if counts else 0.0 for usual in _AVERAGES)
 
@@ -145,7 +145,7 @@ def learn(
 
 
 class _Seen(NamedTuple):
-    """A broker in a sample, with points per msg/s, minutes since its last move, and whether its score is up to date."""
+    """A broker in a sample: its points per msg/s, minutes since its last move, and whether its score is up to date."""
 
     score: float
     points: float
@@ -172,10 +172,10 @@ def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) ->
 def corrected(
     cost: Any, variance: Any, change: Any, gain: Any, shrink: Any, bounded: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """Return bundles' relative costs, and the variances of these costs, after the corrections of the bundles' brokers.
+    """Return the bundles' relative costs and the variances of these costs, corrected with their brokers' corrections.
 
     Args:
-        bounded: function that limits a column to a smallest and a largest value.
+        bounded: function that limits a column's values to a minimum and a maximum.
     """
     known = variance * change
     return (

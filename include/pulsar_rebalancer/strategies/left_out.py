@@ -1,4 +1,4 @@
-"""Determine the brokers that can be neither source nor destination, and those not compared with others."""
+"""Determine which brokers can be neither source nor destination, and which are not compared with others."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.tables import Row
 
 MAX_SAMPLES = 10
-"""From this sample on, the short-term mean moves by a tenth of the difference (BundleData)."""
+"""From this sample on, each sample moves the short-term mean by a tenth of the difference (BundleData)."""
 
 LONG_TERM_SAMPLES = 1000
-"""From this sample on, the long-term mean moves by a thousandth of the difference."""
+"""From this sample on, each sample moves the long-term mean by a thousandth of the difference."""
 
 
 def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
-    """Add a sample to the moving averages, and return the result (TimeAverageMessageData.update).
+    """Add a sample to the moving averages, and return the updated averages (TimeAverageMessageData.update).
 
     The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers can report it;
     the larger figure is used, because the old owner reports only part of the traffic. Bundles that are not in the

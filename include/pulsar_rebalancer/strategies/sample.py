@@ -1,4 +1,4 @@
-"""The interface of shedders: the sample that they receive, and the result that they return."""
+"""Interface for shedders: the sample that they receive, and the result that they return."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COUNTED = Counting(counts=True, reason=Reason.COUNTED)
 
 
 def allow_all(bundle: str, source: str, destination: str) -> Reason | None:
-    """Return None: no policy forbids anything."""
+    """Return None, because no policy forbids any move."""
     return None
 
 
@@ -52,7 +52,7 @@ class ClusterSample:
         force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
-        arriving: traffic added to each broker by drains in this run, by broker and measure (msg/s or bytes/s).
+        arriving: traffic that drains in this run add to each broker, by broker and measure (msg/s or bytes/s).
         recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
@@ -73,12 +73,12 @@ class ClusterSample:
 
     @cached_property
     def taking_part(self) -> list[BrokerSample]:
-        """Return the brokers that are not left out, sorted by name, so that ties are decided by name."""
+        """Return the brokers that are not left out, sorted by name, so that ties are broken by name."""
         return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
 
     @property
     def measure(self) -> Measure:
-        """Return the measure from which a shedder learns the loads of bundles."""
+        """Return the measure from which a shedder learns bundle loads."""
         return measure_of(self.lesson.learned.bottleneck)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
@@ -88,7 +88,7 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about a pair or a single broker: a row of the decisions table."""
+    """The decision for a pair or a single broker: a row in the decisions table."""
 
     source: str
     reason: Reason
@@ -119,11 +119,11 @@ class Decision:
 
 
 class CandidateMove(NamedTuple):
-    """A candidate bundle of a decision that fired, either accepted or passed over: a row of the moves table.
+    """A candidate bundle for a decision that fired, either accepted or passed over: a row in the moves table.
 
     Attributes:
         pair: number of the decision.
-        rank: position among the source's bundles, in the order considered.
+        rank: position among the source's bundles, in the order in which they were considered.
         traffic: the bundle's figure that was compared, in the unit of `measure`.
         reason: `taken` if the bundle is to be moved, else why it is passed over.
         destination: the planned broker; None if placement will choose the broker.
@@ -148,7 +148,7 @@ class CandidateMove(NamedTuple):
         return self.reason is Reason.TAKEN
 
     def put_off(self, reason: Reason) -> Self:
-        """Return the candidate; if it was accepted, it is now passed over with this reason."""
+        """Return the candidate; if it was accepted before, it is now passed over for this reason."""
         return self._replace(reason=reason, wave=None) if self.taken else self
 
     @classmethod
@@ -176,12 +176,12 @@ class CandidateMove(NamedTuple):
 
 
 class SheddingResult(NamedTuple):
-    """The result of one run of a shedder.
+    """The result of running a shedder once.
 
     Attributes:
         decisions: one decision per pair or compared broker, then one per excluded broker. `explain.complete` later adds
             the number of bundles that move after policies and caps.
-        moves: every candidate bundle of the decisions that fired; `wave` is still None.
+        moves: every candidate bundle for the decisions that fired; `wave` is still None.
         kept: the strategy's state for the next run.
         sentence: the shedder's result as text, for the terminal and the summary.
         outermost: brokers whose figures determine whether the sample is new, if hits are counted for the whole cluster.
@@ -195,7 +195,7 @@ class SheddingResult(NamedTuple):
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:
-    """Return the decisions about excluded brokers, sorted by name."""
+    """Return the decisions for excluded brokers, sorted by name."""
     left_out = [(broker.broker, broker.left_out) for broker in sample.brokers if broker.left_out is not None]
     return [Decision(name, reason) for name, reason in sorted(left_out)]
 

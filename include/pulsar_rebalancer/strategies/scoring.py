@@ -1,4 +1,4 @@
-"""Compute a broker's load (its highest weighted resource usage): now, as a moving average, and after moves."""
+"""Compute a broker's load (its highest weighted resource usage): current, as a moving average, and after moves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def percent(usage: float | None, limit: float | None) -> float:
 
 
 def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the result of `percent` for many figures at once. The results are identical to the last digit.
+    """Return the result of `percent` for many figures at once, identical to the last digit.
 
     Args:
         usage: array of any shape; NaN where there is no measurement.
@@ -90,7 +90,7 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
 def weighted_usages(
     measured: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
 ) -> npt.NDArray[np.float64]:
-    """Return the result of `weighted_usage` for many brokers at once. The results are identical to the last digit.
+    """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
 
     Args:
         measured: result of `percents`, with one row per resource and one column per broker.

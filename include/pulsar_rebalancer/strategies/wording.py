@@ -1,4 +1,4 @@
-"""Amounts of traffic and moves as text."""
+"""Convert amounts of traffic, pairs and moves to text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def amount(measure: Measure, figure: float) -> str:
 
 
 def gap_and_hits(pair: Decision) -> str:
-    """Return a phrase that gives a pair's gap and hits."""
+    """Return a phrase with a pair's gap and hits."""
     hits = f"{pair.low_hits} low and {pair.high_hits} high hits"
     return f"{pair.source} is {pair.gap:.1f} points above {pair.destination}, {hits}"
 
 
 def moving(moves: Sequence[CandidateMove]) -> str:
-    """Return a phrase that says how many bundles move, and how much traffic they have."""
+    """Return a phrase that says how many bundles move and how much traffic they have."""
     if not moves:
         return "no bundle"
     traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))

@@ -1,7 +1,7 @@
-"""Load that changes over hours and days: random factors on traffic, a row per minute and a column per bundle.
+"""Load that changes over hours and days: random traffic factors, one row per minute and one column per bundle.
 
-Every function draws from the given random stream. Factors are never negative; their mean over a long time is 1, except
-for bursts and jobs, which add load.
+Every function draws from the given random stream. Factors are never negative; their long-term mean is 1, except for
+bursts and jobs, which add load.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pulsar_simulator.load import Floats
 
 Range = tuple[float, float]
-"""The smallest and the largest value of a uniform distribution."""
+"""The minimum and maximum of a uniform distribution."""
 
 
 def daily(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
@@ -31,7 +31,7 @@ def drift(random: np.random.Generator, minutes: int, bundles: int, spread: float
 
     Args:
         spread: standard deviation of the logarithm.
-        hours: time after which a deviation has decayed to 1/e on average.
+        hours: hours after which a deviation has decayed to 1/e on average.
     """
     kept = np.exp(-1 / (60 * hours))
     steps = random.standard_normal((minutes, bundles))
@@ -59,9 +59,9 @@ def bursts(
     """Return factors that repeatedly rise above 1 for some minutes.
 
     Args:
-        per_day: mean number of bursts of a bundle.
+        per_day: mean number of bursts per bundle and day.
         length: mean duration of a burst, in minutes; durations are exponentially distributed.
-        factor: smallest and largest factor of a burst.
+        factor: smallest and largest factor during a burst.
     """
     factors = np.ones((minutes, bundles))
     for bundle, count in enumerate(random.poisson(per_day * minutes / MINUTES_PER_DAY, bundles)):
@@ -95,7 +95,7 @@ def jobs(random: np.random.Generator, minutes: int, bundles: int, every: int, le
     Args:
         every: minutes from one start to the next; each bundle has its own first start.
         length: duration of a job in minutes.
-        factor: smallest and largest factor of a job.
+        factor: smallest and largest factor during a job.
     """
     first, high = random.integers(0, every, bundles), random.uniform(*factor, bundles)
     running = (np.arange(minutes)[:, None] - first) % every < length

@@ -1,4 +1,4 @@
-"""The size of brokers, and the resources that the traffic of their bundles uses."""
+"""Broker sizes, and the resources that their bundles' traffic uses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NOTHING = 1e-9  # instead of a divisor of 0
 
 @dataclass(frozen=True, slots=True)
 class BrokerColumns:
-    """All brokers, one entry each.
+    """All brokers, with one entry per broker.
 
     Attributes:
         names: brokerIds.
-        cpu_limit: percent of one core, 100 for each core.
-        nic: speed of the network interface in each direction, Kbit/s.
-        base_cpu: CPU without any traffic, percent of one core; higher if other processes share the machine.
+        cpu_limit: CPU limit in percent of one core, 100 for each core.
+        nic: speed of the network interface in each direction in Kbit/s.
+        base_cpu: CPU usage without any traffic, in percent of one core; higher if other processes share the machine.
         slowness: CPU cost of traffic in multiples of the normal cost; brokers do not report it.
     """
 
@@ -40,9 +40,9 @@ class Demand:
 
     Attributes:
         traffic: msg/s and bytes/s that get through.
-        cpu: percent of one core, never above the limit.
-        bandwidth_in: Kbit/s, never above the NIC's speed.
-        bandwidth_out: Kbit/s of outgoing traffic, with the same limit.
+        cpu: CPU usage in percent of one core, never above the limit.
+        bandwidth_in: incoming traffic in Kbit/s, never above the NIC's speed.
+        bandwidth_out: outgoing traffic in Kbit/s, with the same limit.
         served: share of the offered traffic that gets through.
     """
 
@@ -65,7 +65,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
         rates: offered traffic per bundle.
         owner: owner of each bundle.
         factor: cost of each bundle's traffic in multiples of `cost`.
-        extra_cpu: CPU not caused by traffic, percent of one core, per broker.
+        extra_cpu: CPU usage not caused by traffic, in percent of one core, per broker.
     """
     count = len(brokers.names)
     seconds = (rates.msg_rate_in + rates.msg_rate_out) * cost.per_message

@@ -1,4 +1,4 @@
-"""The brokers' reports about a minute: sampled, sometimes minutes old, sometimes missing."""
+"""The brokers' load reports for each minute. CPU figures are noisy; reports can be late or missing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _REPORTS, _CPU = 21, 23  # one random stream each
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The information that the load manager has at the end of a minute.
+    """What the load manager knows at the end of a minute.
 
     Attributes:
         minute: counted from 0.
         registered: brokers that the cluster lists.
         reported: brokers whose report arrived.
         age: age of each report in seconds.
-        brokers: figures of the brokers that reported, CPU as sampled; the entries of other brokers are meaningless.
+        brokers: figures of the brokers that reported, CPU as sampled; the entries for other brokers are meaningless.
         owner: position of each bundle's broker.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
     """
@@ -52,7 +52,7 @@ class Reports:
         self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
 
     def of(self, minute: int, truth: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
-        """Return the reports of a minute.
+        """Return the reports for a minute.
 
         Args:
             minute: counted from 0; call this once for each minute, in order.
@@ -84,9 +84,9 @@ class Reports:
         )
 
     def _draw(self, minute: int) -> tuple[Floats, Floats]:
-        """Return, for each broker, a noise factor for its CPU sample, and a random number, 0 to 1, for its report.
+        """Return, for each broker, a noise factor for its CPU sample and a random number from 0 to 1 for its report.
 
-        If the number is low, the report is missing or late (`Rules.missing`, `Rules.late`).
+        If this number is low, the report is missing or late (`Rules.missing`, `Rules.late`).
         """
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
@@ -101,7 +101,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return the current figures, except that late brokers and their bundles have the figures of an earlier minute."""
+    """Return current figures, but earlier figures for brokers whose report is late and for their bundles."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

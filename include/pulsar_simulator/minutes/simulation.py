@@ -1,4 +1,4 @@
-"""A cluster minute by minute: the owners of bundles, and the traffic of brokers."""
+"""Simulate a cluster minute by minute: bundle ownership and broker traffic."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Unload(NamedTuple):
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Function that chooses one of the registered brokers (indices) for a bundle; it returns None if it chooses none."""
+"""Function that chooses one of the registered brokers (by index) for a bundle; it returns None if it chooses none."""
 
 
 class Simulation:
-    """A cluster with its own clock, which `step` advances by a minute. The same spec and calls give the same run.
+    """A cluster with its own clock, which `step` advances by a minute. Identical specs and calls give identical runs.
 
     Args:
-        place: chooses the broker of a bundle without a destination; by default, the broker with the fewest messages.
+        place: chooses a broker for a bundle without a destination; by default, the broker with the fewest messages.
     """
 
     def __init__(self, spec: Spec, place: Place | None = None) -> None:
@@ -42,7 +42,7 @@ class Simulation:
         self.truth: Demand | None = None
         """The brokers' actual traffic and usage in the last minute; None before the first step."""
         self.down = np.zeros(len(self.owner))
-        """Seconds of the last minute during which each bundle was unavailable."""
+        """Number of seconds for which each bundle was unavailable in the last minute."""
         self._place: Place = place or self._fewest_messages
         self._due: dict[int, float] = {int(bundle): 0.0 for bundle in np.flatnonzero(self.owner == NOBODY)}
         self._down = np.zeros(len(self.owner))  # seconds of the current minute during which a bundle is unavailable
@@ -123,7 +123,7 @@ class Simulation:
         self._due[bundle] = looked_up if anybody else float("inf")
 
     def _wait_of_minute(self) -> Floats:
-        """Return each bundle's relative waiting time if its clients lost their broker in this minute; the mean is 1.
+        """Return how long each bundle's clients wait if they lose their broker now, as a multiple of the mean.
 
         A bundle's waiting time does not depend on which other bundles lose their broker, so strategies can be compared.
         """
@@ -133,7 +133,7 @@ class Simulation:
         return self._waits[1]
 
     def _look_up(self, until: float) -> None:
-        """Place the bundles that are looked up within the minute, in the order in which they are looked up."""
+        """Place the bundles whose lookups are due before `until`, in the order of the lookups."""
         for bundle in sorted(self._due, key=lambda bundle: (self._due[bundle], bundle)):
             due = self._due[bundle]
             chosen = self._place(bundle, self._candidates()) if due < until else None

@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class CpuSpike(NamedTuple):
-    """CPU that other processes use on a broker, percent of one core."""
+    """CPU used by other processes on a broker, in percent of one core."""
 
     minute: int
     minutes: int
@@ -40,21 +40,21 @@ class CpuSpike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of the cluster's behaviour; docs/simulation.md has the source of each figure.
+    """The rules that govern the cluster's behaviour; docs/simulation.md gives the source of each figure.
 
     Attributes:
-        direct: True if a bundle gets its new broker when it is unloaded or loses its broker (extensible load manager);
-            False if it gets its new broker when a client looks it up (modular load manager).
+        direct: True if a bundle is assigned a new broker as soon as it is unloaded or loses its broker (extensible load
+            manager); False if it is assigned one only when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle is unavailable.
         unload_cpu_seconds: CPU time for each bundle that moves, on the old broker and on the new broker.
-        reconnect_seconds: mean time from when a stopped broker is noticed until its bundles are looked up; not used if
-            `direct`.
-        session_seconds: time until a stopped broker is noticed.
+        reconnect_seconds: mean time between the detection of a stopped broker and the lookup of its bundles; not used
+            if `direct`.
+        session_seconds: time until a stopped broker is detected.
         reconnect_cpu_seconds: CPU time on the new broker for each client that reconnects.
-        busy_cpu: additional CPU of a broker that has any traffic, percent of one core.
+        busy_cpu: additional CPU usage of a broker that has any traffic, in percent of one core.
         cpu_noise: relative standard deviation of a CPU sample.
-        late: share of reports that are old.
-        late_minutes: age of these reports in minutes.
+        late: share of reports that are outdated.
+        late_minutes: age of outdated reports in minutes.
         missing: share of reports that do not arrive.
         cost: CPU time per message and per byte.
     """
@@ -75,7 +75,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The specification of a run; `owner` is each bundle's owner at the start, `NOBODY` for none."""
+    """The specification of a run; `owner` is each bundle's initial owner, or `NOBODY`."""
 
     brokers: BrokerColumns
     workload: Workload

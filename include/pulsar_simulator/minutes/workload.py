@@ -1,4 +1,4 @@
-"""The traffic of bundles from minute to minute: noise, daily cycles, trends, on/off topics, spikes."""
+"""Bundle traffic minute by minute: noise, daily cycles, trends, on/off topics and spikes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LEAST_FACTOR = 0.0
 class OnOff:
     """Topics that alternate between busy and idle periods.
 
-    While a topic is busy, it carries `(on + off) / on` times its mean, so that its mean over time does not change.
+    While a topic is busy, it carries `(on + off) / on` times its mean, which keeps its long-term mean unchanged.
 
     Attributes:
         bundles: indices of the bundles.
         on: length of a busy period in minutes.
         off: length of an idle period in minutes.
-        consume_only: only consumers pause, and then catch up.
+        consume_only: True if only consumers pause, and then catch up.
     """
 
     bundles: Ints
@@ -39,12 +39,12 @@ class OnOff:
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """A temporary change of some bundles' traffic.
+    """A temporary change in the traffic of some bundles.
 
     Attributes:
         bundles: indices of the bundles.
         minute: the first minute.
-        minutes: number of minutes.
+        minutes: duration in minutes.
         factor: multiplier of the message rates.
     """
 
@@ -60,14 +60,14 @@ class BundleColumns:
 
     Attributes:
         names: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: mean published rate in msg/s.
+        msg_rate_in: mean publish rate in msg/s.
         msg_size: bytes per message.
         fan_out: messages delivered per message published.
-        cost: CPU of a message in multiples of the mean cost.
-        clients: number of producers and consumers; without any, a bundle that lost its broker is not looked up.
-        noise: relative standard deviation from minute to minute.
+        cost: CPU cost per message, as a multiple of the mean cost.
+        clients: number of producers and consumers; if there are none, a bundle that lost its broker is not looked up.
+        noise: relative standard deviation of the minute-to-minute noise.
         daily: relative amplitude of the daily cycle.
-        peak: hour of the cycle's peak.
+        peak: hour at which the daily cycle peaks.
         trend: relative growth per day.
     """
 
@@ -90,9 +90,10 @@ class Workload:
     Attributes:
         bundles: columns of all bundles.
         on_off: topics that are alternately busy and idle.
-        spikes: temporary changes of the traffic.
+        spikes: temporary changes in the traffic.
         seed: seed of the noise.
-        series: further factors on each bundle's traffic (`load_series`), a row per minute; the last row is repeated.
+        series: further factors by which each bundle's traffic is multiplied (`load_series`), one row per minute; the
+            last row is repeated.
     """
 
     bundles: BundleColumns
@@ -103,7 +104,7 @@ class Workload:
     _block: tuple[int, Floats, Floats] | None = field(default=None, repr=False)
 
     def at(self, minute: int) -> Rates:
-        """Return the traffic offered in a minute, counted from 0: msg/s and bytes/s per bundle."""
+        """Return the traffic offered in a minute (counted from 0), in msg/s and bytes/s per bundle."""
         number, row = divmod(minute, BLOCK)
         if self._block is None or self._block[0] != number:
             self._block = (number, *self._factors(number))

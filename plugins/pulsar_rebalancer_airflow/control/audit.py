@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return the lost documents' errors (`lost`) and JSON texts (`was`), by key, for `note`; empty if none is lost."""
+    """Return the errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `note`; empty if none."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
 
@@ -25,7 +25,7 @@ def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
 def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
     """Write `state/change-<time>-<action>.json`, and return its path.
 
-    An earlier file about the same order is replaced.
+    An earlier file for the same order is replaced.
     """
     file = storage.state / f"change-{order.at:%Y%m%dT%H%M%S.%fZ}-{action}.json"
     who_and_why = {"at": order.at.isoformat(), "action": action, "by": order.by, "reason": order.reason}

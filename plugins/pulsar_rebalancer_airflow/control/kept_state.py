@@ -60,10 +60,10 @@ def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
 
 
 def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> dict[str, str]:
-    """Reset the state, or restore it from a file; other unreadable documents are replaced.
+    """Reset the state, or restore it from a file. Unreadable documents other than `control` are replaced.
 
-    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. A `control` document
-    that cannot be read is not changed; only a pause or a resume replaces it.
+    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. Only a pause or a
+    resume replaces an unreadable `control` document.
 
     Args:
         action: `reset` or `restore`.
@@ -153,8 +153,8 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
 def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
     """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
 
-    A stored history that cannot be read is dropped. A reset drops the stored destinations: people use a reset after the
-    leader has restarted and lost its destinations.
+    A stored history that cannot be read is dropped. A reset drops the stored destinations, because people reset the
+    state after the leader has restarted and lost its destinations.
     """
     try:
         present = MovesState.parse(stored)

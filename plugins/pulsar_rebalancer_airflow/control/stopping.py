@@ -1,4 +1,4 @@
-"""The outcome of a stopped run: results of the bundles in progress, and the number of bundles not started."""
+"""The outcome of a stopped run: results for the bundles in progress, and the number of bundles not started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stopped(NamedTuple):
 
     Attributes:
         finished: reason code by bundle, for bundles that were in progress and have been completed.
-        unfinished: bundles of the current wave that have no outcome. Those that have not started will not start.
+        unfinished: bundles of the current wave that have no outcome. Those not yet started will not be started.
         not_begun: number of bundles that the run will not move or split, including later waves.
     """
 
@@ -67,7 +67,7 @@ def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_se
     Args:
         store: the cluster's store, in which the stop is already stored.
         found: the plan in progress when the stop was stored.
-        longest_seconds: maximum time to wait. Bundles that then have no outcome are `unfinished`.
+        longest_seconds: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
     """
     until, begun = time.monotonic() + longest_seconds, set(found["bundles"])
     left = begun & _without_outcome(store, found["plan"])

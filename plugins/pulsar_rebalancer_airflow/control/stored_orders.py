@@ -1,4 +1,4 @@
-"""The sentence about current orders, from the stored documents."""
+"""Describe the orders in force in one sentence, based on the stored documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def in_force(
     started: datetime | None,
     origins: Mapping[str, Origin] | None = None,
 ) -> str:
-    """Return a sentence about the orders that apply to the next run, and the people who gave them.
+    """Return a sentence that says which orders apply to the next run and who gave them.
 
     Args:
         settings: the effective settings.

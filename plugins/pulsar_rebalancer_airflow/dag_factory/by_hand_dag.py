@@ -1,4 +1,4 @@
-"""The DAG in which a person requests moves. It shows a plan; a second run with the plan's hash carries out the plan."""
+"""The DAG in which a person requests moves. One run shows a plan; another, given the plan's hash, carries it out."""
 
 from __future__ import annotations
 

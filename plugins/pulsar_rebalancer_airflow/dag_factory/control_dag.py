@@ -1,4 +1,4 @@
-"""The DAG with which people pause or stop a cluster, and manage its state and Pulsar's own shedding."""
+"""The DAG with which people pause or stop rebalancing, and manage a cluster's state and Pulsar's own shedding."""
 
 from __future__ import annotations
 

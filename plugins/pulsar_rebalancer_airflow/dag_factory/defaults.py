@@ -1,4 +1,4 @@
-"""Defaults of all DAGs in this package."""
+"""Defaults for all DAGs in this package."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COMMON: dict[str, Any] = {
 
 
 def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = None, **own: Any) -> DAG:
-    """Return a DAG of a cluster. It is not paused at creation.
+    """Return a DAG for a cluster. It is not paused upon creation.
 
     Args:
-        kind: kind of DAG, a word in the prefix of the DAG's id.
+        kind: kind of DAG, as in the prefix of the DAG's id.
         entry: the cluster's entry in the clusters file.
         tag: the DAG's own tag, in addition to `pulsar` and the cluster's name; if empty, the kind is used.
-        own: arguments of this DAG, which override the common arguments.
+        own: arguments for this DAG, which override the common arguments.
     """
     # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.
     given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}

@@ -57,13 +57,13 @@ _PAGES = {
 
 
 def page(kind: str, entry: ClusterEntry) -> str:
-    """Return a DAG's documentation in Markdown; `kind` is a word in the prefix of the DAG's id."""
+    """Return a DAG's documentation in Markdown; `kind` is the kind of DAG, as in the prefix of its id."""
     about, settings, document = _PAGES[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     return f"### Cluster `{entry.name}`\n\n{about}\n\n| setting | value |\n|---|---|\n{rows}\nMore: `{document}`.\n"
 
 
 def broken_page(entry: ClusterEntry) -> str:
-    """Return Markdown about the error in a cluster's entry, to document the only DAG that such a cluster has."""
+    """Return Markdown that explains the error in a cluster's entry, for the only DAG that such a cluster has."""
     error = entry.error.replace("`", "'")
     return f"### The entry `{entry.name}` of the clusters file cannot be used\n\n```\n{error}\n```\n"

@@ -30,7 +30,7 @@ _DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, re
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
-    """Return all DAGs, each under its id.
+    """Return all DAGs, keyed by id.
 
     Args:
         config_path: path of the clusters file; None for the configured path.

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _LONGEST = timedelta(hours=6)
 
 _FIRST_MINUTE, _MINUTES = 60, 240
-"""Upkeep begins between 01:00 and 05:00 UTC, when the last runs of the day before have ended."""
+"""Upkeep begins between 01:00 and 05:00 UTC, when the last runs of the previous day have ended."""
 
 
 def daily_schedule(cluster: str) -> str:
-    """Return the cron expression (UTC) of a cluster's upkeep.
+    """Return the cron expression (UTC) for a cluster's upkeep.
 
-    A hash of the cluster's name gives clusters different start times.
+    The time is derived from a hash of the cluster's name, which spreads out the clusters' start times.
     """
     hour, minute = divmod(_FIRST_MINUTE + crc32(cluster.encode()) % _MINUTES, 60)
     return f"{minute} {hour} * * *"

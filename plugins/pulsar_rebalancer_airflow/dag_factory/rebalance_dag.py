@@ -1,4 +1,4 @@
-"""The DAG that balances a cluster, once per interval."""
+"""The DAG that balances a cluster once per interval."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
 def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
     """Return the timetable for an interval.
 
-    If the interval is one minute, runs start on the full minute, so that their ids are readable.
+    If the interval is one minute, runs start exactly on the minute, which keeps their ids readable.
     """
     if interval_seconds == 60:
         return CronTriggerTimetable("* * * * *", timezone="UTC")

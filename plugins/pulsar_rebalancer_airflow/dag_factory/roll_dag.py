@@ -1,4 +1,4 @@
-"""The DAG with which people restart brokers one after the other. A run shows the plan; a second run carries it out."""
+"""The DAG with which people restart brokers one after another. One run shows the plan; a second run carries it out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 _LONGEST_STEP = 30.0
-"""Maximum seconds between two steps."""
+"""Maximum time between two steps, in seconds."""
 
 
 def roll_dag(entry: ClusterEntry, root: str) -> DAG:

@@ -1,9 +1,9 @@
-"""The DAG that alerts people if a cluster has gone too long without a finished run. It exists only if alerts are on.
+"""The DAG that alerts people if a cluster goes too long without a finished run. It exists only if alerts are enabled.
 
 Airflow's DeadlineAlert is not enough. A deadline exists only for a run, so a paused DAG has none. The deadline's
 callback has no access to the state store, so it could neither avoid repeated alerts nor report that a condition has
-ended. The callback also needs an executor or triggerer that runs callbacks; a task needs only the scheduler and a free
-slot.
+cleared. The callback also needs an executor or triggerer that runs callbacks; a task needs only the scheduler and a
+free slot.
 """
 
 from __future__ import annotations

@@ -2,4 +2,4 @@
 
 
 class EmbeddedError(Exception):
-    """The processes of `make run` cannot start or continue. The message states the cause and the remedy."""
+    """The processes of `make run` cannot start or continue. The message gives the cause and the remedy."""

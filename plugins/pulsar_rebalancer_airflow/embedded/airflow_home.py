@@ -42,7 +42,7 @@ class AirflowHome:
         clusters: settings by cluster name, as in the clusters file.
         connections: Airflow connections by id, as JSON documents. They are passed to Airflow only in environment
             variables.
-        port: loopback port of the UI.
+        port: loopback port for the UI.
         spark_archive: class-data archive, which halves Spark's start-up time; None to start without an archive.
     """
 
@@ -72,7 +72,7 @@ class AirflowHome:
         """Create the folder with all settings.
 
         Args:
-            keep: True to keep the database, runs and state of an earlier start.
+            keep: True to keep the database, runs and state from an earlier start.
 
         Raises:
             EmbeddedError: the folder exists, but was not created by an earlier start, so it must not be deleted.
@@ -109,9 +109,9 @@ class AirflowHome:
         return self.folder / "config" / "pulsar_clusters.yaml"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of every Airflow process: settings, connections and paths.
+        """Return the environment for every Airflow process: settings, connections and paths.
 
-        The folder of this Python interpreter is first in `PATH`, because `spark-submit` runs the first `python3` in
+        The folder of this Python interpreter comes first in `PATH`, because `spark-submit` runs the first `python3` in
         `PATH`.
         """
         tuned = {
@@ -147,7 +147,7 @@ class AirflowHome:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Path]:
-    """Lock a folder, so that only this process uses it. A missing folder is created.
+    """Lock a folder for exclusive use by this process. A missing folder is created.
 
     Yields:
         The folder's path with all links resolved, because a link in the given path could be changed.
@@ -194,7 +194,7 @@ def _check_own(folder: Path) -> None:
 
 
 def free_port() -> int:
-    """Return a free port on loopback."""
+    """Return a free port on the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -30,9 +30,9 @@ _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-process
 
 
 class DagRun(TypedDict):
-    """A DAG run in the API's answer: only the fields used here.
+    """A DAG run as returned by the API, with only the fields used here.
 
-    Times are ISO 8601 strings; None for a time that has not been reached.
+    Times are ISO 8601 strings; a time is None until it has been reached.
     """
 
     dag_run_id: str
@@ -42,7 +42,7 @@ class DagRun(TypedDict):
 
 
 class TaskInstance(TypedDict):
-    """A task instance in the API's answer: only the fields used here. The state is None before scheduling."""
+    """A task instance as returned by the API, with only the fields used here. The state is None until scheduling."""
 
     task_id: str
     state: str | None
@@ -59,7 +59,7 @@ class LocalAirflow:
         self._client = httpx.Client(base_url=home.url, timeout=30)
 
     def start(self) -> None:
-        """Start Airflow and wait until scheduler, DAG processor and API server are healthy.
+        """Start Airflow and wait until the scheduler, DAG processor and API server are healthy.
 
         Raises:
             EmbeddedError: a process ended, or Airflow is not healthy within five minutes.
@@ -116,7 +116,7 @@ class LocalAirflow:
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
-        """Return the JSON answer to a GET request below `/api/v2`; None if the status is 404."""
+        """Return the JSON answer to a GET request under `/api/v2`; None if the status is 404."""
         return self._request("GET", path, params=query)
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
@@ -134,7 +134,7 @@ class LocalAirflow:
     def _send(self, method: str, url: str, *, repeat: bool, **options: Any) -> httpx.Response:
         """Send a request.
 
-        If `repeat` is true, retry server errors, because the machine could be busy or SQLite locked.
+        If `repeat` is true, retry after a server error, because the machine might be busy or SQLite locked.
         """
         limit = time.monotonic() + _START_SECONDS
         while True:

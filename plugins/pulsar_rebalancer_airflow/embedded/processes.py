@@ -1,4 +1,4 @@
-"""Child processes that are stopped with all their descendants when this process ends."""
+"""Child processes that are stopped, together with all their descendants, when this process ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Processes:
     """Starts processes, each in its own session, and stops them with all their descendants.
 
     Signals that would end this process are delayed while a child is started and during the shutdown, so that no child
-    continues to run.
+    is left running.
 
     Because each child has its own session, it does not receive Ctrl-C, and this process determines the order of the
     shutdown. The session also identifies orphans: they remain in the session after their parent has ended.
@@ -40,7 +40,7 @@ class Processes:
         self.stop()
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
-        """Start a process whose output goes to a file, and return its process id."""
+        """Start a process with its output redirected to a file, and return its process id."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with _signals_wait(), log.open("ab") as output:
             process = subprocess.Popen(

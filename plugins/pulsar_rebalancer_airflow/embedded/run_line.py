@@ -1,4 +1,4 @@
-"""The line that `make run` prints about each run, and whether the cluster is balanced after the run."""
+"""The line that `make run` prints for each run, and whether the cluster is balanced after the run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunLine:
-    """The line printed about one run, and the run's result.
+    """The line printed for one run, and the run's result.
 
     Attributes:
         balanced: True if the run plans no moves, and none are delayed by hit counts or a grace period. If the strategy
             pairs brokers, the score range must also be below the low threshold.
         moved: True if at least one move was verified.
         failed: why the run failed; empty if the run succeeded.
-        in_force: sentence about the orders in force when the run ended, and who gave them; empty if unknown.
+        in_force: sentence that says which orders were in force when the run ended and who gave them; empty if unknown.
     """
 
     text: str
@@ -42,7 +42,7 @@ class RunLine:
 
 
 def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
-    """Return the line about a run that has ended; `number` is the number of the line."""
+    """Return the line for a run that has ended; `number` is the number of the line."""
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
     seconds = f"{(ended - begun).total_seconds():.1f} s"

@@ -1,4 +1,4 @@
-"""The simulated cluster as a child process."""
+"""Run the simulated cluster as a child process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run when bundles of a cluster have moved, for example to invalidate a cache or annotate a chart."""
+"""Run when a cluster's bundles have moved, for example to invalidate a cache or annotate a chart."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def example_pulsar_act_on_moves() -> None:
 
     @task
     def act(triggering_asset_events: Any = None) -> list[dict[str, Any]]:
-        """Return one entry per run: `cluster`, `plan_id`, the folder `run`, numbers of bundles `moved` and `split`."""
+        """Return one entry per run: `cluster`, `plan_id`, the folder `run`, and bundle counts `moved` and `split`."""
         # Select by the asset: the values together have each event twice, because it came through an alias.
         return [event.extra for event in triggering_asset_events[moves_asset(CLUSTER)]]
 

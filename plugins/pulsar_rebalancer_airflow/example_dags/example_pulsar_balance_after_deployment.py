@@ -1,4 +1,4 @@
-"""Balance a cluster as soon as a deployment has ended, without waiting for hits."""
+"""Balance a cluster as soon as a deployment has finished, without waiting for hits to accumulate."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ REBALANCE = f"pulsar_rebalance__{CLUSTER}"
 
 @dag(schedule=None, tags={"example", "pulsar"})
 def example_pulsar_balance_after_deployment() -> None:
-    """Deploy, then move bundles to the new brokers at once, and return the outcome."""
+    """Deploy, then immediately move bundles to the new brokers, and return the outcome."""
 
     @task
     def deploy() -> str:
-        """Add brokers here, and return a reason, which the run records."""
+        """Add brokers here, and return a reason for the run to record."""
         return "two brokers were added"
 
     # The run obeys mode, pauses, windows and caps like any other. If it fails, so does this task.

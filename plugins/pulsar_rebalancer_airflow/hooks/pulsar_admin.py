@@ -34,9 +34,9 @@ EXTRAS = frozenset(
 class PulsarAdminHook(BaseHook):
     """The admin REST API of one Pulsar cluster.
 
-    The connection's host is one or more brokers, separated by commas. A broker can have its own port; otherwise the
-    connection's port is used. The schema is `http` or `https`, and the password is the token. The extra can name a file
-    with the token, or an issuer of tokens, instead.
+    The connection's host lists one or more brokers, separated by commas. A broker can have its own port; otherwise the
+    connection's port is used. The schema is `http` or `https`, and the password is the token. The extra can name a
+    token file or a token issuer instead.
     """
 
     conn_name_attr = "pulsar_admin_conn_id"
@@ -84,7 +84,7 @@ class PulsarAdminHook(BaseHook):
         """Request the load report of every broker. This requires a superuser's token.
 
         Returns:
-            True if all brokers answered, and text that says how many answered and why the others failed.
+            True if all brokers answered, and a text that says how many answered and why the others failed.
         """
         try:
             return asyncio.run(self._ask_every_broker())

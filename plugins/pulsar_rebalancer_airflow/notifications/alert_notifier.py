@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class AlertNotifier(BaseNotifier):
     """Send a message to every receiver of an Apprise connection, like the package's own alerts.
 
-    Errors are only logged, and without the receivers' URLs, which can contain secrets.
+    Errors are only logged. The log omits the receivers' URLs, which can contain secrets.
 
     Args:
-        title: one line, a template.
-        body: plain text, a template.
+        title: the message's title in one line; templated.
+        body: the message in plain text; templated.
         alert_connection: Airflow connection of type `apprise`.
     """
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ALERTING = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
-"""Reasons that close the gate without a person's order. They are reported even while no plan would move anything."""
+"""Reasons that close the gate without an order from a person. They are reported even if no plan would move anything."""
 
 
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
@@ -63,7 +63,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
 
 
 def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
-    """Return the details of those reasons in `_ALERTING` that currently close the gate, by reason."""
+    """Return details of the reasons in `_ALERTING` that currently close the gate, by reason."""
     closed = closings(settings, store.control(storage_of(cluster)), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason in _ALERTING}
 
@@ -103,7 +103,7 @@ def tell(
     *,
     run: str = "",
 ) -> None:
-    """Send a message for every incident that started or ended, and store the open incidents.
+    """Send a message for every incident that has started or ended, and store the open incidents.
 
     A message that no receiver accepted is stored as pending, and the next run sends it again. Messages are sent before
     the store is written; if a task is killed in between, they are sent twice.

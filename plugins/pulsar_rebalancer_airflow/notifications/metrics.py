@@ -1,4 +1,4 @@
-"""Send a run's measurements to the metrics system that is configured in Airflow (StatsD, Datadog or OpenTelemetry)."""
+"""Send a run's metrics to the metrics system configured in Airflow (StatsD, Datadog or OpenTelemetry)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
-    """Send a run's measurements; do nothing if no metrics system is configured.
+    """Send a run's metrics; do nothing if no metrics system is configured.
 
     Errors are only logged, because metrics must not fail a run. If the *report* task is cleared, the run is counted
     again.
@@ -44,9 +44,9 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
 
 
 def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
-    """Send measurements of a cluster's current orders; do nothing if no metrics system is configured.
+    """Send metrics about a cluster's current orders; do nothing if no metrics system is configured.
 
-    Tasks that can change these orders call this function. Errors are only logged.
+    This function is for tasks that can change these orders. Errors are only logged.
 
     Args:
         context: context of a task that has the cluster's state asset as an inlet.

@@ -35,7 +35,7 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
         not accept every message. URLs are not returned, because they can contain secrets.
 
     Raises:
-        Exception: the connection does not exist or is not an Apprise connection; the text can contain a secret.
+        Exception: the connection does not exist or is not an Apprise connection; the message can contain a secret.
     """
     from apprise import Apprise, NotifyFormat
 

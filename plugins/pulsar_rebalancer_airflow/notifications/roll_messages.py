@@ -1,4 +1,4 @@
-"""Messages about a rolling restart: a person is asked to restart a broker, or the roll has stopped."""
+"""Messages about a rolling restart: a request to restart a broker, or a notice that the roll has stopped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     """Send the message that is due, if any, and return the document with an updated `asked`.
 
-    A request to restart that no receiver accepted is sent again when the roll next changes; a message about a stopped
-    roll is sent only once.
+    A restart request that no receiver accepted is sent again when the roll next changes; a message about a stopped roll
+    is sent only once.
     """
     settings = entry.settings
     asks = roll.active and roll.phase is Phase.RESTARTING and not settings.roll_restart_dag

@@ -89,7 +89,7 @@ class ApproveOperator(ApprovalOperator):
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Record the answer if it is from a person, then continue with it.
+        """Record the answer if a person gave it, then continue with it.
 
         Raises:
             AirflowFailException: `superseded` if another plan is awaiting approval now.
@@ -130,7 +130,7 @@ class ApproveOperator(ApprovalOperator):
     def _note(self, context: Context, event: dict[str, Any]) -> PlanError | None:
         """Record the person's approval or rejection, or return why the person may not approve the plan.
 
-        An unreadable document of answers is replaced.
+        An unreadable `answers` document is replaced.
         """
         store = StateStore.of(context, self.entry.name)
         question, answers = store.answers(Question), store.readable(Answers)

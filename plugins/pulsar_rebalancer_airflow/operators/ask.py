@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class QuestionsOperator(BaseOperator):
     """Return the runs to start: the run that asks a new question, and the previous run if it has not ended.
 
-    The previous run is started again so that it ends, because its question is no longer the current question.
+    The previous run is started again so that it ends, because its question is no longer current.
 
     Args:
         cluster: name in the clusters file.

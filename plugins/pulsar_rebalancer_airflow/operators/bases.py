@@ -1,4 +1,4 @@
-"""Base classes of tasks that use a cluster's stored state."""
+"""Base classes for tasks that use a cluster's stored state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manual plans. A plan is shown first; a person then hands it over to a rebalancing run by its hash."""
+"""Manual plans. A plan is shown first; a person then hands it over to a rebalancing run, giving its hash."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class FormOperator(BaseBranchOperator):
     A retry returns the same result.
 
     Args:
-        shows: id of the first task that makes a plan.
-        acts: id of the task that carries out an action.
+        shows: id of the first task for making a plan.
+        acts: id of the task for carrying out an action.
     """
 
     def __init__(self, *, shows: str, acts: str, **kwargs: Any) -> None:
@@ -88,8 +88,8 @@ class CollectForPlanOperator(CollectOperator):
 class PlanByHandOperator(BaseOperator):
     """Make and show the plan that a person requested in the form. Nothing is moved.
 
-    The plan is written below the run's folder. Its hash is in the state store for as long as the plan may be carried
-    out. A retry makes the same plan from the same snapshot. The task's XCom is the plan as shown.
+    The plan is written under the run's folder. Its hash is kept in the state store for as long as the plan may be
+    carried out. A retry makes the same plan from the same snapshot. The task's XCom is the plan as shown.
 
     Args:
         cluster: name in the clusters file.
@@ -110,7 +110,7 @@ class PlanByHandOperator(BaseOperator):
 
         Returns:
             `plan` (the hash), `until`, the moves, the number of disturbed clients, how long clients were disconnected
-            at each bundle's last move (seconds), and scores before and after.
+            during each bundle's last move (seconds), and scores before and after.
 
         Raises:
             AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.preview.show`).
@@ -219,7 +219,7 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _refuse_same_person(self, plan: ShownPlan, by: str) -> None:
-        """Refuse to carry out a plan for the person who requested it. In mode `approve`, another person approves it."""
+        """Refuse to let people carry out their own plans. In mode `approve`, another person approves them instead."""
         settings = self.entry.settings
         planned_by = [plan.by] if settings.mode is Mode.AUTO else []
         refusal = lacks_second_person(planned_by, [by]) if settings.two_people else None
@@ -229,7 +229,7 @@ class CarryOutOperator(HandOverOperator):
     def _drain(
         self, store: StateStore, handed: HandedOver, before: HandedOver | None, brokers: Iterable[str]
     ) -> HandedOver:
-        """Return the record of a drain's plan: a new record, or the existing record if the same run is cleared.
+        """Return the record of a drain's plan: a new record, or the existing record if the same run was cleared.
 
         An error is raised if one of the brokers was released after the existing record was made, or if another run used
         the plan.

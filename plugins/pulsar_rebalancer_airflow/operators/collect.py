@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.state_store import StateStore
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
-"""Placeholders for the live brokers' thresholds; no setting in the clusters file or of a run can contradict them."""
+"""Placeholders for the live brokers' thresholds; no setting from the clusters file or a run can contradict them."""
 
 
 class CollectOperator(ClusterOperator):
     """Write a run's input under the storage root. The task's XCom is the address of the run's folder.
 
     A retry writes a new snapshot to a new folder. The stored state and, as far as possible, the run's parameters are
-    checked before any request to the brokers.
+    checked before any request is sent to the brokers.
     """
 
     only_shows = False

@@ -1,4 +1,4 @@
-"""Control: carry out what a person ordered, and report the current orders."""
+"""Control: carry out a person's order, and report the current orders."""
 
 from __future__ import annotations
 

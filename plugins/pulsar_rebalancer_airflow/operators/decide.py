@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class DecideOperator(SparkApplicationOperator):
     """Submit the application that makes a run's plan: scores, pairs, hits and bundles to move.
 
-    If a run carries out an earlier plan, its plan is the part of the earlier plan that is still valid; no strategy
-    decides. A retry makes the same plan from the same input, and overwrites the files of earlier attempts.
+    If a run carries out an earlier plan, its plan is the part of the earlier plan that is still valid; no strategy is
+    used. A retry makes the same plan from the same input, and overwrites the files of earlier attempts.
 
     Args:
         cluster: name in the clusters file.

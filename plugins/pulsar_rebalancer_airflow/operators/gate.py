@@ -71,7 +71,7 @@ class GateOperator(RunOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        """Open the question about a plan, and end the previous question if it is about other moves."""
+        """Open the question about a plan; it replaces the previous question if that is about other moves."""
         store = self._store(context)
         # Only the gate writes this document, so it may replace an unreadable document.
         present, now = store.readable(Question), datetime.now(UTC)
@@ -103,7 +103,7 @@ class GateOperator(RunOperator):
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """End the open question, because its plan may no longer be valid after another plan is carried out."""
+        """Withdraw the open question, because its plan may no longer be valid after another plan is carried out."""
         store = self._store(context)
         present = store.readable(Question)
         ended = Question(before=present.run_id or present.before)

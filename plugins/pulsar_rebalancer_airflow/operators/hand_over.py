@@ -1,4 +1,4 @@
-"""Base class of the tasks that hand over a plan to a rebalancing run, by the plan's hash."""
+"""Base class for the tasks that hand over a plan, identified by its hash, to a rebalancing run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     """Refuse a new plan while a run that carries out a person's plan is queued or running.
 
     Args:
-        dag_id: id of the DAG of such runs.
+        dag_id: id of the DAG to which such runs belong.
 
     Raises:
         PlanError: `plan_under_way`.

@@ -1,4 +1,4 @@
-"""Holds: reasons to start no further moves or splits. They are checked before each bundle of a plan."""
+"""Holds: reasons not to start further moves or splits. They are checked before each bundle of a plan."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Holds:
 
 
 class _FileNow:
-    """The current settings of a cluster. The clusters file is read again after every change.
+    """A cluster's current settings. The clusters file is read again whenever it changes.
 
     Args:
         cluster: name in the clusters file.

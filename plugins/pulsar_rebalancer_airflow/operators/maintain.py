@@ -1,4 +1,4 @@
-"""Maintain: compact past days, and delete files that are older than the settings allow."""
+"""Maintain: compact the runs of past days, and delete files that are older than the settings allow."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class MaintainOperator(ClusterOperator):
-    """Compact and delete a cluster's old files. The task's XCom is a report with numbers and bytes.
+    """Compact and delete a cluster's old files. The task's XCom is a report with file counts and sizes in bytes.
 
-    A scheduled run changes files. A manual run only reports the changes, unless its parameter `dry_run` is off. A retry
-    continues where the last attempt stopped. The state store is read but never written.
+    A scheduled run changes files. A manual run only reports what it would change, unless its parameter `dry_run` is
+    off. A retry continues where the last attempt stopped. The state store is read but never written.
     """
 
     def execute(self, context: Context) -> dict[str, JsonValue]:

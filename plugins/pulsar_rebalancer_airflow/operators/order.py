@@ -31,7 +31,7 @@ class Ordered(TypedDict, total=False):
     """Input of the *control* task.
 
     Attributes:
-        lost: the errors of unreadable documents that were dropped, by key.
+        lost: the errors for unreadable documents that were dropped, by key.
         found: the plan in progress at the time of a stop or pause; missing if one of the run's files cannot be read.
     """
 

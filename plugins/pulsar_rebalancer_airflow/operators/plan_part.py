@@ -1,4 +1,4 @@
-"""Base class of the tasks that carry out part of a recorded plan: its splits, or one wave of its moves."""
+"""Base class for the tasks that carry out part of a recorded plan: its splits, or one wave of its moves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PlanPartOperator(RunOperator):
     def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
         """Return the gate's current verdict.
 
-        A part of the plan that has started has a later deadline, because it must be completed.
+        Once a part of the plan has started, it has a later deadline, because it must be completed.
         """
         summary = Summary.read(run)
         until = summary.waves_resume_until if begun else summary.waves_begin_until
@@ -79,7 +79,7 @@ class PlanPartOperator(RunOperator):
         asyncio.run(go())
 
     def on_kill(self) -> None:
-        """Start no further move or split. Those in progress remain in the history without an outcome."""
+        """Prevent further moves and splits. Those in progress remain in the history without an outcome."""
         if self._task is not None:
             self._task.cancel()
 

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class RecordOperator(RunOperator):
-    """Store the new state of a plan. The task's XCom is the list of batches of splits.
+    """Store the state that results from a plan. The task's XCom is the list of split batches.
 
-    A retry does not store a state twice: a plan whose id is already in the store is skipped. A plan that
-    was made from an earlier state is refused without a retry. The copy under the storage root is written after the
-    store; a retry writes it again.
+    A retry does not store a state twice: a plan whose id is already in the store is skipped. A plan that is based on an
+    earlier state is refused without a retry. The copy under the storage root is written after the store; a retry writes
+    it again.
     """
 
     def execute(self, context: Context) -> list[int]:
         """Commit the state.
 
         Returns:
-            `[0]`, the number of the only batch, if the plan splits bundles; otherwise an empty list, so that no split
-            task starts.
+            `[0]`, the number of the only batch, if the plan splits bundles; otherwise an empty list, so no split task
+            starts.
 
         Raises:
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (a person marked a failed

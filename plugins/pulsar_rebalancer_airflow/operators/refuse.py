@@ -1,4 +1,4 @@
-"""The only task of a cluster with an invalid entry in the clusters file."""
+"""The only task for a cluster whose entry in the clusters file is invalid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RefuseOperator(BaseOperator):
-    """Fail, and report the error in the entry. There are no retries: they would fail in the same way.
+    """Fail, and report the error in the entry. There are no retries, because they would fail in the same way.
 
     Args:
         reason: description of the error and the remedy.

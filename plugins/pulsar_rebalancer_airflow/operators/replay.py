@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class ReplayOperator(SparkApplicationOperator):
     """Submit the replay application. The task's XCom is the application's answer; the task has a link to the report.
 
-    The application logs its progress. A retry replays again, with a new folder.
+    The application logs its progress. A retry runs the replay again in a new folder.
 
     Args:
         entry: the cluster's entry in the clusters file.

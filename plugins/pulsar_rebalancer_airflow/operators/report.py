@@ -120,7 +120,7 @@ class ReportOperator(RunOperator):
         return outcome
 
     def _keep_harm(self, outcome: Outcome, earlier: Outcome | None) -> None:
-        """Store how the moves affected clients, for later manual plans of the same bundles; errors are only logged."""
+        """Store how the moves affected clients, for later manual plans that move the same bundles; only log errors."""
         fresh = set(outcome.moves).difference(earlier.moves if earlier else ())
         harms = {move.bundle: move.harm for move in fresh if move.attempts}
         folder = storage_of(self.cluster).state
@@ -131,7 +131,7 @@ class ReportOperator(RunOperator):
             self.log.warning("What the moves cost is not kept for manual plans: %s", error)
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return a sentence about the orders in force when the run ended, from its settings and the clusters file."""
+        """Return a sentence about the orders in force at the run's end, based on its settings and the clusters file."""
         settings, storage = resolved.settings, storage_of(self.cluster)
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})

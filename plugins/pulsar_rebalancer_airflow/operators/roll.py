@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.roll_document import Roll
 
 _REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
-"""Reasons that refuse a roll. For any other reason, such as a closed maintenance window, a roll waits."""
+"""Reasons to refuse a roll. For any other reason, such as a closed maintenance window, a roll waits."""
 
 _FEWEST_INTERVALS = 5
-"""A roll waits for at least this number of intervals before it stops."""
+"""Minimum number of intervals for which a roll waits before it stops."""
 
 _LONGEST_RUN = timedelta(minutes=3)
 """The newest run's sample is too old if its age exceeds two intervals plus this time."""
@@ -50,7 +50,7 @@ class RollOperator(BaseSensorOperator):
     """Show a rolling restart, or carry it out; only this task writes the `roll` document.
 
     A step reads the newest run's files and the stored documents, and stores the result with a single write. The task
-    holds no slot between steps. A retry, even after a crash, continues after the roll's last step.
+    holds no slot between steps. A retry, even after a crash, resumes after the roll's last step.
 
     Args:
         entry: the cluster's entry in the clusters file.
@@ -170,7 +170,7 @@ class RollOperator(BaseSensorOperator):
             raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: DAG {dag_id} is paused")
 
     def _restart(self, context: Context, roll: Roll, held: str) -> str:
-        """Return the state of the run that restarts the current broker, and start it unless orders hold the roll."""
+        """Return the state of the run that restarts the current broker; start this run unless orders hold the roll."""
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag

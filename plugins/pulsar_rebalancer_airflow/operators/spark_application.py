@@ -1,4 +1,4 @@
-"""Submit the Spark applications of this package, with their interpreter, settings and connection."""
+"""Submit this package's Spark applications, with their interpreter, settings and connection."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def source_roots() -> list[str]:
 
 @contextmanager
 def driver_environment() -> Iterator[None]:
-    """Set the environment variables with which `spark-submit` finds this Python interpreter and its packages.
+    """Set the environment variables that let `spark-submit` find this Python interpreter and its packages.
 
     `spark-submit` runs the first `python3` in PATH to find its own home, so this interpreter's folder must come first.
     The variables are set in this process, because the operator's `env_vars` would also be sent to drivers on other
@@ -135,13 +135,13 @@ def checked_connection(conn_id: str) -> Connection:
 
 
 class SparkApplicationOperator(SparkSubmitOperator):
-    """Submit an application of this package. If it fails, the error contains the last lines of its output.
+    """Submit one of this package's applications. If it fails, the error contains the last lines of its output.
 
     Args:
         application: module name of the application.
-        failed: reason code for a failure if the output has no reason code.
-        conn_id: Airflow connection of type `spark`, which has the master's address, or of type `spark_connect`, which
-            has the address of a running server with its own settings.
+        failed: reason code for a failure whose output has no reason code.
+        conn_id: Airflow connection of type `spark`, with the master's address, or of type `spark_connect`, with the
+            address of a running server that has its own settings.
         conf: Spark settings in addition to the common settings.
     """
 

@@ -71,13 +71,13 @@ class UnloadWaveOperator(PlanPartOperator):
     """Carry out one wave of a plan.
 
     A retry continues the wave. A bundle on its planned broker is not unloaded again, a bundle that was unloaded but not
-    placed is placed, and a bundle with a final outcome is skipped. A bundle that its source still owns is checked
-    completely again.
+    placed is placed, and a bundle with a final outcome is skipped. A bundle that its source still owns goes through all
+    checks again.
 
     If a bundle has changed owner, has no topic or was placed on another broker, the outcome records this; it is not a
     failure. The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a
-    request. The XCom `progress` has the number of moves that have ended. The cost of each move for clients is measured
-    (`HarmMeter`); after the last move, the task waits a few seconds for clients that have not reconnected yet.
+    request. The XCom `progress` holds the number of moves that have ended. The effect of each move on clients is
+    measured (`HarmMeter`); after the last move, the task waits a few seconds for clients that have not reconnected yet.
 
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
     pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no
@@ -99,7 +99,7 @@ class UnloadWaveOperator(PlanPartOperator):
         """Carry out the wave.
 
         Returns:
-            Number of bundles for each outcome's reason code.
+            Number of bundles by reason code of the outcome.
 
         Raises:
             AirflowFailException: the plan is not the recorded plan, was changed, is too old or exceeds a cap; the

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WatchOperator(BaseOperator):
-    """Alert people when no run has ended for several intervals, and when runs end again.
+    """Alert people when no run has ended for several intervals, and again once a run has ended.
 
     The task needs its own DAG, because a run that does not start, hangs or times out sends no alert. Before the first
     run, the time is measured from the first check. A retry checks again, but sends no alert twice.

@@ -1,4 +1,4 @@
-"""Facts that only Airflow can provide to the page: the time of the next run, the folder of a run, and links."""
+"""Facts for the page that only Airflow can provide: the time of the next run, the folder of a run, and links."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
 
 
 def may(user: BaseUser, dag_id: str, method: ResourceMethod, of: DagAccessEntity = DagAccessEntity.RUN) -> bool:
-    """Return whether a user has a permission on a DAG in Airflow."""
+    """Return whether a user has a permission for a DAG in Airflow."""
     details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
     return get_auth_manager().is_authorized_dag(method=method, access_entity=of, details=details, user=user)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 MOST = 200
-"""Maximum number of requests that are listed."""
+"""Maximum number of listed requests."""
 
 _NAMES = {"skip": "Skip next run", "undo": "Undo run"}
 
@@ -39,7 +39,7 @@ _answers: Cache[RunAnswer] = Cache(2000)
 def requests(
     session: Session, storage: ClusterStorage, user: BaseUser, now: datetime, limit: int = MOST
 ) -> list[RequestView]:
-    """Return the newest requests of people, newest first. DAGs whose runs the user may not read are left out."""
+    """Return people's latest requests, newest first. DAGs whose runs the user may not read are left out."""
     cluster = storage.cluster
     prefixes = [
         prefix for prefix in (CONTROL_DAG, BY_HAND_DAG, REBALANCE_DAG) if may(user, f"{prefix}{cluster}", "GET")

@@ -151,7 +151,7 @@ def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
 
 @router.get("/dags/{dag_id}/bundles")
 def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> BundlesFound:
-    """Return bundles of the newest sample whose names contain a text.
+    """Find bundles in the newest sample whose names contain `part`.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.
@@ -161,7 +161,7 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
 
 @router.get("/dags/{dag_id}/costs")
 def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tuple[CostView, ...]:
-    """Return a broker's bundles with the largest load, largest first, with their learned message costs.
+    """Return a broker's most loaded bundles, highest load first, with their learned message costs.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.

@@ -1,4 +1,4 @@
-"""The places where the page appears in Airflow's UI: in the navigation, and as a tab of DAGs and runs."""
+"""The places where the page appears in Airflow's UI: in the navigation, and as a tab on DAGs and runs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ReplayLink(BaseOperatorLink):
-    """The link to the report of a replay. Airflow requests the link when the task ends."""
+    """The link to a replay's report. Airflow requests the link when the task ends."""
 
     name = "Replay report"
 

@@ -1,4 +1,4 @@
-"""The route to the report of a replay, for users who may read the logs of its DAG.
+"""The route to a replay's report, for users who may read the DAG's logs.
 
 Import this module only in Airflow's web server: it loads Airflow's API, which needs the metadata database.
 """
@@ -38,7 +38,7 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
 
     Args:
         dag_id: id of a DAG that the user may read.
-        name: name of the replay's folder, from an HTTP request, so it is not trusted.
+        name: name of the replay's folder, which comes from an HTTP request and is not trusted.
     """
     cluster = cluster_of(dag_id, REPLAY_DAG)
     folder = ClusterStorage(root, cluster).replay(name) if cluster else None

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
-"""The column with the subject of a finding, by table."""
+"""The column that names a finding's subject, by table."""
 
 _DETAIL_CHARS = 300
 
 
 class Arguments(TypedDict, total=False):
-    """The arguments of an expectation: only those used here, the column and the allowed range."""
+    """An expectation's arguments, reduced to those used here: the column and the allowed range."""
 
     column: str
     min_value: float | None
@@ -68,7 +68,7 @@ class _Miss(NamedTuple):
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
-    """Return one finding for each reason and subject, with all details; for each reason, the worst are first.
+    """Return one finding for each reason and subject, with all details; within each reason, the worst come first.
 
     Args:
         results: results of the table's suite, in JSON types.
@@ -126,7 +126,7 @@ def _excess(allowed: Arguments, value: JsonValue) -> float:
 
 
 def _exception(info: JsonValue) -> str:
-    """Return the message of an exception that evaluating an expectation raised; empty if there was none."""
+    """Return the message of the exception raised by evaluating an expectation; empty if there was none."""
     for entry in [info, *info.values()] if isinstance(info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]

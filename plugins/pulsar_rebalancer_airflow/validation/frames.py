@@ -1,4 +1,4 @@
-"""The tables of a run as input for the suites, and the share of brokers' traffic in excluded bundles."""
+"""A run's tables as input for the suites, and the share of each broker's traffic in excluded bundles."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _unaccounted_percent(brokers: pd.DataFrame, bundles: pd.DataFrame) -> pd.Ser
 
 
 def shares_of(bundles: Collection[str], frames: Mapping[str, pd.DataFrame]) -> dict[str, float]:
-    """Return the bundles' share of each broker's message rate or throughput, whichever is larger, 0 to 1.
+    """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever share is larger.
 
     The absolute values of negative figures are used. A figure that is not a number is estimated: the broker's own
     figure minus the sum over its other bundles.

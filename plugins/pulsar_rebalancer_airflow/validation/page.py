@@ -1,8 +1,8 @@
 """A run's validation result as a single page without external resources: `<run>/validation/index.html`.
 
 The content is the same as in Great Expectations' Data Docs, from the same renderer. Data Docs load style sheets, fonts
-and scripts from six hosts. The template of this package needs no scripts and no external resources, and text from
-brokers is escaped.
+and scripts from six hosts. This package's template needs no scripts and no external resources, and escapes text from
+brokers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHOWN_FINDINGS = 200
 """Maximum number of findings listed on the page."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""Content security policy of the page: inline styles and nothing else."""
+"""Content security policy of the page: allow inline styles and nothing else."""
 
 
 def page_of(run: StoragePath) -> StoragePath:
@@ -53,7 +53,7 @@ def wording(result: Any) -> dict[str, str]:
 
 
 def _texts(block: Any) -> Iterator[str]:
-    """Yield the sentences in a content block. Tables of rows, and hints about queries for such rows, are left out."""
+    """Yield the sentences in a content block, without tables of rows or hints about queries for such rows."""
     if isinstance(block, list):
         for part in block:
             yield from _texts(part)

@@ -51,7 +51,7 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 
 
 def validate(run: StoragePath, suites: Path | None = None) -> Validation:
-    """Validate the sample of a run; write `validation.json` and, below `validation/`, each suite's results and a page.
+    """Validate the sample of a run; write `validation.json` and, under `validation/`, each suite's results and a page.
 
     Findings with the same reason are sorted worst first.
 
@@ -102,13 +102,13 @@ def _history(run: StoragePath) -> MovesState:
 
 
 def suites_folder() -> Path:
-    """Return the folder of the suites: in the package if the wheel is installed, else at the top of the source tree."""
+    """Return the suites' folder: in the package if the wheel is installed, else at the top of the source tree."""
     packaged = Path(__file__).parents[1] / "expectations"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "expectations"
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return a table's suite; the position, effect and severity of each expectation are added."""
+    """Return a table's suite, with the position, effect and severity added to each expectation."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect
@@ -165,7 +165,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
 
 
 def _wording(said: Any) -> dict[str, str]:
-    """Return the texts about a result for the page; empty if rendering fails, because the validation must not fail."""
+    """Return a result's texts for the page; empty if rendering fails, because the validation must not fail."""
     try:
         return wording(said)
     except Exception as error:
@@ -174,7 +174,7 @@ def _wording(said: Any) -> dict[str, str]:
 
 
 def _storable(value: Any) -> Any:
-    """Return a JSON value without NaN and infinities, and with truncated lists of rows."""
+    """Return a JSON value without NaN or infinities, and with truncated lists of rows."""
     if isinstance(value, dict):
         return {key: _storable(entry[:SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The route to a validation result, for users who may read the logs of its DAG.
+"""The route to a validation result, for users who may read the DAG's logs.
 
 Import this module only in Airflow's web server: it loads Airflow's API, which needs the metadata database.
 """
@@ -57,7 +57,7 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
 
     Args:
         dag_id: id of a DAG that the user may read.
-        name: name of the run's folder, from an HTTP request, so it is not trusted.
+        name: name of the run's folder, which comes from an HTTP request and is not trusted.
     """
     # Users who may read one of a cluster's two DAGs may read the validation results of both.
     cluster = cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG)

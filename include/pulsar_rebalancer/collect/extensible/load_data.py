@@ -1,6 +1,6 @@
 """Build a load report (LocalBrokerData) from the figures of a broker under the extensible load manager.
 
-This way, the same functions make the snapshot's rows under both load managers. The report has two additional keys,
+The same functions can then make the snapshot's rows for both load managers. The report has two additional keys,
 `weightedMaxEMA` and `msgThroughputEMA`, and the statistics of its top bundles have the key `topRank`.
 """
 
@@ -36,7 +36,7 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
     Cache sizes are not included.
 
     Args:
-        topics: the broker's answer to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
+        topics: the broker's response to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
 
     Returns:
         Statistics by bundle, for bundles with at least one loaded topic.
@@ -64,13 +64,13 @@ def _sum(topics: Iterable[Mapping[str, JsonValue]], count: int) -> dict[str, flo
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A broker's metrics about its load.
+    """A broker's load metrics.
 
     Attributes:
         percents: usage in percent, by the resource's name in LocalBrokerData; None if the load manager has no such
             metrics.
-        load_average: moving average of the load (`weightedMaxEMA`), 1 is 100 percent; None if not reported.
-        started_at_ms: start of the broker's process, ms since 1970; None if not reported.
+        load_average: moving average of the load (`weightedMaxEMA`), where 1 is 100 percent; None if not reported.
+        started_at_ms: start time of the broker's process, in ms since 1970; None if not reported.
     """
 
     percents: Mapping[str, float | None] | None
@@ -79,9 +79,9 @@ class Metrics:
 
 
 def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
-    """Parse a broker's answer to `broker-stats/metrics`.
+    """Parse a broker's response to `broker-stats/metrics`.
 
-    Brokers compute the answer for each request (BrokerLoadData.toMetrics).
+    Brokers compute the response for each request (BrokerLoadData.toMetrics).
     """
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
@@ -108,7 +108,7 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the host of the broker that answered, if it is another broker; empty if it is not or the host is unknown.
+    """Return the host of the broker that responded if it is another broker; empty if not, or if the host is unknown.
 
     The load manager's metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
@@ -138,7 +138,7 @@ def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
 
 
 def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
-    """Return the figures of the first group with this metric and these dimensions; None if there is none."""
+    """Return the figures of the first group with this metric and these dimensions; None if there is no such group."""
     for group in metrics:
         figures, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
         if name in figures and dimensions.items() <= labels.items():
@@ -199,7 +199,7 @@ def report(
     Args:
         load: resources and `weightedMaxEMA`, from BrokerLoadData or `load_now`.
         throughput_average: moving average of the broker's throughput, in bytes/s; None if unknown.
-        top: the broker's top bundles, in published order.
+        top: the broker's top bundles, in the published order.
     """
     ranks = {bundle: rank for rank, bundle in enumerate(top)}
     return {

@@ -1,4 +1,4 @@
-"""Store, for later runs, the messages that brokers publish on the system topics: they publish only after changes."""
+"""Store the messages that brokers publish on the system topics for later runs: brokers publish only after changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TopicMessage:
 
     Attributes:
         broker: brokerId, the message's key.
-        at_ms: publish time, ms since 1970.
+        at_ms: publish time, in ms since 1970.
         data: the content, a JSON object; empty if the broker withdrew its previous message.
     """
 
@@ -39,7 +39,7 @@ class TopicMessage:
 
 
 class TopBundles(BaseModel):
-    """The names of a broker's top bundles, in the broker's order, and the time of the message (ms since 1970)."""
+    """The names of a broker's top bundles, in the broker's order, and the time of the message (in ms since 1970)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class Published(VersionedDocument):
     """The last messages from each broker.
 
     Attributes:
-        load: figures of BrokerLoadData that the rebalancer uses, by broker.
+        load: BrokerLoadData figures that the rebalancer uses, by broker.
         top: top bundles by broker.
     """
 
@@ -72,7 +72,7 @@ class Published(VersionedDocument):
             return cls()
 
     def keep_only(self, brokers: Collection[str]) -> None:
-        """Drop the messages of brokers that are no longer listed."""
+        """Drop the messages from brokers that are no longer listed."""
         for by_broker in (self.load, self.top):
             for broker in by_broker.keys() - set(brokers):
                 del by_broker[broker]

@@ -1,4 +1,4 @@
-"""Get the load report of every broker, with the requests that its load manager supports."""
+"""Get the load report of every broker, using the requests that its load manager supports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _TOPIC_STATS_AT_ONCE = 4
-"""Maximum number of brokers whose topic statistics are in memory at the same time, because these are large."""
+"""Maximum number of brokers whose topic statistics, which can be large, are in memory at the same time."""
 
 _SLACK_S = 60.0
 
@@ -49,7 +49,7 @@ async def load_reports(
         state_folder: folder where messages from the system topics are stored for the next run; None to store nothing.
 
     Returns:
-        By broker: its report, None if it provides no report, or the error.
+        For each broker: its report, None if it provides no report, or the error.
 
     Raises:
         AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
@@ -99,7 +99,7 @@ class _ExtensibleBrokers:
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
     async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
-        """Return for each broker its load report, None if it provides no report, or the error."""
+        """Return each broker's load report, None if it provides no report, or the error."""
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))

@@ -56,9 +56,9 @@ def receive(
     """Pass messages to the handlers until a handler returns True or the time limit is reached. This call blocks.
 
     Args:
-        tokens: the tokens of the admin REST API's client, whose event loop runs in another thread.
+        tokens: the tokens of the admin REST API client, whose event loop runs in another thread.
         topics: message handler by topic. A handler returns True to stop.
-        seconds: time limit, counted from the time at which the topics are open.
+        seconds: time limit, counted from when the topics are open.
 
     Raises:
         AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also if the
@@ -107,7 +107,7 @@ def _next(reader: Any) -> TopicMessage | None:
 
 
 def _options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:
-    """Return the options for `pulsar.Client`, with the credentials and certificate authority of the admin REST API."""
+    """Return the options for `pulsar.Client`, with the admin REST API's credentials and certificate authority."""
     import pulsar
 
     options: dict[str, object] = {

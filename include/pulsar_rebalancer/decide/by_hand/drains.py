@@ -33,7 +33,7 @@ NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
 class Served(NamedTuple):
-    """The decision of a run, including its drains.
+    """A run's decision, including its drains.
 
     Attributes:
         decisions: one for each drained broker that has bundles, followed by the strategy's decisions.
@@ -49,7 +49,7 @@ class Served(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """The moves of bundles from drained brokers to other brokers.
+    """The moves that take bundles off drained brokers.
 
     Attributes:
         moves: candidates with their destinations. Their pair numbers are negative, so that the caps accept them first.
@@ -63,7 +63,7 @@ class Leaving(NamedTuple):
 
     @property
     def scene(self) -> Scene:
-        """Return the scene of any one drained broker, for properties that are the same in all scenes."""
+        """Return the scene of an arbitrary drained broker, for properties that are the same in all scenes."""
         return next(iter(self.scenes.values()))
 
     def room(self, *, fixed: bool = False) -> SpareCapacity:
@@ -77,7 +77,7 @@ def leaving(
     overruled: Mapping[str, Collection[Overrule]],
     wishes: Callable[[Scene, str], list[Wish]],
 ) -> Leaving:
-    """Return the moves of bundles from drained brokers to other brokers.
+    """Return the moves that take bundles off drained brokers.
 
     Args:
         snapshot: a run's snapshot.

@@ -1,6 +1,6 @@
 """Bring hot brokers down to a bound with the fewest moves, using an exact but limited search.
 
-Choosing the bundles of one broker is easy: the largest first. The whole problem is hard (it includes bin packing),
+Choosing bundles from one broker is easy: the largest first. The whole problem is hard (it includes bin packing),
 because the bundles must fit into the spare capacity of the other brokers.
 """
 
@@ -34,7 +34,7 @@ class HotBroker(NamedTuple):
 
 
 class FittingMove(NamedTuple):
-    """A move that brings no broker above the bound."""
+    """A move that takes no broker above the bound."""
 
     bundle: str
     source: str
@@ -42,7 +42,7 @@ class FittingMove(NamedTuple):
 
 
 class FewestMoves(NamedTuple):
-    """The moves that were found, at least one from each hot broker that they bring down to the bound.
+    """The moves found, at least one from each hot broker that they bring down to the bound.
 
     Attributes:
         proven: True if it is certain that no plan brings more brokers down to the bound, or the same number with fewer
@@ -72,9 +72,9 @@ def fewest_moves(
 
     A first plan handles the brokers in turn: it takes the largest bundles that fit, then the smallest bundle that is
     enough, each to the destination with the most spare capacity. A search over all plans then looks for a better plan.
-    It skips plans that cannot be better: a broker needs at least as many moves as it would need if its largest bundles
-    fitted, and the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or
-    the search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
+    It skips plans that cannot be better: a broker needs at least as many moves as it would if its largest bundles fit,
+    and the sum over all brokers is a lower bound. The result has the fewest moves if it reaches this bound or the
+    search ends before its limit. Otherwise `proven` is False, and the result is the best plan that was found, never
     worse than the first.
 
     Args:
@@ -163,7 +163,7 @@ class _Search:
         return _Node(number, 0, self._hot[number].excess if number < len(self._hot) else 0.0, given_up)
 
     def _least(self, number: int, need: float, start: int) -> int | None:
-        """Return how many bundles, from index `start` on, are needed to reach the bound; None if all are not enough."""
+        """Return how many bundles, from index `start` on, are needed to reach the bound; None if all are too few."""
         sums = self._sums[number]
         end = bisect_left(sums, sums[start] + need - _TINY, lo=start)
         return end - start if end < len(sums) else None

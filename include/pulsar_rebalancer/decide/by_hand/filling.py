@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NEW = timedelta(minutes=30)
-"""A broker counts as new until its process has this age."""
+"""A broker counts as new until its process reaches this age."""
 
 _REPORTED = timedelta(minutes=4)
 """Time after which a broker's report includes the bundles that moved to it."""
@@ -33,7 +33,7 @@ _BELOW = 5.0
 
 
 _NAMES = 500
-"""Maximum length of a list of brokers in a sentence."""
+"""Maximum length of a broker list in a sentence, in characters."""
 
 
 class Filling(NamedTuple):
@@ -52,7 +52,7 @@ class Filling(NamedTuple):
 
 
 def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
-    """Return the moves that fill new brokers, as the manual action `fill` does; None if there is nothing to move.
+    """Return the moves that fill new brokers, like the manual action `fill`; None if there is nothing to move.
 
     Args:
         state_folder: the folder with the cluster's moving averages.
@@ -81,8 +81,8 @@ def of_moves(
 
     Args:
         moves: candidates after the caps, with one negative pair number for each source.
-        explanation: text that says what each source does; the names of the brokers that get bundles are appended.
-        sentence: text that says what the plan does; `{}` is replaced with the names of the brokers that get bundles.
+        explanation: text that says what each source does; the names of the receiving brokers are appended.
+        sentence: text that says what the plan does; `{}` is replaced with the names of the receiving brokers.
     """
     taken = [move for move in moves if move.taken]
     if not taken:
@@ -106,7 +106,7 @@ def of_moves(
 
 
 def unreported(scene: Scene) -> dict[str, float]:
-    """Return, by owner, the score points of recently moved bundles that the owner's report might not include yet.
+    """Return, for each owner, the score points of recently moved bundles that its report might not include yet.
 
     This assumes that scores are proportional to traffic, with the same factor for all brokers.
     """

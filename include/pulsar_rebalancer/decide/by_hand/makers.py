@@ -36,8 +36,8 @@ class Wish(NamedTuple):
     Attributes:
         destination: brokerId of the new owner; None if placement chooses it.
         reason: why the bundle must not be moved, if this is already known; else None.
-        source: broker whose report about the bundle is used; None to use the owner's. Two brokers can briefly report
-            the same bundle.
+        source: broker whose report on the bundle is used; None to use the owner's. Two brokers can briefly report the
+            same bundle.
     """
 
     bundle: str
@@ -47,7 +47,7 @@ class Wish(NamedTuple):
 
 
 def unload(scene: Scene, named: Iterable[str], destination: str) -> list[Wish]:
-    """Return the named bundles, each once.
+    """Return the named bundles without duplicates.
 
     An entry that matches no bundle is returned with the reason `no_such_bundle`.
 
@@ -76,7 +76,7 @@ def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
 
 
 LARGEST, HOT = "LARGEST", "HOT"
-"""Placeholders for a namespace's bundle with the most topics or the most traffic (BundleType of pulsar-admin)."""
+"""Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""
 
 
 def target_of_split(scene: Scene, named: str) -> BundleSample:
@@ -143,7 +143,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
 
 
 def drain(scene: Scene, brokers: Collection[str]) -> list[Wish]:
-    """Return every bundle of the brokers to drain; raise an error if one of these brokers cannot be drained.
+    """Return every bundle on the brokers to drain; raise an error if one of these brokers cannot be drained.
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why validation or a setting excludes the broker.
@@ -162,7 +162,7 @@ def of_broker(scene: Scene, broker: str) -> list[Wish]:
 
 
 def fill(scene: Scene, brokers: Sequence[str]) -> list[Wish]:
-    """Fill brokers up to the mean score with bundles of the hottest brokers, largest bundles first.
+    """Fill brokers up to the mean score with bundles from the hottest brokers, largest bundles first.
 
     The coldest broker is filled first. A bundle is suitable if, after its move, the filled broker's score is at most
     the mean and at most the source's score.
@@ -221,7 +221,7 @@ def share_of_score(scene: Scene, bundle: BundleSample) -> float:
 
 
 def _onto(scene: Scene) -> float:
-    """Return the maximum number of bundles that may move onto one broker."""
+    """Return the maximum number of bundles that may move to one broker."""
     caps = (scene.settings.max_bundles_per_broker, scene.settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
 
@@ -230,7 +230,7 @@ def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collec
     """Return a `Wish` for each bundle to bring back to its broker in the remembered placement.
 
     Args:
-        brokers: brokers that get bundles back; empty for all brokers.
+        brokers: brokers that are to get their bundles back; empty for all brokers.
 
     Raises:
         PlanError: `nothing_remembered`, `unknown_destination`, or the reason why one of the brokers is excluded.

@@ -34,7 +34,7 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
     """Return the plan as JSON for programs. Only its first moves and the most loaded brokers are included.
 
     Args:
-        last: the known costs of the last moves of the plan's bundles.
+        last: what the last move of each bundle cost clients, by bundle, if known.
     """
     hand, moves = summary.by_hand, read_moves(run)[:LISTED]
     return {
@@ -57,7 +57,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Har
 
     Args:
         dag_id: id of the DAG that carries out the plan.
-        last: the known costs of the last moves of the plan's bundles.
+        last: what the last move of each bundle cost clients, by bundle, if known.
     """
     hand, moves = summary.by_hand, read_moves(run)
     lines = [f"{summary.sentence} (dry run: nothing was moved)"]

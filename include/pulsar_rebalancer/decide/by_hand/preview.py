@@ -1,4 +1,4 @@
-"""Make manual plans. Like other plans, they have tables, a hash and a new state, but they count no hits."""
+"""Make manual plans. Like other plans, they have tables, a hash and a new state, but they do not count hits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MEASURE = Measure.THROUGHPUT
 
 
 def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
-    """Make the plan that a person requested in a form, write it to the run's folder, and return its summary.
+    """Make the plan that a person requested through a form, write it to the run's folder, and return its summary.
 
     Args:
         run: folder of a run with a validated snapshot.

@@ -98,7 +98,7 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Leaving:
-    """Return the shown plan's moves from drained brokers.
+    """Return the shown plan's moves off drained brokers.
 
     A rule is lifted only if it was lifted for the shown plan and still is. Bundles of a broker that is no longer
     drained are not moved.

@@ -1,4 +1,4 @@
-"""Relieve hot brokers: choose bundles to move, so that no broker's score exceeds the score that a person gave."""
+"""Relieve hot brokers: choose bundles to move so that no broker's score exceeds the limit that a person set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.by_hand.scene import Scene
 
 _ROUNDING = 1e-9
-"""Points by which scores must stay below the bound, so that rounding does not take them above it."""
+"""Points by which scores must stay below the bound, so that rounding does not push them above it."""
 
 
 class Relief(NamedTuple):
@@ -31,7 +31,7 @@ class Relief(NamedTuple):
 
 
 def relieve(scene: Scene, above: float, *, overload: bool) -> Relief:
-    """Choose the fewest bundles to move so that no broker has more than a given score.
+    """Choose the fewest bundles to move so that no broker's score exceeds a given score.
 
     A broker that cannot be brought down to the score keeps its bundles; its largest bundle is returned with the reason
     `out_of_reach`. Drained brokers are ignored, because they are being emptied.

@@ -1,4 +1,4 @@
-"""Predict the effect of removing a broker: where a drain, over all runs, would place the broker's bundles."""
+"""Predict the effect of removing a broker: where a complete drain would place the broker's bundles."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class Removal(NamedTuple):
-    """The removal of a broker.
+    """The predicted effect of removing a broker.
 
     Attributes:
         bundles: number of bundles that have to move.
-        highest: highest predicted score of the remaining brokers in percent.
-        limit: highest score that a remaining broker may reach in percent.
-        stay: number of bundles that no other broker may take, by reason.
+        highest: highest predicted score among the remaining brokers, in percent.
+        limit: highest score that a remaining broker may reach, in percent.
+        stay: number of bundles that cannot move to any other broker, by reason.
     """
 
     broker: str
@@ -46,10 +46,10 @@ class Removal(NamedTuple):
 
 
 def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None) -> Removal:
-    """Predict what removing a broker would do: its bundles are placed on the others as a drain would place them.
+    """Predict the effect of removing a broker: its bundles are placed on the others as a drain would place them.
 
     Caps and the grace period only slow a drain down, so they are ignored. Bundles that never move, such as bundles
-    without topics, are ignored too. Bundles that are still on other drained brokers need capacity as well.
+    without topics, are ignored too. Bundles still on other drained brokers need capacity as well.
 
     Args:
         state_folder: the folder with the cluster's moving averages.

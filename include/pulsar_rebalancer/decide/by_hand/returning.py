@@ -28,7 +28,7 @@ _GROWN = 0.1
 
 
 def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
-    """Return the moves of bundles back to their brokers in the remembered placement; None if there are no such moves.
+    """Return the moves that bring bundles back to their brokers in the remembered placement; None if there are none.
 
     Only brokers that started recently get bundles back: a broker that was away, or all brokers after a cold start. A
     bundle stays if moving it back would raise its home's share of the cluster's traffic above the home's share in the
@@ -52,7 +52,7 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
 def bring_back(
     snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str, str], shares: Mapping[str, float] | None = None
 ) -> Filling | None:
-    """Return the moves of bundles back to their homes, most traffic first; None if there are no such moves.
+    """Return the moves that bring bundles back to their homes, most traffic first; None if there are none.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
     stays. The grace period applies too, except to a bundle that was moved before its home's process started: such a
@@ -105,7 +105,7 @@ def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
 def within_shares(
     moves: Iterable[CandidateMove], traffic: Mapping[str, float], shares: Mapping[str, float]
 ) -> list[CandidateMove]:
-    """Return the moves. A move that would exceed its home's share is marked with the reason why its bundle stays.
+    """Return the moves. A move that would take the home above its share is marked with the reason why the bundle stays.
 
     All departures are counted before any arrival.
 

@@ -1,4 +1,4 @@
-"""The plan of a rolling restart, as a dry run shows it, and its progress according to the newest run."""
+"""The plan of a rolling restart, as shown by a dry run, and its progress as of the latest run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _HOST_SAMPLES = 2
-"""Number of host samples during which validation leaves out a broker that has just started."""
+"""Number of host samples for which validation leaves out a broker that has just started."""
 
 
 class Turn(NamedTuple):
@@ -53,7 +53,7 @@ class Turn(NamedTuple):
 
 
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
-    """Return the requested roll. If no broker is named, it has all brokers, sorted by name, with the leader last.
+    """Return the requested roll. If no broker is named, it includes all brokers, sorted by name, with the leader last.
 
     Raises:
         PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if the cluster has only
@@ -75,7 +75,7 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
 
 
 def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -> list[Turn]:
-    """Predict the turns of a roll that would start now.
+    """Predict the turns of a roll if it started now.
 
     Args:
         state_folder: the folder with the cluster's moving averages.
@@ -102,7 +102,7 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
 
 
 def document(roll: ShownRoll, planned: Sequence[Turn]) -> dict[str, Any]:
-    """Return a shown roll as a document: `plan` (the id to carry it out with), its turns, and the turns' totals."""
+    """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals."""
     return {
         "plan": roll.id,
         "turns": [turn._asdict() for turn in planned],
@@ -112,7 +112,7 @@ def document(roll: ShownRoll, planned: Sequence[Turn]) -> dict[str, Any]:
 
 
 def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
-    """Return a shown roll as text for people."""
+    """Return a shown roll as human-readable text."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
@@ -127,7 +127,7 @@ def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
 
 
 def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Collection[str]) -> RollSample:
-    """Return the state of an active roll according to a run's snapshot.
+    """Return the state of an active roll as of a run's snapshot.
 
     Args:
         state_folder: the folder with the cluster's moving averages.

@@ -21,15 +21,15 @@ REPORTS = 2
 
 
 class RollSample(NamedTuple):
-    """The state of a roll and its cluster in the newest run.
+    """The state of a roll and its cluster in the latest run.
 
     Attributes:
         run: name of the run's folder.
         at: time of the run's sample.
-        started: start of each broker's process, by broker; None if unknown or if the broker gave no report.
+        started: start time of each broker's process, by broker; None if unknown or if the broker provided no report.
         unwell: why validation leaves brokers out, by broker.
         drained: brokers drained by people, not by the roll.
-        home: bundles of the current broker.
+        home: the current broker's bundles while it waits for its turn; empty once its turn has begun.
         left: number of bundles that must still leave the current broker, or that the run moves back to it; None if the
             run began before this phase or has no plan yet.
         no_room: why the other brokers cannot take the current broker's load; empty if they can.
@@ -50,12 +50,12 @@ class RollFacts(NamedTuple):
 
     Attributes:
         minutes: time without progress after which the roll stops.
-        seen: the state in the newest run; None if there is no recent run.
+        seen: the state in the latest run; None if there is no recent run.
         unknown: why `seen` is None.
         held: orders or settings that pause the roll; empty if there are none.
         stop, skip: the order to stop this roll, and the order to skip its current broker; None if there is none.
-        restart: state of the DAG run that restarts the broker, of the user's own DAG; empty before this run is started;
-            None if a person restarts the broker.
+        restart: state of the run of the user's own DAG that restarts the broker; empty before this run starts; None if
+            a person restarts the broker.
     """
 
     now: datetime
@@ -171,7 +171,7 @@ def _restart_of(roll: Roll, facts: RollFacts) -> str:
 
 
 def _is_new(roll: Roll, seen: RollSample | None) -> bool:
-    """Return whether the current broker has a new process since its turn began."""
+    """Return whether the current broker has restarted since its turn began."""
     at = seen.started.get(roll.broker) if seen else None
     return at is not None and roll.started is not None and at > roll.started
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
-"""Reasons that keep a broker from taking bundles, although people may move bundles off the broker."""
+"""Reasons why a broker must not receive bundles, although people may move bundles off it."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Scene:
     def policy_filter(self) -> PolicyFilter:
         """Return a new filter for the brokers that policies permit for a bundle.
 
-        The filter does not count any placed bundles yet.
+        The filter starts without any bundles placed by the plan.
         """
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.settings)
 
@@ -159,7 +159,7 @@ def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[st
 
 
 def _bundles(table: pa.Table) -> Bundles:
-    """Return the bundles. A bundle without moving averages has its currently reported figures instead."""
+    """Return the bundles. For a bundle without moving averages, the currently reported figures are used instead."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)

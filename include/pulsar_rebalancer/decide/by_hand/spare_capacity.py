@@ -1,4 +1,4 @@
-"""Spare capacity of the brokers that receive bundles from drained brokers."""
+"""Spare capacity on the brokers that receive bundles from drained brokers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SpareCapacity:
         self._gained = dict(gained or {})
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit's moves, each with a destination that has enough capacity or with a reason not to be made.
+        """Return a unit's moves, each with a destination that has enough capacity or with the reason it is not made.
 
         A unit consists of moves that must be made together.
         """
@@ -58,7 +58,7 @@ class SpareCapacity:
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Add a unit of accepted moves to the predicted scores of the unit's brokers."""
+        """Update the predicted scores with the effect of a unit of accepted moves."""
         for name, gain in self._gains(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]

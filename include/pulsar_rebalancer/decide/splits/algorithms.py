@@ -2,7 +2,7 @@
 
 Positions are hashes, 0 to 2**32 - 1. A range includes its lower bound but not its upper bound. Only the last range of a
 namespace, which ends at 0xffffffff, includes its upper bound. All divisions are integer divisions that round down. If
-an algorithm finds no position, the bundle is not split: brokers answer 204 and change nothing.
+an algorithm finds no position, the bundle is not split: brokers respond with 204 and change nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.topic_loads import TopicLoad
 
 _ROUNDING = 1e-9
-"""Relative tolerance; adding 100,000 figures in another order changes their sum by less than this ratio."""
+"""Relative tolerance; adding 100,000 figures in a different order changes their sum by less than this ratio."""
 
 
 def positions_of(

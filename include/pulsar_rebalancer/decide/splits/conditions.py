@@ -1,6 +1,6 @@
 """The conditions under which Pulsar's load managers split a bundle automatically.
 
-The modular load manager (BundleSplitterTask) compares long-term moving averages and acts at every sample. The
+The modular load manager (BundleSplitterTask) compares long-term moving averages and acts on every sample. The
 extensible load manager (DefaultNamespaceBundleSplitStrategyImpl) compares current figures and acts when a condition is
 met in more than `hit_count_split` consecutive samples. A figure that equals a bound does not exceed it.
 """

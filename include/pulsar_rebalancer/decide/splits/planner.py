@@ -32,7 +32,7 @@ class SplitPlan(NamedTuple):
     Attributes:
         rows: rows of the splits table, one for each bundle that meets a condition.
         hits: number of consecutive samples in which a bundle met a condition, by bundle; stored for the next run.
-        told: one sentence for people about each row.
+        told: one human-readable sentence for each row.
     """
 
     rows: list[Row]
@@ -61,7 +61,7 @@ class Cut(NamedTuple):
 
     @property
     def at(self) -> str:
-        """Return the positions as text for people."""
+        """Return the positions as human-readable text."""
         return at_positions(self.positions)
 
 
@@ -100,7 +100,7 @@ def where_to_cut(
         specified: positions for `specified_positions_divide`.
         pending: number of bundles that other splits in the same plan add to the namespace.
         single: True if the load manager makes only one cut, as the extensible load manager does. If there are several
-            positions, the position that halves the traffic best is used.
+            positions, the position that halves the traffic most evenly is used.
     """
     hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
@@ -137,7 +137,7 @@ def _unsound(
 
 
 def plan(context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
-    """Return a run's splits. The bundle that exceeds a bound by most is considered first; ties are broken by name.
+    """Return a run's splits. The bundle that exceeds a bound by the most is considered first; ties are broken by name.
 
     Args:
         bundles: the candidates from the *collect* task, without duplicates.
@@ -167,7 +167,7 @@ class _Walk:
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
         """Decide whether a bundle is split, and add its row.
 
-        Bundles that validation left out get no row: the findings already contain them.
+        Bundles that validation left out get no row: they are already in the findings.
         """
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return

@@ -58,7 +58,7 @@ def plan(run: RunInput) -> SplitPlan:
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
-    """Return the bundles with the figures for split conditions.
+    """Return the bundles with the figures that split conditions compare.
 
     If several brokers report a bundle, the report with the most traffic is used.
     """
@@ -103,7 +103,7 @@ def _rows(file: StoragePath, names: Sequence[str]) -> list[Row]:
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return advice about splits: one sentence for each broker that fired but whose bundles are all too large to move.
+    """Return advice on splits: one sentence for each broker that fired but whose bundles are all too large to move.
 
     Args:
         run: the run.

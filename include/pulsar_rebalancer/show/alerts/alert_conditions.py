@@ -27,7 +27,7 @@ BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 """Tasks that must succeed before anything can be moved."""
 
 UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
-"""Without an unload, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
+"""If nothing is unloaded, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
 
 
 class Condition(StrEnum):
@@ -128,7 +128,7 @@ class EndedRun:
 
     Attributes:
         states: task state by task id.
-        failures: reason codes of failed tasks, by task id, for tasks that reported a reason code.
+        failures: reason codes of failed tasks, by task id, for tasks that reported one.
         seconds: seconds since the run started.
         manual: True if a person started the run.
         closed: temporary reasons that keep the gate closed for every plan, with details.
@@ -171,7 +171,7 @@ class EndedRun:
 def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
-    """Return an observation for each condition that this run has information about.
+    """Return an observation for each condition that this run provides information about.
 
     Args:
         last_seen: when an open condition was last present, by condition.

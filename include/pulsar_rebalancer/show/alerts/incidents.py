@@ -1,8 +1,8 @@
 """When to send alerts about a cluster's conditions: once when a condition starts and once when it ends.
 
 For each run, a condition is present, absent or unknown. Open conditions are stored between runs, so a condition that
-lasts is reported only once. A condition ends when it has been absent for a set quiet time. A message is delivered when
-at least one receiver has accepted it; until then, every run sends it again.
+lasts is reported only once. A condition ends once it has been absent for a set quiet time. A message counts as
+delivered once at least one receiver has accepted it; until then, every run sends it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Incident(BaseModel):
-    """One condition, from when it starts until a message has reported that it has ended.
+    """One condition, from its start until a message about its end has been delivered.
 
     Attributes:
         since: when the condition was first present.
@@ -33,7 +33,7 @@ class Incident(BaseModel):
         over_at: time of the first run after `seen_at` without the condition; None while it is present.
         unwatched: why the condition is no longer checked; None if it is checked.
         reasons, detail: as in the last observation of the condition.
-        told: True if the message that the condition has started was delivered.
+        told: True if the message about the condition's start has been delivered.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,7 +88,7 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
     Args:
         observations: results by condition. Conditions without a result keep their state.
         run: name of the run's folder; empty if there is no run. Observations of a run are ignored if a later run has
-            already been checked: the older run's tasks were then cleared and repeated.
+            already been checked, which means that the older run's tasks were cleared and repeated.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     newest_at = time_of(state.run)

@@ -1,1 +1,1 @@
-"""A cluster's page, built from the files of its runs. No decisions are made here."""
+"""A cluster's page, built from the files of its runs. Nothing is decided here."""

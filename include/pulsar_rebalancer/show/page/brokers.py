@@ -33,10 +33,10 @@ _MOST_PERCENT = 1000.0
 """Larger figures are not drawn: no real load exceeds this percentage, and such a bar would flatten all other bars."""
 
 _SLOT = 15
-"""At most one sample per this number of seconds is read, because a broker measures its CPU only once a minute."""
+"""Length of a time slot, in seconds. Only one sample per slot is read; a broker measures its CPU only once a minute."""
 
 _READING = 0.4
-"""Maximum seconds for reading files in one response; the next response reads the remaining files."""
+"""Maximum seconds spent reading files for one response; the next response reads the remaining files."""
 
 
 def broker_views(
@@ -89,7 +89,7 @@ def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
 
 
 def drained(drain: Drain) -> str:
-    """Return text about a drain: its start, who ordered it and why."""
+    """Return text about a drain: when it began, who ordered it and why."""
     return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
 

@@ -26,7 +26,7 @@ class Bucket(View):
 
     Attributes:
         lowest, highest: smallest and largest score range of the runs, in points; None if no run compared brokers.
-        moved, split, failed: number of bundles moved, of bundles split, and of bundles whose move or split failed.
+        moved, split, failed: number of bundles that were moved, that were split, and whose move or split failed.
         blocked: number of runs that validation stopped.
         broken: number of runs that failed.
         paused: number of runs that could not move bundles for a reason other than the mode.
@@ -95,7 +95,7 @@ class _Reason(BaseModel):
 
 
 class _Document(BaseModel):
-    """The fields that are read from a request, a summary or an outcome of any release."""
+    """The fields that are read from a request, a summary or an outcome, whichever release wrote it."""
 
     closed: str | None = None
     dry_run: bool = False

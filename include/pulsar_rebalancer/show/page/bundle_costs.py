@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 LISTED = 20
-"""Maximum number of bundles that are listed."""
+"""Maximum number of bundles listed."""
 
 _KNOWN = ["bundle", "quick_rate", "hour_rate", "cost", "cost_variance"]
 

@@ -1,4 +1,4 @@
-"""Find bundles in the newest sample whose names contain a text, so that people can pick bundles."""
+"""Find bundles in the newest sample by part of their name, so that people can pick bundles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 LISTED = 50
-"""Maximum number of bundles that are listed."""
+"""Maximum number of bundles listed."""
 
 _COLUMNS = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
 

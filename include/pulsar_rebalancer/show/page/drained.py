@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 1000
-"""Maximum number of bundles that are named, for each drained broker or plan."""
+"""Maximum number of bundles named for each drained broker or plan."""
 
 
 def stay_views(folder: StoragePath) -> tuple[StayView, ...]:

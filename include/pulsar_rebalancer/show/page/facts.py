@@ -77,7 +77,7 @@ class AirflowFacts(View):
         """Return the reasons, other than the mode, why the next run would not move bundles.
 
         Args:
-            settings: settings from the current clusters file, as in the methods below.
+            settings: settings from the current clusters file; the same applies to the methods below.
         """
         return [closing for closing in self._closed(settings, now) if closing.reason is not Reason.OBSERVE]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 _LOOKED_BACK = 240
-"""Maximum number of runs to search for the last run that moved something."""
+"""Maximum number of runs to search for the last one that moved something."""
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
@@ -55,7 +55,7 @@ def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> St
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
-    """Return a cluster's page. The arguments and errors are those of `status`."""
+    """Return a cluster's page. The arguments and errors are the same as for `status`."""
     shown, measured, said = _now(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting(storage, entry, facts, shown, now)
@@ -174,7 +174,7 @@ def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
 
 
 _moved: Cache[bool] = Cache(20_000)
-"""Whether each ended run moved something, by the run's folder."""
+"""Whether each ended run moved something, by run folder."""
 
 
 def _last_that_moved(storage: ClusterStorage, shown: Run, now: datetime) -> PlanView | None:

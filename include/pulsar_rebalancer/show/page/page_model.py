@@ -1,4 +1,4 @@
-"""The data of a cluster's page, as a typed JSON document for the browser.
+"""The data for a cluster's page, as a typed JSON document for the browser.
 
 The browser shows the data without further calculations. Scores are in percent, gaps and score ranges in percentage
 points, times in UTC.
@@ -19,7 +19,7 @@ class Status(View):
     Attributes:
         pairing: True if the strategy pairs brokers.
         sentence: a sentence that says why the rebalancer does or does not move bundles.
-        in_force: a sentence about people's orders that are in force; empty if there are none.
+        in_force: a sentence about people's orders in force; empty if there are none.
         collected_at: time of the newest sample; None if there is none.
         score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
             compared. After moves, the range is the predicted range (None if unknown) until scores are measured again.
@@ -57,7 +57,7 @@ class BrokerView(View):
         left_out: why the broker can be neither source nor destination; empty if it can be both.
         band: the highest threshold that the gap of the broker's pair reaches: `low` or `high`, else `calm`.
         partner, gap: the colder broker of the pair, and the gap to it; set only for the hotter broker of a pair.
-        drained: text about the drain: its start, who ordered it and why; empty if the broker is not drained.
+        drained: text about the drain: when it began, who ordered it and why; empty if the broker is not drained.
         average, average_throughput: the strategy's moving averages for the broker, in percent and bytes/s.
     """
 
@@ -88,7 +88,7 @@ class HitsView(View):
 
 
 class PairView(View):
-    """A pair in the run's decisions; under a strategy without pairs, a single broker.
+    """A pair in the run's decisions; with a strategy without pairs, a single broker.
 
     Attributes:
         band: the highest threshold that the gap reaches: `low` or `high`, else `calm`.
@@ -135,7 +135,7 @@ class ShownQuestion(View):
     """The question in Airflow about a plan that is awaiting approval.
 
     Attributes:
-        dag, run, task: ids of the task that asks the question.
+        dag, run, task: ids of the DAG, the DAG run and the task that asks the question.
         hash: the plan's hash.
         until: deadline for the answer.
     """
@@ -152,7 +152,7 @@ class RollView(View):
 
     Attributes:
         text: the roll's phase, and what the roll is waiting for.
-        done, total: number of brokers whose turn is over, and number of all brokers in the roll.
+        done, total: number of brokers whose turn is over, and total number of brokers in the roll.
     """
 
     text: str
@@ -175,7 +175,7 @@ class Acts(View):
         breaker: True if the circuit breaker is open.
         rolls: True if a rolling restart is active.
         paused_dags: DAGs that the user may start but that are paused in Airflow.
-        barred: the user's id and login name if the cluster needs two people; the user may then not approve their own
+        barred: the user's id and login name if the cluster requires two people; the user may then not approve their own
             plans or, in mode `auto`, carry them out.
     """
 
@@ -192,7 +192,7 @@ class Acts(View):
 
 
 class Overview(View):
-    """The page of one cluster.
+    """One cluster's page.
 
     Attributes:
         run_id: id of the DAG run on the page; empty if there is none yet.
@@ -248,8 +248,8 @@ class RequestView(View):
         by, at, reason: who asked, when and why.
         dag, run: ids of the DAG run that is carrying out the request.
         state, text: as in `RunAnswer`.
-        done, total: number of the plan's bundles that have an outcome, and of all its bundles; 0 if the request moves
-            no bundles now.
+        done, total: number of the plan's bundles that have an outcome, and total number of its bundles; 0 if the
+            request moves no bundles now.
         seconds_left: time until all these bundles have an outcome at the current pace; None if unknown.
         cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither is possible, or
             if the user may do neither.

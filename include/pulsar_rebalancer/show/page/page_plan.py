@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 100
-"""Maximum number of moves that are listed."""
+"""Maximum number of moves listed."""
 
 ENDS = 40
 """Maximum number of brokers listed with predicted scores, those with the largest predicted change first."""
@@ -188,7 +188,7 @@ def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
 
 
 def _asked(summary: Summary) -> str:
-    """Return the manual action with its reason; empty if no person asked for the plan."""
+    """Return the manual action with its reason; empty if nobody requested the plan."""
     asked = summary.by_hand.request if summary.by_hand else None
     return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
 

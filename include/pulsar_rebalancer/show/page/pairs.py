@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.strategies.shedders.profile import Threshold
 
 SHOWN = 40
-"""Maximum number of pairs listed, or of brokers under a strategy without pairs."""
+"""Maximum number of pairs listed, or of brokers for a strategy without pairs."""
 
 
 def pair_views(run: Run) -> list[PairView]:

@@ -1,4 +1,4 @@
-"""The data of a plan and its outcome, as part of the page's JSON document."""
+"""The data for a plan and its outcome, as part of the page's JSON document."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MoveView(BundleView):
 
 
 class SplitView(BundleView):
-    """One bundle that the plan splits. A split cannot be undone. Without an unload, it disturbs no topic or client.
+    """One bundle that the plan splits. A split cannot be undone. Without an unload, it disturbs no topics or clients.
 
     Attributes:
         positions: hashes at which the bundle is cut, as `0x…`.
@@ -110,7 +110,7 @@ class CostView(View):
     """The figures that a strategy has learned about a bundle.
 
     Attributes:
-        now, hour: points of the broker's score that the bundle causes, now and on average over an hour.
+        now, hour: how much the bundle adds to the broker's score, in points: now, and on average over an hour.
         cost: cost of the bundle's messages, in multiples of an average message.
         doubt: standard deviation of the cost.
     """
@@ -126,7 +126,7 @@ class DrainView(View):
     """A drained broker after the run on the page.
 
     Attributes:
-        drained: text about the drain: its start, who ordered it and why.
+        drained: text about the drain: when it began, who ordered it and why.
         bundles: number of bundles that the broker had; None if the drain began after the run's sample.
         left: the first bundles that are still on the broker, although the run has considered them.
         more: number of such bundles that are not listed.

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     _Ended = TypeVar("_Ended", MoveOutcome, SplitOutcome)
 
 _LOOKED_AT = 20
-"""Number of newest runs to search for one that has ended."""
+"""How many of the newest runs to search for one that has ended."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """The content of a run's files. An attribute is None if its file does not exist or cannot be read.
+    """The contents of a run's files. An attribute is None if its file does not exist or cannot be read.
 
     Attributes:
         waves: outcomes of completed moves, by bundle.
@@ -68,9 +68,9 @@ class Run:
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers, with the reason for each excluded one in `left_out`. Unreadable documents are ignored.
+        """Return the brokers; `left_out` has the reason why a broker is excluded. Unreadable documents are ignored.
 
-        If there are several reasons, exclusion in the settings takes precedence, then quarantine by validation.
+        If several reasons apply, exclusion in the settings takes precedence, then quarantine by validation.
 
         Raises:
             SnapshotError: the table of brokers cannot be read.
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop order affects the run: it is moving or splitting bundles, or its moves were stopped."""
+        """Return whether a stop order affects the run: bundles are being moved or split, or moves were stopped."""
         return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
 
     @property
@@ -110,7 +110,7 @@ class Run:
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return the readable content of a run's files; None if its request cannot be read."""
+    """Return the readable contents of a run's files; None if its request cannot be read."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None
@@ -137,9 +137,9 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
 
 
 def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
-    """Return two runs: the one in progress, or else the newest; and the newest that has ended. A missing run is None.
+    """Return the run in progress (else the newest run) and the newest run that has ended. A missing run is None.
 
-    Dry runs are left out, because they have neither an outcome nor a strategy's decision.
+    Dry runs are ignored, because they have neither an outcome nor a strategy decision.
 
     Args:
         opened: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
@@ -162,7 +162,7 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
 
 def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
-    """Yield the time and folder of each run up to a given time, the newest first.
+    """Yield the time and folder of each run up to a given time, newest first.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -179,12 +179,12 @@ def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[da
 
 
 def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
-    """Yield the folder of each run up to a given time, the newest first."""
+    """Yield the folder of each run up to a given time, newest first."""
     return (folder for _, folder in dated_folders(storage, until))
 
 
 _scores: Cache[Scores] = Cache(200_000)
-"""Scores by folder; the weight is the number of scores, about 100 bytes each."""
+"""Scores by run folder. The weight is the number of scores; a score takes about 100 bytes."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:
@@ -210,5 +210,5 @@ def known_scores(folder: StoragePath) -> Scores:
 
 
 def rounded(figure: float | None, factor: float = 1) -> float | None:
-    """Return a figure times a factor, rounded to two decimal places; None if the figure is missing or not finite."""
+    """Multiply a figure by a factor, and round to two decimal places; None if the figure is missing or not finite."""
     return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)

@@ -1,4 +1,4 @@
-"""The state of a cluster in one word, and a sentence that says why the rebalancer does or does not move bundles."""
+"""A cluster's state in one word, and a sentence that explains why the rebalancer does or does not move bundles."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 FIRES, WOULD_FIRE = "fires", "would fire"
-"""What a pair does once it has enough hits: `WOULD_FIRE` if nothing may be moved now."""
+"""What a pair does once it has enough hits; `WOULD_FIRE` is used while moves are forbidden."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
-"""States that suggest that all is well; another is shown if nothing may be moved or a plan is awaiting approval."""
+"""States that suggest all is well. They are not shown while moves are forbidden or a plan is awaiting approval."""
 
 
 class Said(NamedTuple):
-    """The state of a cluster and the sentence for the strip at the top of the page.
+    """A cluster's state, and the sentence for the strip at the top of the page.
 
     Attributes:
-        firing: `FIRES`, `WOULD_FIRE`, or empty if it is unknown when a pair will fire.
+        firing: `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
     """
 
     state: State
@@ -47,7 +47,7 @@ class Said(NamedTuple):
 
 
 def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: Run | None, now: datetime) -> Said:
-    """Return the current state of a cluster.
+    """Return a cluster's current state.
 
     Args:
         entry: the cluster's entry in the current clusters file.
@@ -86,7 +86,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
 
 
 def _rejected(run: Run, facts: AirflowFacts) -> Said | None:
-    """Return the state if a person was asked to approve the run's plan, and rejected it; else None."""
+    """Return the state if a person was asked to approve the run's plan and rejected it; None otherwise."""
     answer = facts.answers.plans.get(run.folder.name)
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if answer is None or answer.carried_out_by or not asked or run.summary is None:
@@ -114,7 +114,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        known: the newest run that has ended, else the newest run that has started.
+        known: the newest run that has ended or, if there is none, the newest run that has started.
         age: age of the newest data in seconds.
     """
     if facts.paused:
@@ -128,7 +128,7 @@ def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) ->
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    """Return whether a failed run's files say more about the failure than its failed task's name and error."""
+    """Return whether a failed run's files explain the failure better than the failed task's name and error."""
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
 
@@ -147,7 +147,7 @@ def _longest_age(entry: ClusterEntry) -> float:
 
 
 def of_run(run: Run, firing: str, age: float) -> Said:
-    """Return the state of a cluster according to its newest run.
+    """Return a cluster's state according to its newest run.
 
     Args:
         firing: as in `Said.firing`.
@@ -264,7 +264,7 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return a sentence that gives a pair's gap, and its hits at the threshold that needs the fewest more hits.
+    """Return a sentence with a pair's gap, and its hits at the threshold for which it needs the fewest more hits.
 
     Args:
         age: seconds since the sample.

@@ -48,14 +48,14 @@ class Span(StrEnum):
 
 
 _runs: Cache[Bucket] = Cache(20_000)
-"""Runs that have ended, by folder: their files no longer change."""
+"""Runs that have ended, by folder. Their files no longer change."""
 
 _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
 """Buckets of periods whose runs have all ended, and of days stored as tables; the weight is the number of buckets."""
 
 
 class _Reader:
-    """The time limit for reading files in one request, and the numbers of files that were not read.
+    """The time limit for reading files in one request, and counters for what was not read.
 
     Attributes:
         unread: number of runs and days that have not been read.
@@ -156,7 +156,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
 
 
 def _sources(storage: ClusterStorage, span: Span, begin: datetime, now: datetime) -> Iterator[_Stretch | _Day]:
-    """Yield the run folders and tables that cover a span, the newest first."""
+    """Yield the run folders and tables that cover a span, newest first."""
     folders = {day: name for name in storage.runs.names() if (day := day_of(name))}
     closed = {
         day for name in (storage.base / "history" / RUNS).names() if (day := day_of(name.removesuffix(".parquet")))
@@ -215,7 +215,7 @@ def _size(file: StoragePath) -> int:
 
 
 def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
-    """Add up buckets by period, and yield one bucket for each period that has buckets, in chronological order."""
+    """Combine the buckets of each period into one, and yield the results in chronological order."""
     groups: dict[datetime, list[Bucket]] = {}
     for part in sorted(parts, key=lambda part: part.at):
         groups.setdefault(begin_of(part.at, length), []).append(part)

@@ -1,4 +1,4 @@
-"""The base class for parts of the page's JSON document, and the state of a cluster in one word."""
+"""The base class for parts of the page's JSON document, and a cluster's state in one word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 VERSION = 1
-"""Version of the document; a browser with an older page reloads the page."""
+"""Version of the document. A browser that shows an older version of the page reloads it."""
 
 
 class View(BaseModel):
@@ -28,7 +28,7 @@ class Tone(StrEnum):
 
 
 class State(StrEnum):
-    """The state of a cluster in one word, and the tone that sets its colour on the page."""
+    """A cluster's state in one word, and the tone that sets its colour on the page."""
 
     tone: Tone
 

@@ -1,1 +1,1 @@
-"""People's orders, and the rules that prevent moves: their documents, their conditions, and their text for people."""
+"""People's orders and other rules that prevent moves: the documents, the conditions, and the texts shown to people."""

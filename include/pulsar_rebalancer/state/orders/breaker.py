@@ -1,6 +1,6 @@
 """The circuit breaker: if moves fail or make the balance worse, it stops all moves for a while.
 
-Only the *report* task writes the `breaker` document. The breaker closes after a set time, or when a person closes it.
+Only the *report* task writes the `breaker` document. The breaker closes after a set time or when a person closes it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Breaker(StateDocument):
         return until is not None and now < until
 
     def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
-        """Return the time at which the breaker closes, or closed, on its own.
+        """Return the time at which the breaker closes on its own; it may be in the past.
 
         Return None if the breaker never opened, or if a person closed it.
         """
@@ -73,11 +73,11 @@ class Round(NamedTuple):
 
     Attributes:
         bad_brokers: number of faulty brokers that the run excluded; None if the run did not validate the brokers.
-        failed: number of moves that failed or ended on an unplanned broker.
+        failed: number of moves that failed or ended up on an unplanned broker.
         moved: True if at least one bundle has a new owner.
         score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
             decision.
-        younger_than: earliest time at which the figures of this run's sample can have been measured.
+        younger_than: earliest time at which the figures in this run's sample could have been measured.
         brokers: number of brokers whose scores were compared.
     """
 
@@ -92,9 +92,9 @@ class Round(NamedTuple):
 def advance(
     state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
-    """Return the document after a run. It is the same object if nothing changed or the run was already counted.
+    """Return the document after a run; the same object if nothing changed or the run has already been counted.
 
-    While too many brokers are faulty, each run restarts the time until the breaker closes. After a person closes the
+    While too many brokers are faulty, each run restarts the wait until the breaker closes. After a person closes the
     breaker, it opens again only if more brokers become faulty.
 
     Args:

@@ -1,9 +1,10 @@
 """The calendar that allows or forbids moves: the maintenance windows and blackouts in the clusters file.
 
-Windows start and end by the local clock, so a clock change can alter their length. If an hour occurs twice, a blackout
-uses the earlier possible start and the later possible end. A maintenance window uses the later start and the earlier
-end, so a window inside that hour is dropped. A start or end in an hour that the clock skips is moved to the clock
-change, so that a blackout becomes longer rather than shorter.
+Windows start and end in local time, so a clock change can alter their length. If an hour occurs twice, a blackout uses
+the earlier possible start and the later possible end. A maintenance window uses the later start and the earlier end, so
+a window inside that hour is dropped. If a maintenance window starts or ends in an hour that the clock skips, that time
+is moved to the clock change. A blackout's start is moved to before the change and its end to after it, so the blackout
+becomes longer rather than shorter.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _LONGEST_SHIFT = timedelta(hours=3)
 """Upper limit of any clock change."""
 
 _MOST_STEPS = 100
-"""Maximum number of blackouts and gaps between windows to check when searching for the next time that allows moves."""
+"""Maximum number of blackouts and gaps between windows to check when searching for when moves are allowed again."""
 
 
 class Shut(NamedTuple):
-    """The reason why the calendar allows no moves.
+    """The reason why the calendar forbids moves.
 
     Attributes:
         reason: `blackout` or `outside_window`.
@@ -70,7 +71,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return the first reason that forbids moves at a given time, and when it ends. Another reason can then apply."""
+    """Return the first reason why moves are forbidden at a time, and when it ends. Another may apply after that."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:
@@ -104,7 +105,7 @@ def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
 
 
 def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
-    """Return the two moments that a local time can refer to. The two are usually the same moment.
+    """Return the two moments that a local time can refer to. Usually, both are the same moment.
 
     Args:
         local: time without a zone.

@@ -31,7 +31,7 @@ class Order(BaseModel):
 
     @property
     def because(self) -> str:
-        """Return a phrase that says who gave the order, and why."""
+        """Return a phrase that says who gave the order and why."""
         return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
 
 
@@ -53,7 +53,7 @@ class Control(StateDocument):
         stop: order to start no further moves in runs that were in progress when the order was given. Later runs are not
             affected.
         breaker_closed: order to close the circuit breaker, if it was open when the order was given.
-        stop_roll: order to stop the rolling restart that was active when the order was given.
+        stop_roll: order to stop the rolling restart that was in progress when the order was given.
         skip_broker: order to end the turn of the rolling restart's current broker.
         breaker: the circuit breaker, which is stored in its own document, not in this one.
         unreadable: why the document cannot be read; nothing is moved then. Empty if it can be read. Not stored.
@@ -87,11 +87,11 @@ class Control(StateDocument):
         )
 
     def breaker_open_until(self, rules: BreakerRules | None) -> datetime | None:
-        """Return the time at which the breaker closes, or closed, on its own (see `Breaker.open_until`)."""
+        """Return the time at which the breaker closes on its own (see `Breaker.open_until`)."""
         return self.breaker.open_until(rules, self.breaker_closed.at if self.breaker_closed else None)
 
     def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether a stop was ordered at or after a time or, if the time is None, at any time."""
+        """Return whether a stop was ordered at or after a given time or, if the time is None, at all."""
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 

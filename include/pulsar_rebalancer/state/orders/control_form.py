@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE_NAME = r"(decision-[0-9]{1,18}|export-[0-9]{8}T[0-9]{6}Z)\.json"
-"""Names of the files that can be restored; never a path."""
+"""Pattern for the names of files that can be restored; it matches no paths."""
 
 
 class ControlAction(StrEnum):

@@ -1,4 +1,4 @@
-"""The reasons why nothing may be moved now, with the people who gave the orders."""
+"""The reasons why nothing may be moved now, including who gave the orders."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Closed(NamedTuple):
-    """A reason why nothing is moved. The detail has the end time, the person and the person's reason."""
+    """A reason why nothing is moved. The detail gives the end time, the person and the person's reason."""
 
     reason: Reason
     detail: str
 
 
 class PauseInForce(NamedTuple):
-    """The end of a pause, and a phrase that says who ordered it, and why."""
+    """The end of a pause, and a phrase that says who ordered it and why."""
 
     until: datetime
     because: str
@@ -48,7 +48,7 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
     Args:
         settings: settings from the clusters file or of a plan.
         control: people's orders.
-        sample: the run; None if there is no particular run, so that an order to skip a run does not apply.
+        sample: the run; None if there is no particular run, in which case an order to skip a run does not apply.
     """
     closed = []
     if not settings.mode.moves:
@@ -71,7 +71,7 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
 
 
 def pause_of(settings: Settings, control: Control) -> PauseInForce | None:
-    """Return the pause from the clusters file or a person, current or past. If there are two, the later end applies."""
+    """Return the pause from the clusters file or a person, current or past; of two, the one that ends later."""
     pauses = (
         [PauseInForce(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
     )
@@ -87,7 +87,7 @@ def _until(calendar: Shut) -> str:
 def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
     """Return whether an order to skip a run applies to this run: only the first run after the order is skipped.
 
-    The order need not be marked as done: the previous plan shows whether a run was recorded after the order. A
+    The order need not be marked as done: the previous plan shows whether a run has been recorded since the order. A
     reset of the state drops that plan, so one more run is skipped.
     """
     previous = time_of(sample.previous)

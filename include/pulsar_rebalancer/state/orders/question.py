@@ -62,7 +62,7 @@ class Answer(Order):
 
     @property
     def handed_over(self) -> HandedOver:
-        """Convert an answer that approves a plan to a plan that was handed over."""
+        """Convert an approval to the record of a plan that was handed over."""
         plan = ShownPlan(plan_id=self.question.plan_id, action=None, at=self.question.at or self.at, by="")
         return HandedOver(
             plan=plan, run_id=self.carried_out_by, at=self.at, by=self.by, reason=self.reason, approved=True
@@ -70,7 +70,7 @@ class Answer(Order):
 
 
 class Answers(StateDocument):
-    """The `answers` document: people's answers, by plan_id. Only the task `approve` writes to it."""
+    """The `answers` document: people's answers, by plan_id. Only the *approve* task writes it."""
 
     KEY: ClassVar[str] = "answers"
 
@@ -94,7 +94,7 @@ class Answers(StateDocument):
         People are not asked about the same actions while a rejection is valid.
 
         Args:
-            minutes: how long a rejection is valid (`max_awaiting_minutes`).
+            minutes: how long a rejection remains valid (`max_awaiting_minutes`).
         """
         kept = timedelta(minutes=minutes)
         young = (answer for answer in self.plans.values() if now - answer.at < kept and not answer.carried_out_by)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RollRequest(BaseModel):
-    """The fields of the form. If `plan` is empty, the roll is only shown and not carried out."""
+    """The fields of the form. If `plan` is empty, the roll is only shown, not carried out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

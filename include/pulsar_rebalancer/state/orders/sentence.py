@@ -1,4 +1,4 @@
-"""The sentence about current orders and the people who gave them. Every summary contains this sentence."""
+"""The sentence about current orders and the people who gave them, which every summary contains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.in_force import Closed
 
 _NAMED = 3
-"""Maximum number of names shown from a list."""
+"""Maximum number of names from a list to show."""
 
 _WORDS = {
     Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
@@ -61,7 +61,7 @@ class OrdersInForce:
         control: people's orders.
         drains: drained brokers.
         roll: the last rolling restart, which may still be active.
-        started: start of the run in progress, to decide whether a stop affects it; None if no run is in progress.
+        started: when the run in progress started, to decide whether a stop affects it; None if no run is in progress.
         origins: source of each setting, by name; settings without an entry come from the clusters file.
     """
 
@@ -94,7 +94,7 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
 
 
 def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
-    """Return all parts of the sentence except the mode; empty if there are none."""
+    """Return all parts of the sentence except the one about the mode; empty if there are none."""
     return [
         *(
             f"{_WORDS.get(closing.reason, closing.reason)} {closing.detail}"
@@ -120,7 +120,7 @@ def _ordered(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterat
 
 
 def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
-    """Yield texts about the open question, and about rejected plans that people are not asked to approve again."""
+    """Yield texts about the open question, and about rejected plans that people will not be asked to approve again."""
     if settings.mode is not Mode.APPROVE:
         return
     minutes, until = settings.max_awaiting_minutes, orders.waits_until(settings, now)

@@ -1,4 +1,4 @@
-"""Assign to each accepted bundle a destination that policies allow, or refuse the bundle with a reason."""
+"""Assign each accepted bundle a destination that policies allow, or refuse the bundle with a reason."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ def place(
 ) -> tuple[list[CandidateMove], PlacementState]:
     """Choose destinations for moves without a destination, and check the destinations that the shedder planned.
 
-    Moves are placed one after the other, in order of pair and rank; the moves of a swap are placed together or not at
-    all. When later bundles are placed, a placed bundle is already counted as owned by its destination, although its
-    move could still fail or be refused by a cap. `caps.apply` therefore allows only one bundle per anti-affinity group
-    to move.
+    Bundles are placed one after another, in order of pair and rank; those of a swap are placed together or not at all.
+    Once placed, a bundle counts as owned by its destination when later bundles are placed, although its move could
+    still fail or be rejected by a cap. `caps.apply` therefore allows only one bundle per anti-affinity group to move.
 
     This follows ModularLoadManagerImpl.doLoadShedding and selectBroker. Planned destinations are checked here, although
     Pulsar does not check them.
 
     Args:
         moves: the shedder's moves.
-        policies: filter for the brokers that may receive a bundle; it counts the bundles that are placed.
+        policies: filter for the brokers that may receive a bundle; it keeps count of the bundles that are placed.
         kept: the placement's state after the last counted run.
         seed: seed for choosing between equal destinations; the same seed gives the same plan.
 
@@ -76,7 +75,7 @@ def _destination(
 
 
 def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    """Return the broker that placement chooses. If it is overloaded, choose again from all permitted brokers."""
+    """Return the broker that the placement chooses. If it is overloaded, choose again from all permitted brokers."""
     first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first

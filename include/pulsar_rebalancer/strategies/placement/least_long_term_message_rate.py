@@ -1,4 +1,4 @@
-"""LeastLongTermMessageRate: choose the broker whose bundles have the smallest long-term message rate."""
+"""LeastLongTermMessageRate: choose the broker whose bundles have the lowest long-term message rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LeastLongTermMessageRate:
-    """Choose the broker with the smallest rate, and overloaded brokers last (LeastLongTermMessageRate.selectBroker).
+    """Choose the broker with the lowest rate, overloaded brokers last (LeastLongTermMessageRate.selectBroker).
 
     Args:
         rates: long-term message rate of each broker, msg/s: the sum over its bundles, inbound plus outbound
@@ -34,7 +34,7 @@ class LeastLongTermMessageRate:
         self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates with the smallest rate; all candidates if all are overloaded."""
+        """Return the candidates with the lowest rate; all candidates if all are overloaded."""
         brokers, without = split(candidates)
         return self._queues.of(brokers).least(without) or candidates
 
@@ -53,12 +53,12 @@ class LeastLongTermMessageRate:
 
 
 class _Queue:
-    """Candidates ordered by rate, to find the broker with the smallest rate quickly.
+    """Candidates ordered by rate, to find the broker with the lowest rate quickly.
 
     Args:
         candidates: brokerIds.
         rates: rate by broker, 0 for missing brokers. The caller must call `changed` after every change.
-        overloaded: brokers that are chosen only if all are overloaded.
+        overloaded: brokers that may be chosen only if all are overloaded.
     """
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
@@ -69,7 +69,7 @@ class _Queue:
         self._least: list[tuple[float, str]] = []
 
     def least(self, without: Collection[str]) -> list[str]:
-        """Return the brokers with the smallest rate, sorted by name; empty if all are overloaded or excluded.
+        """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or excluded.
 
         Args:
             without: a few candidates to exclude.
@@ -87,7 +87,7 @@ class _Queue:
         return sorted(brokers)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Remove the next brokers with equal rates from the heap, and return `found` with them appended."""
+        """Remove the next brokers with equal rates from the heap, append them to `found`, and return the result."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:
@@ -95,9 +95,9 @@ class _Queue:
         return found
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
-        """Return whether an entry has its broker's current rate.
+        """Return whether an entry is up to date, that is, has its broker's current rate.
 
-        Entries with earlier rates are not removed from the heap.
+        Outdated entries are not removed from the heap when a rate changes.
         """
         return entry[0] == self._rates.get(entry[1], 0.0)
 

@@ -50,7 +50,7 @@ class LeastResourceUsageWithWeight:
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield the eligible candidates, once for each bundle to place."""
+        """Yield the eligible candidates once for each bundle to place."""
         while True:
             eligible, has_settled = self._step(candidates)
             yield eligible
@@ -106,7 +106,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
 
 
 def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return one figure per candidate, selected from the figures of the whole list of brokers."""
+    """Return one figure per candidate, selected from the figures for the whole list of brokers."""
     if isinstance(candidates, Others):
         return np.delete(known.of(candidates.brokers), candidates.positions)
     return known.of(candidates)
@@ -116,7 +116,7 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
     """Return the candidates that are at least `difference` below the average; all candidates if there are none.
 
     Args:
-        usage: usage of each candidate, 1 is 100 percent. NaN if unknown; the average ignores NaN.
+        usage: usage of each candidate, where 1 is 100 percent; NaN if unknown. The average ignores NaN.
         difference: minimum difference, in the same unit as the usage.
     """
     known = usage[~np.isnan(usage)]
@@ -131,5 +131,5 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
 
 
 def _is_idle(broker: BrokerSample) -> bool:
-    """Return whether a broker has no bundles or no messages, so that its earlier usage is meaningless."""
+    """Return whether a broker has no bundles or no messages, which makes its earlier usage meaningless."""
     return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)

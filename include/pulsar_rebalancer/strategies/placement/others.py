@@ -14,7 +14,8 @@ class Others(Sequence[str]):
     """A view of a list of brokers that omits a few of them. The order of the list is kept.
 
     Args:
-        brokers: brokerIds. Pass the same object while the list does not change, for the cache in `PerCandidates`.
+        brokers: brokerIds. Pass the same object while the list is unchanged, so that the cache in `PerCandidates` is
+            used.
         position: index of each broker in the list.
         without: the brokers to leave out.
     """
@@ -60,7 +61,7 @@ class Others(Sequence[str]):
 
 
 def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
-    """Return the whole list of brokers that the candidates are taken from, and the brokers that are not candidates."""
+    """Return the full list of brokers that the candidates come from, and the brokers in it that are not candidates."""
     if isinstance(candidates, Others):
         return candidates.brokers, candidates.without
     return candidates, frozenset()

@@ -1,4 +1,4 @@
-"""Filter the brokers for a bundle: keep those that policies permit, then those from which Pulsar would choose.
+"""Filter the brokers for a bundle: first those that policies permit, then those from which Pulsar would choose.
 
 The rules are functions of plain values. `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
 The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's filter
@@ -30,8 +30,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     """Return the brokers that policies permit for a namespace (LoadManagerShared.applyNamespacePolicies).
 
     Args:
-        brokers: all active brokers, including excluded brokers, because these count for the failover to secondary
-            brokers.
+        brokers: all active brokers, including excluded brokers, which count towards failover to secondary brokers.
 
     Returns:
         For a namespace under an isolation policy, the policy's brokers. Otherwise, the brokers that no policy reserves
@@ -71,7 +70,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """Return how many of a group's namespaces each failure domain has; brokers without a domain form one domain."""
+    """Return how many of a group's namespaces each failure domain has; brokers without a domain count as one domain."""
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count
@@ -79,7 +78,7 @@ def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[
 
 
 def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
-    """Return the candidates with the smallest count, for example the number of a namespace's bundles.
+    """Return the candidates with the lowest count, for example the fewest bundles of a namespace.
 
     As in LoadManagerShared.removeMostServicingBrokersForNamespace.
     """
@@ -120,11 +119,11 @@ def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *
 
 
 class PolicyFilter:
-    """The rules for one cluster. When later bundles are placed, a placed bundle counts as owned by its destination.
+    """The rules for one cluster. Once placed, a bundle counts as owned by its destination for later placements.
 
     Args:
         brokers: all brokers that the cluster lists. Excluded brokers cannot be destinations.
-        settings: effective settings, such as the topic ceiling, even distribution and the preference for later
+        settings: effective settings, such as the topic ceiling, even distribution and the preference for newer
             versions.
     """
 
@@ -172,7 +171,7 @@ class PolicyFilter:
     def candidates(self, bundle: str) -> Sequence[str]:
         """Return the brokers from which placement chooses, sorted by name.
 
-        The filters follow selectBroker. The bundle's owner can be among the brokers.
+        The filters follow selectBroker. The result can include the bundle's owner.
         """
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed
@@ -227,8 +226,8 @@ class PolicyFilter:
     def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
         """Return why a bundle must not be moved to a planned destination; None if it may be moved.
 
-        Pulsar does not check manually chosen destinations. Here, a destination must comply with isolation policies and
-        the topic ceiling, and an anti-affinity group must not become less evenly distributed.
+        Pulsar does not check destinations that are chosen manually. Here, a destination must comply with isolation
+        policies and the topic ceiling, and an anti-affinity group must not become less evenly distributed.
 
         Returns:
             A reason from `holds`, `no_destination` or `too_many_topics`; None if the move is allowed.

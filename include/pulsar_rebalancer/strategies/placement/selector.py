@@ -1,4 +1,4 @@
-"""The interface of placements. A placement filters the candidates; then one eligible broker is drawn."""
+"""Interface for placements. A placement filters the candidates; then one of the eligible brokers is drawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Selector(Protocol):
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates from which the destination is drawn, sorted by name; empty if there is no destination.
 
-        Each call corresponds to one call of Pulsar's `selectBroker`, so it updates averages and counters.
+        Each call corresponds to one call to Pulsar's `selectBroker`, so it updates averages and counters.
 
         Args:
             bundle: `tenant/namespace/0x…_0x…`.
@@ -39,10 +39,10 @@ class Selector(Protocol):
 
 
 class Stateless:
-    """A placement that ignores earlier placements and has no state."""
+    """A placement that has no state and ignores where earlier bundles were placed."""
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
-        """Do nothing, because this placement does not depend on placed bundles."""
+        """Do nothing, because this placement does not depend on earlier placements."""
 
     def kept(self) -> PlacementState:
         """Return an empty state."""
@@ -50,9 +50,9 @@ class Stateless:
 
 
 class PerCandidates(Generic[T]):
-    """A cache for values that are computed from lists of candidates.
+    """A cache for values computed from lists of candidates.
 
-    A value is reused if the list is the same object.
+    A value is reused if it is requested for the same list object.
 
     Nearly all bundles have the same candidates. Without the cache, every broker would be examined for every bundle. A
     list that occurs only once does not replace the common list.

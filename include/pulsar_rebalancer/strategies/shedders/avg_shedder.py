@@ -3,8 +3,8 @@
 Brokers are sorted by score and paired from the outside in, the hottest with the coldest. A pair fires if its gap
 reaches a threshold in enough consecutive runs. Bundles then move from the hotter to the colder broker, up to
 `max_unload_percentage` of the difference in their traffic. The algorithm follows `AvgShedder.findBundlesForUnloading`
-in Pulsar 4.2.4 and 5.0.1, with two deviations. In Pulsar, the order of a hash map decides ties; here, names decide
-(brokers by score and name ascending, bundles by traffic descending and name ascending). Brokers that an isolation
+in Pulsar 4.2.4 and 5.0.1, with two deviations. Pulsar breaks ties by hash map order; here, they are broken by name
+(brokers by ascending score and name, bundles by descending traffic and ascending name). Brokers that an isolation
 policy reserves are paired only with each other, because their bundles must not move to other brokers.
 """
 
@@ -40,7 +40,7 @@ NO_HITS = HitCount()
 
 @dataclass(frozen=True, slots=True)
 class ScoredBroker:
-    """One broker with the figures that are compared.
+    """One broker with the figures to compare.
 
     Attributes:
         score: score in percent.
@@ -58,7 +58,7 @@ class ScoredBroker:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The `number`-th pair, counted from the outside.
+    """Pair number `number`, counted from the outside in.
 
     If the number of brokers is odd, the middle broker is paired with itself.
     """
@@ -74,7 +74,7 @@ class Pair:
 
     @property
     def is_middle(self) -> bool:
-        """Return whether this is the middle broker, paired with itself."""
+        """Return whether this is the middle broker paired with itself."""
         return self.source.broker == self.destination.broker
 
 
@@ -96,7 +96,7 @@ class Hits(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """The amount of traffic to move for a pair. `target` is in msg/s or bytes/s, according to `measure`."""
+    """The amount of traffic to move for a pair. `target` is in msg/s or bytes/s, depending on `measure`."""
 
     measure: Measure
     target: float
@@ -124,7 +124,7 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: 
         settings: settings with the thresholds.
         repeated: True if the same sample has already caused a hit. It causes no further hit, but a gap below the
             thresholds still resets the hits.
-        hot: score, in percent, at or above which every hit of a source is a high hit. Pulsar has no such rule.
+        hot: score, in percent, from which every hit of a source counts as a high hit. Pulsar has no such rule.
     """
     if pair.gap < settings.low_threshold:
         return Hits(NO_HITS, NO_HITS)
@@ -153,11 +153,11 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
 
 
 def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
-    """Choose all bundles of the source that fit into the remaining amount, the busiest first.
+    """Choose all bundles of the source that fit into the remaining amount, busiest first.
 
     Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the remaining
-    amount. Bundles below the share `min_bundle_share` of the wanted amount are also passed over, because every unload
-    disturbs clients. This setting does not exist in Pulsar.
+    amount. Bundles smaller than the share `min_bundle_share` of the wanted amount are also passed over, because every
+    unload disturbs clients. Pulsar has no such setting.
 
     Args:
         sample: the cluster.
@@ -201,15 +201,15 @@ def _fit(carried: float, remaining: float, least: float) -> Reason:
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run.
+    """Make the shedding decisions for one run.
 
     Args:
         sample: the cluster. The hits of excluded brokers do not change.
         kept: state after the last counted run; only `hits` is used.
 
     Returns:
-        The result. Hits of brokers that have left the cluster are dropped. Pulsar keeps these hits until no pair is
-        above the low threshold.
+        The result. Hits of brokers that have left the cluster are dropped; Pulsar keeps them until no pair is above the
+        low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
     judged = judge(sample, before)
@@ -225,7 +225,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[tuple[Pair, Decision]]:
-    """Return the pairs, each with the decision about it.
+    """Return the pairs, each with its decision.
 
     The hits of pairs that fire are not reset yet.
 
@@ -238,7 +238,7 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math
 
 
 def excluded(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
-    """Return the decisions about excluded brokers, with their unchanged hits."""
+    """Return the decisions for excluded brokers, with their unchanged hits."""
     return [_frozen(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
 
 
@@ -299,7 +299,7 @@ def _judged(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount], hot
 
 
 def _with_amount(pair: Pair, decision: Decision, sample: ClusterSample) -> Decision:
-    """Return the decision; if it fired, with the amount to move and, if the sample counts, with the hits reset."""
+    """Return the decision. If it fired, add the amount to move and, if the sample counts, reset the hits."""
     if not decision.fired:
         return decision
     # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.
@@ -326,7 +326,7 @@ def _reason(pair: Pair, settings: Settings, counting: Counting, *, repeated: boo
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:
-    """Return the decision about an excluded broker, with its unchanged hits."""
+    """Return the decision for an excluded broker, with its unchanged hits."""
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 

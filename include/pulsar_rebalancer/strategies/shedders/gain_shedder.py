@@ -1,7 +1,7 @@
-"""GainShedder: AvgShedder's pairs and hits, but the gain of each move must reach a price. Not part of Pulsar.
+"""GainShedder: AvgShedder's pairs and hits, but a move's gain must cover its price. Not part of Pulsar.
 
 The gain of a move is the decrease in its two brokers' squared distances from the mean, averaged over current loads and
-the last hour's average loads. Therefore small bundles stay, a short burst counts less than a sustained load, and no
+the last hour's average loads. Small bundles therefore stay, a short burst counts less than a sustained load, and no
 broker is drained below the mean to fill another. The formulas are explained in docs/gain-shedder.md.
 """
 
@@ -60,17 +60,17 @@ class GainSettings(BaseModel):
 
 @dataclass(slots=True, eq=False)
 class _Broker:
-    """A broker while moves are chosen.
+    """A broker while moves are being chosen.
 
     Attributes:
         height: points above the mean of the broker's pool: first by current load, then by the last hour's average load.
-        gives, takes: whether the broker is the hotter (gives) or the colder (takes) one of a pair that fires.
-        urgent: whether the broker's pair fires due to high hits or because the run is forced.
+        gives, takes: whether the broker is the hotter (gives) or the colder (takes) broker of a pair that fires.
+        urgent: whether the broker's pair fires because of high hits or because the run is forced.
         unread: whether the broker has candidates that have not been read yet; they are read for its first move.
         loads: points that each candidate adds to a broker with the median number of cores; two rows as in `height`.
-        reasons: why each candidate does not move; None for a candidate that can still move.
+        reasons: why each candidate stays; None for a candidate that can still move.
         stays: True for each candidate with a reason in `reasons`.
-        at_first: why each candidate was not the first move; reported for candidates without a reason in `reasons`.
+        at_first: why each candidate was not moved first; reported for candidates without a reason in `reasons`.
         squares: sum of each candidate's two squared loads.
         dearness: price of each candidate's move, in multiples of the lowest possible price.
         worthless: the last case in which no move was worth its price: how far the broker was above a colder one (points
@@ -103,12 +103,12 @@ class _Broker:
 
     @property
     def level(self) -> float:
-        """Return the mean of the broker's two heights."""
+        """Return the mean of the broker's two heights in points."""
         return float(self.height[0] + self.height[1]) / 2
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run, with the figures learned in `sample.lesson`."""
+    """Make the shedding decisions for one run, based on the figures learned in `sample.lesson`."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else kept.hits
     decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
@@ -208,7 +208,7 @@ def _from_mean(pools: Sequence[Sequence[_Broker]]) -> None:
 
 
 def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) -> list[CandidateMove]:
-    """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter brokers of pairs."""
+    """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter broker of each pair."""
     taken: list[tuple[int, BundleSample, Reason, str | None]] = []
     for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
@@ -293,7 +293,7 @@ def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[
 def _completed(
     sample: ClusterSample, decisions: Sequence[Decision], words: Mapping[int, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
-    """Return the decisions, completed with their moves. Hits are reset only for brokers that lose or get a bundle."""
+    """Return the decisions, completed with their moves. Hits are reset only for brokers that lose or gain a bundle."""
     taken = [move for move in moves if move.taken]
     touched = {end for move in taken for end in (move.source, move.destination) if sample.counting.counts}
     traffic: defaultdict[int | None, float] = defaultdict(float)

@@ -33,7 +33,7 @@ class BrokerLoad(NamedTuple):
 
 
 class Imbalance(NamedTuple):
-    """The reason for two brokers to exchange bundles.
+    """The reason why two brokers should exchange bundles.
 
     `value` is above `bound` for the kind `overloaded`, else below it.
     """
@@ -116,7 +116,7 @@ class LoadStats:
         return pair
 
     def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
-        """Record that a load moves from the source to the destination.
+        """Record that load moves from the source to the destination.
 
         The destination then receives no more bundles.
         """
@@ -127,5 +127,5 @@ class LoadStats:
 
 
 def is_outdated(load: BrokerLoad, settings: Settings) -> bool:
-    """Return whether a broker's report is too old for the mean and the standard deviation."""
+    """Return whether a broker's report is too old to be included in the mean and the standard deviation."""
     return load.age is not None and load.age > settings.load_data_ttl_seconds

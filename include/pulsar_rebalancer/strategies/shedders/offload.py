@@ -35,7 +35,7 @@ def broker_decision(
     target: float | None = None,
     measure: Measure = MEASURE,
 ) -> Decision:
-    """Return the decision about a broker, with its current score. The decision has fired if there is a target.
+    """Return the decision for a broker, with its current score. The decision has fired if there is a target.
 
     Args:
         explanation: a sentence that states the result.
@@ -61,8 +61,8 @@ def offload(
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
-    This follows `filterAndSelectBundle` in both classes. A broker's only bundle stays, because it would make any other
-    broker equally hot.
+    This follows `filterAndSelectBundle` in both classes. If a broker has only one bundle, it stays, because it would
+    make any other broker equally hot.
 
     Args:
         target: throughput in bytes/s.
@@ -78,10 +78,10 @@ def offload(
 
 
 def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
-    """Choose bundles of a broker, the busiest first, until their total throughput reaches the target.
+    """Choose bundles of a broker, busiest first, until their total throughput reaches the target.
 
-    The total can exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles are
-    also chosen.
+    The total can exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles can
+    be chosen too.
 
     Args:
         target: throughput in bytes/s.

@@ -1,9 +1,8 @@
-"""OverloadShedder for one run of one cluster: every broker above a fixed bound sheds the load above that bound.
+"""OverloadShedder for one run of one cluster: every broker above a fixed bound sheds the excess load.
 
 It uses no averages and ignores the other brokers. If all brokers of a cluster are above the bound, bundles therefore
 move repeatedly. The algorithm follows `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles with equal
-traffic are ordered by name; in Pulsar, the order of a hash map decides. The placement strategy chooses the
-destinations.
+traffic are ordered by name; in Pulsar, by hash map order. The placement strategy chooses the destinations.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MARGIN = 0.05
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run. There is no state between runs."""
+    """Make the shedding decisions for one run. No state is kept between runs."""
     bound = sample.settings.overloaded_threshold / 100
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     decisions: list[Decision] = []

@@ -1,4 +1,4 @@
-"""The profile of a shedder: properties that other code uses instead of comparing shedders' names."""
+"""A shedder's profile: properties that other code uses instead of comparing shedder names."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Shedder(Protocol):
-    """A function that makes a strategy's decisions in one run of one cluster."""
+    """A function that makes a strategy's decisions for one run of one cluster."""
 
     def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-        """Make the decisions of one run.
+        """Make the shedding decisions for one run.
 
         Args:
             kept: the strategy's state after the last counted run.
@@ -74,20 +74,20 @@ class NoSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The profile of a shedder.
+    """A shedder's profile.
 
     Attributes:
-        shed: function that makes the decisions of one run.
+        shed: function that makes the shedding decisions for one run.
         thresholds: thresholds for pairs: `low` and, if the shedder has one, `high`; empty if the shedder does not pair
-            brokers by score. Hits are counted for the brokers of a pair. If there are thresholds, the page and the
+            brokers by score. Hits are counted for both brokers of a pair. If there are thresholds, the page and the
             metrics show them, a forced run may set the gap (`ClusterSample.force_threshold`), and brokers without
             persistent topics are excluded.
-        judges_pairs: True if the shedder itself handles repeated samples and policies, for each pair, and chooses the
+        judges_pairs: True if the shedder itself handles repeated samples and policies for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
         learns: True if the shedder needs the results of `strategies.learning`.
         cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
-        figure: function that returns a broker's figure. A sample with an unchanged figure is a repeated one and causes
-            no further hit.
+        figure: function that returns a broker's figure. A sample with an unchanged figure is treated as a repeat and
+            causes no further hit.
         resources: names of the resources that the shedder considers (`run.tables.RESOURCES`).
         placement: default placement, for shedders that do not choose destinations.
         own_settings: model for `Settings.strategy_settings`.
@@ -95,8 +95,8 @@ class Profile:
         run_params: optional parameters of a manual run that this shedder accepts (`config.resolution.RunParams`).
         lines: function that returns the lines that the page draws across the brokers, from the settings and the mean
             score (None if no brokers were compared).
-        sentence: function that returns the page's sentence if nothing has to be moved.
-        grid: values of settings that a replay compares by default, by setting.
+        sentence: function that returns the sentence that the page shows if nothing has to be moved.
+        grid: values that a replay compares by default, by setting.
     """
 
     shed: Shedder

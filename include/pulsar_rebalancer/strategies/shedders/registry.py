@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
 """Environment variable with the import paths of permitted shedders from outside the package, comma-separated.
 
-Spark and the experiments cannot read Airflow's configuration. Operators pass the list from there to Spark in this
-variable.
+Spark and the experiments cannot read Airflow's configuration. Airflow operators pass the configured list to Spark in
+this variable.
 """
 
 SOURCES: list[Callable[[], str]] = [lambda: os.environ.get(STRATEGIES_VARIABLE, "")]
@@ -48,7 +48,7 @@ PROFILES: Mapping[str, Profile] = {
 
 
 def profile_of(settings: Settings) -> Profile:
-    """Return the profile of the shedder in the settings.
+    """Return the profile of the shedder named in the settings.
 
     Raises:
         SettingsError: `wrong_setting` if a shedder from outside the package is not listed or cannot be imported.
@@ -81,7 +81,7 @@ def placement_of(settings: Settings) -> Placement:
 
 
 def _from_outside(path: str) -> Profile:
-    """Import a shedder from outside the package, and return its module's `PROFILE`; if missing, a default profile."""
+    """Import a shedder from outside the package, and return its module's `PROFILE`, or a default profile if missing."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
         raise SettingsError(

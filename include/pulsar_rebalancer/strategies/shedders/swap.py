@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MEASURE = Measure.THROUGHPUT
 
 NEVER_MOVED = (Reason.SYSTEM_NAMESPACE, Reason.NAMESPACE_EXCLUDED, Reason.BUNDLE_QUARANTINED)
-"""Reasons that also exclude a bundle from a swap. As in Pulsar, the grace period is not one of them."""
+"""Reasons that exclude a bundle from swaps too. As in Pulsar, the grace period is not one of them."""
 
 SWAP_LIMIT = 0.75
 """A swap must bring the source below this share of its throughput."""
@@ -33,7 +33,7 @@ SWAP_LIMIT = 0.75
 class PairTransfer:
     """The choice of bundles for one pair, from the source's top bundles, smallest first.
 
-    Current traffic is compared, not means.
+    Current traffic is compared, not moving averages.
 
     Attributes:
         sample: the cluster.
@@ -41,9 +41,9 @@ class PairTransfer:
         source: the broker that sheds bundles.
         destination: the broker that receives the bundles.
         target: throughput to move to the destination in bytes/s.
-        moves: the candidates. An accepted bundle is followed by the bundles that move back in exchange for it.
+        moves: the candidates; each accepted bundle is followed by the bundles that move back in exchange for it.
         left: throughput of the bundles that move to the destination in bytes/s.
-        gained: counted throughput of the bundles that move back, bytes/s (see `credit_swaps`).
+        gained: throughput of the bundles that move back in bytes/s, as far as it is counted (see `credit_swaps`).
     """
 
     sample: ClusterSample
@@ -56,7 +56,7 @@ class PairTransfer:
     gained: float = 0.0
 
     def run(self, bundles: list[BundleSample]) -> None:
-        """Choose bundles of the source. At least one bundle always remains on the source."""
+        """Choose bundles to move from the source. At least one bundle always remains on the source."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
         remaining = len(bundles)

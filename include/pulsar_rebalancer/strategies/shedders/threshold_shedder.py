@@ -1,7 +1,7 @@
-"""ThresholdShedder for one run of one cluster: brokers with a load far above the average shed bundles.
+"""ThresholdShedder for one run of one cluster: brokers whose load is far above the average shed bundles.
 
 A broker's load is a moving average, which reacts slowly to changes. A broker sheds bundles if its load is at least
-`average_threshold` points above the mean of all brokers. If no bundle moves and the lower boundary is switched on, the
+`average_threshold` points above the mean of all brokers. If no bundle moves and the lower boundary is enabled, the
 busiest broker sheds bundles if another broker is equally far below the mean (PIP-220). The algorithm follows
 `ThresholdShedder.findBundlesForUnloading` in Pulsar 4.2.4. The placement strategy chooses the destinations.
 
@@ -37,11 +37,11 @@ MARGIN = 0.05
 """Shedding aims for a load this far below the bound; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
-"""Share of the threshold that the busiest broker gives away if another broker is below the lower boundary."""
+"""Share of the threshold that the busiest broker sheds if another broker is below the lower boundary."""
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run."""
+    """Make the shedding decisions for one run."""
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     averages = _updated(sample, kept.loads, usage)
     mean = _mean(averages)
@@ -88,7 +88,7 @@ def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: flo
 def _above(
     sample: ClusterSample, broker: BrokerSample, number: int, average: float, mean: float
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Return the decision about one broker, and its moves."""
+    """Return the decision for one broker, and the moves away from it."""
     threshold = _threshold(sample)
     bound = mean + threshold
     above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
@@ -103,7 +103,7 @@ def _above(
 def _below(
     sample: ClusterSample, in_order: list[BrokerSample], averages: Mapping[str, float]
 ) -> tuple[Decision | None, list[CandidateMove], str]:
-    """Return the decision about the busiest broker, its moves, and a sentence.
+    """Return the decision for the busiest broker, the moves away from it, and a sentence that explains the result.
 
     The decision is None if no broker is below the lower boundary.
     """

@@ -21,11 +21,11 @@ CACHE_STEP = 100_000  # bytes
 
 
 def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
-    """Return a broker's top bundles, the smallest first.
+    """Return a broker's top bundles, smallest first.
 
-    Brokers under the extensible load manager report their top bundles (`top_rank`). For other brokers, the same rule is
-    applied here (TopKBundles.update of 4.2.4). Quarantined bundles, bundles in system and excluded namespaces, and
-    bundles without throughput are never top bundles. Bundles under policies are included only if `shed_policy_bundles`
+    Brokers that use the extensible load manager report their top bundles (`top_rank`). For other brokers, the same rule
+    is applied here (TopKBundles.update in 4.2.4). Quarantined bundles, bundles in system and excluded namespaces, and
+    bundles without throughput are never top bundles. Bundles with policies are included only if `shed_policy_bundles`
     is set.
     """
     bundles = sample.shed_candidates(broker)
@@ -38,9 +38,9 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
 
 
 def size(bundle: BundleSample) -> tuple[int, ...]:
-    """Return a bundle's size for comparisons, rounded to steps: sizes within one step count as equal.
+    """Return a bundle's size for comparisons, rounded so that small differences do not matter.
 
-    As in NamespaceBundleStats.compareTo since #24772.
+    As in NamespaceBundleStats.compareTo since apache/pulsar #24772.
     """
     return (
         _steps(bundle.msg_throughput_in, THROUGHPUT_STEP),

@@ -1,12 +1,12 @@
 """TransferShedder for one run of one cluster: the most and the least loaded brokers exchange bundles.
 
 Loads are moving averages. When loads have been out of balance in enough consecutive runs (`LoadStats.imbalance`),
-brokers are paired from the outside in. Half of the difference is moved to the less loaded broker. If the
-next bundle is too large, smaller bundles move back in exchange. Only the busiest bundles of each broker are considered
+brokers are paired from the outside in. Half of the difference moves to the less loaded broker. If the next bundle is
+too large, smaller bundles move back in exchange. Only the busiest bundles of each broker are considered
 (`top_bundles`). The algorithm follows `TransferShedder.findBundlesForUnloading` in Pulsar 4.2.4, including a defect:
 throughput that moves back is counted only in debug mode (`credit_swaps`).
 
-Brokers under the extensible load manager report their moving averages. For other brokers, moving averages are computed
+Brokers that use the extensible load manager report their moving averages. For other brokers, the averages are computed
 here as in BrokerLoadData. If a broker leaves the cluster and returns, its average starts over.
 
 Deviations: Ties are broken by name; in Pulsar, by hash map order. A broker without a report is excluded, and
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class NoShedding(NamedTuple):
-    """The explanation of why brokers shed nothing: the reason, the compared value and bound, and a sentence."""
+    """An explanation of why brokers shed nothing: the reason, the compared value and bound, and a sentence."""
 
     reason: Reason
     value: float | None
@@ -50,7 +50,7 @@ class NoShedding(NamedTuple):
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run.
+    """Make the shedding decisions for one run.
 
     Args:
         kept: state after the last counted run. The following are used: `hits` for the whole cluster (consecutive runs
@@ -107,9 +107,9 @@ def reported_load(broker: BrokerSample, settings: Settings) -> float:
 
 
 def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
-    """Return why no decision can be made from the sample; None if one can be made.
+    """Return why no decision can be based on the sample; None if the sample is usable.
 
-    The checks are in the same order as in `LoadStats.update`.
+    The checks are made in the same order as in `LoadStats.update`.
     """
     settings = sample.settings
     delay = settings.shedding_delay_seconds
@@ -143,7 +143,7 @@ def _balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
 
 
 def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], list[CandidateMove], NoShedding]:
-    """Return the decisions and moves of all pairs, and the reason why brokers without a pair shed nothing."""
+    """Return the decisions and moves for all pairs, and the reason why brokers without a pair shed nothing."""
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     shed_brokers, cap = 0, sample.settings.max_brokers_per_run
@@ -167,7 +167,7 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
 def _pair(
     sample: ClusterSample, number: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
 ) -> tuple[Decision, PairTransfer]:
-    """Return the decision about one pair, and the pair's transfer."""
+    """Return the decision for one pair, and the pair's transfer."""
     gap = source.load - destination.load
     target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
     transfer = PairTransfer(sample, number, source, destination, target)
@@ -200,7 +200,7 @@ def _pair(
 def _others(
     sample: ClusterSample, loads: list[BrokerLoad], pairs: list[Decision], stopped_by: NoShedding
 ) -> list[Decision]:
-    """Return the decisions about brokers without a pair, the most loaded first."""
+    """Return the decisions for brokers without a pair, most loaded first."""
     seen = {name for pair in pairs for name in (pair.source, pair.destination)}
     rest = sorted((load for load in loads if load.broker not in seen), key=lambda load: (-load.load, load.broker))
     decisions: list[Decision] = []

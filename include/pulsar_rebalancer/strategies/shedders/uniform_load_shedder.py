@@ -33,7 +33,7 @@ NOTHING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class TrafficDifference:
-    """The comparison of the busiest broker with the idlest broker, in one measure.
+    """A comparison between the busiest and the idlest broker in one measure.
 
     Attributes:
         measure: message rate or throughput.
@@ -71,7 +71,7 @@ class TrafficDifference:
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the decisions of one run. There is no state between runs."""
+    """Make the shedding decisions for one run. No state is kept between runs."""
     rates, throughputs = _rates(sample), _throughputs(sample)
     firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
     looked_at = firing or rates
@@ -130,7 +130,7 @@ def _not_busiest(sample: ClusterSample, broker: BrokerSample, looked_at: Traffic
 def _unload(
     sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int
 ) -> tuple[Decision, list[CandidateMove]]:
-    """Return the decision about the busiest broker, and its moves."""
+    """Return the decision for the busiest broker, and the moves away from it."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
     required = min(int((difference.most - difference.least) * sample.settings.max_unload_percentage), MAX_INT)
     wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
@@ -147,7 +147,7 @@ def _unload(
 
 
 def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
-    """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are also chosen."""
+    """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
     moves: list[CandidateMove] = []
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
