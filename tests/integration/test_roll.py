@@ -5,6 +5,7 @@ One scene of several acts on one cluster, in this order.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,16 @@ import pytest
 from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 
+from pulsar_rebalancer.decide.by_hand import filling
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
+
+RETRIES = 2
+"""Further unloads of a bundle that goes astray, in one run."""
 
 RESTARTS = '''
 """A user's own DAG, which restarts the broker that it is triggered with, and fails where a file says so."""
@@ -48,7 +53,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600}
     # The strategy waits: whatever moves belongs to the roll.
     waiting = {"hit_count_low": 1000, "hit_count_high": 1000, "overloaded_threshold": 100}
-    given = {"mode": "auto", "roll_restart_dag": "pulsar_restart__roll"} | patient | waiting
+    given = {"mode": "auto", "roll_restart_dag": "pulsar_restart__roll", "unload_retries": RETRIES} | patient | waiting
     with world("roll", tmp_path_factory.mktemp("roll"), **given) as made:
         file = HOME / "dags" / "restart.py"
         file.write_text(RESTARTS.replace("TOKEN", made.served.token).replace("URLS", str(list(made.served.urls))))
@@ -84,7 +89,9 @@ def refused(run: Outcome, task: str) -> tuple[str, str]:
     return run.states[task], run.xcom(task, "failure")
 
 
-def test_three_brokers_one_after_the_other(east: World) -> None:
+def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    # These brokers' reports show after a second what has moved.
+    monkeypatch.setattr(filling, "_REPORTED", timedelta(seconds=2))
     cluster = east.served.cluster
     bundles = {broker: loaded(east, broker) for broker in cluster.active_brokers()}
     order = first, second, third = sorted(bundles, key=lambda name: (-len(bundles[name]), name))[:3]
@@ -109,13 +116,24 @@ def test_three_brokers_one_after_the_other(east: World) -> None:
     assert refused(east.run("by_hand", action="release", broker=first, reason="no"), "carry_out")[1] == "rolling"
     east.lose_state()  # its copy is under the storage root
     east.run("control", action="restore", reason="it was lost")
-    roll = conduct(east, roll, lambda now: now.broker == second)
-    assert loaded(east, first) == bundles[first]
 
-    # A person skips the second one.
+    # One of its bundles goes astray in one run, with all its retries, another one in every run.
+    once, ever = sorted(bundles[first])[:2]
+    cluster.faults.add("stray", bundle=once, times=1 + RETRIES)
+    cluster.faults.add("stray", bundle=ever)
+    roll = conduct(east, roll, lambda now: now.broker == second)
+    assert loaded(east, first) == bundles[first] - {ever}
+    assert state(east).elsewhere == {first: "astray x1"}
+    cluster.faults.clear("stray")
+
+    # A person skips the second one, which is empty by then.
+    roll = conduct(east, roll, lambda now: now.phase is Phase.DRAINING)
+    east.run()
+    assert second not in {cluster.owner(bundle) for bundle in bundles[second]}
     skip = east.run("control", action="skip_broker", reason="it has a test")
     assert "rolling restart" in skip.xcom("control")["in_force"]
     roll = conduct(east, roll, lambda now: now.broker != second)
+    assert {cluster.owner(bundle) for bundle in bundles[second]} == {second}
     assert (state(east).broker, state(east).done) == (third, {first: "broker_rolled", second: "broker_skipped"})
 
     # The DAG fails for the third one, which stays drained until a person releases it.

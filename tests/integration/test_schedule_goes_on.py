@@ -196,25 +196,36 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
 
 
 @pytest.mark.long
-def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed(east: Cluster) -> None:
-    airflow, owners = east.airflow, east.owners()
-    broker = min(owners.values(), key=lambda name: [*owners.values()].count(name))
+def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed_in_each_phase(east: Cluster) -> None:
+    airflow, simulated, owners = east.airflow, east.simulated, [*east.owners().values()]
+    broker = sorted(set(owners), key=owners.count)[-2]
     assert awaited(lambda: [run for run in east.runs("scheduled") if run["state"] == "success"])
     shown = airflow.trigger(ROLL, {"brokers": [broker], "reason": "a new kernel"})
     assert airflow.wait(ROLL, shown)["state"] == "success"
-    stats = east.simulated.load_report(broker)["lastStats"]
+    stats = simulated.load_report(broker)["lastStats"]
     loaded = {bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")}
+    # So that the scheduler is killed between two moves.
+    simulated.faults.add("slow", path="/unload", amount=1)
     roll = airflow.trigger(ROLL, {"plan": airflow.xcom(ROLL, shown, "roll")["plan"]})
-    assert awaited(lambda: east.roll().phase is Phase.DRAINING, LONG)
 
+    def half_moved() -> bool:
+        return 0 < len(loaded & set(simulated.owned_bundles(broker))) < len(loaded)
+
+    assert awaited(half_moved, LONG)
+    assert east.roll().phase is Phase.DRAINING
     east.processes.kill_scheduler()
     assert awaited(lambda: east.roll().phase is Phase.RESTARTING, LONG)
     assert east.roll().waits == f"a person: restart {broker} now"
-    east.simulated.restart(broker)
+    east.processes.kill_scheduler()
+    simulated.restart(broker)
+    assert awaited(lambda: east.roll().phase is Phase.RETURNING and half_moved(), LONG)
+    east.processes.kill_scheduler()
 
     ended = airflow.wait(ROLL, roll)
+    simulated.faults.clear()
     assert (ended["state"], airflow.xcom(ROLL, roll, "roll")) == ("success", {broker: "broker_rolled"})
-    assert loaded <= set(east.simulated.owned_bundles(broker))
+    assert loaded <= set(simulated.owned_bundles(broker))
+    assert east.roll().elsewhere == {}
 
 
 def _acted(airflow: LocalAirflow, dag_id: str) -> list[Any]:

@@ -43,7 +43,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def restarted(cluster: PulsarCluster, broker: int) -> None:
-    cluster.kill_broker(broker)
+    cluster.stop_broker(broker)
     cluster.start_broker(broker)
 
 

@@ -55,6 +55,7 @@ class WaveHistory:
         reported = Outcome.find(run)
         self._reported = {move.bundle for move in reported.moves if move.failed} if reported else set()
         self._other_waves = [move for bundle, move in read_waves(run).items() if bundle not in earlier]
+        self._before = stored.unloads
         self._unloads = records_of(stored.unloads, run.name)
         self._planned = frozenset(self._unloads)
         self.outcomes = dict(earlier)
@@ -96,9 +97,19 @@ class WaveHistory:
         """Store the moves as planned. Their bundles now count as recently unloaded, even if the task is killed."""
         for move in moves:
             self._unloads[move.bundle] = Unload(
-                at=now, plan_id=self._plan_id, source=move.source, destination=move.destination
+                at=now,
+                plan_id=self._plan_id,
+                source=move.source,
+                destination=move.destination,
+                tries=self._tries(move),
             )
         self._store_unloads()
+
+    def _tries(self, move: Move) -> int:
+        last = self._before.get(move.bundle)
+        if last is None or not last.missed(move.destination):
+            return 1
+        return last.tries + (last.plan_id != self._plan_id)
 
     async def begin(self, move: Move) -> None:
         """Record that a bundle is about to be unloaded. If the task is killed, a retry reads this record.

@@ -637,7 +637,8 @@ class Reason(StrEnum):
         "The planned broker is no longer active: nothing was done.")
     ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
         "The bundle landed on another broker, even after the retries.",
-        "Nothing: it stays for the grace period; if it happens again, see the leader's log.")
+        "Nothing: it stays for the grace period; on its way back to a former broker, up to three runs in a row move "
+        "it. If it happens again, see the leader's log.")
     UNOWNED = ("unowned", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no broker owned it within the time-out.",
         "Nothing: its clients' next lookup places it; if it happens again, see the leader's log.")

@@ -229,12 +229,12 @@ def taken_candidates(run: StoragePath) -> list[Row]:
 
 
 def considered(run: StoragePath) -> list[Row]:
-    """Return the bundle, source, reason and `taken` for every bundle that a plan considers.
+    """Return the bundle, pair, source, reason and `taken` for every bundle that a plan considers.
 
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
     """
-    return (run / _MOVES).read_table(["bundle", "source", "reason", "taken"]).to_pylist()
+    return (run / _MOVES).read_table(["bundle", "pair", "source", "reason", "taken"]).to_pylist()
 
 
 def _moves(taken: list[Row]) -> list[Move]:

@@ -15,10 +15,14 @@ from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.manual_plans import Drain
 from pulsar_rebalancer.state.state_documents import StateDocument
-from pulsar_rebalancer.texts import number_of
+from pulsar_rebalancer.texts import number_of, one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+_NAMES = 500
+"""Maximum length of a list of brokers in a sentence."""
 
 
 class Phase(StrEnum):
@@ -59,12 +63,14 @@ class Roll(StateDocument):
         done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
         turn_at: when the current broker's turn started.
         since: when the current phase started.
-        progress_at: when the roll last made progress, or was last held up by orders.
+        progress_at: when the roll last made progress, or was last held up by orders; later by the time without steps.
+        looked_at: when the roll took a step, to the minute.
         started: start time of the broker's process before the restart.
         home: bundles that the broker owned before it was drained.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         seen: runs in which the restarted broker sent a load report.
         outcome: outcome of the broker's turn, once its bundles are back.
+        elsewhere: why bundles are not back on a broker whose turn is over, by broker.
         waits: what the roll is waiting for.
         asked: broker that people were asked to restart; set only once the message has been delivered.
         ended: why the roll is over; empty if it is not over.
@@ -87,11 +93,13 @@ class Roll(StateDocument):
     turn_at: AwareDatetime | None = None
     since: AwareDatetime | None = None
     progress_at: AwareDatetime | None = None
+    looked_at: AwareDatetime | None = None
     started: AwareDatetime | None = None
     home: tuple[str, ...] = ()
     left: int | None = None
     seen: tuple[str, ...] = ()
     outcome: Reason = Reason.BROKER_ROLLED
+    elsewhere: dict[str, str] = {}
     waits: str = ""
     asked: str = ""
     ended: Reason | None = None
@@ -101,7 +109,7 @@ class Roll(StateDocument):
     @property
     def changed_at(self) -> float:
         """Return when the document last changed, in seconds since 1970; 0 if it has never changed."""
-        times = (self.since, self.progress_at, self.ended_at, self.shown and self.shown.at)
+        times = (self.since, self.progress_at, self.looked_at, self.ended_at, self.shown and self.shown.at)
         return max((at.timestamp() for at in times if at), default=0.0)
 
     @property
@@ -151,11 +159,16 @@ class Roll(StateDocument):
             update={"phase": phase, "since": now, "progress_at": now, "left": None, "seen": (), "waits": waits}
         )
 
-    def turned(self, outcome: Reason, now: datetime) -> Self:
-        """Return the document after a broker's turn: the next broker is waiting for its turn, or the roll is over."""
+    def turned(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
+        """Return the document after a broker's turn: the next broker is waiting for its turn, or the roll is over.
+
+        Args:
+            elsewhere: why bundles are not back on the broker; empty if there are no such bundles.
+        """
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
+        ended |= {"elsewhere": self.elsewhere | {self.broker: elsewhere}} if elsewhere else {}
         update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.BROKER_ROLLED} | ended
         return self.entered(Phase.WAITING, now, "").model_copy(update=update)
 
@@ -175,4 +188,6 @@ class Roll(StateDocument):
         waits = f"; {'waits for ' if self.active else ''}{self.waits}" if self.waits else ""
         what = f"{self.broker} {self.phase}" if self.active else str(self.ended)
         stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
-        return f"rolling restart {self.id[:12]} by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}"
+        apart = ", ".join(f"{broker} ({why})" for broker, why in self.elsewhere.items())
+        elsewhere = one_line(f"; bundles are elsewhere: {apart}", _NAMES) if apart else ""
+        return f"rolling restart {self.id[:12]} by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}{elsewhere}"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from pulsar_rebalancer.errors import StateError
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.state.predictions import Predictions
 
 VERSION = 1
@@ -172,6 +172,7 @@ class Unload(BaseModel):
         outcome: reason code of the result; empty while the move is only planned. A planned move already counts as a
             recent unload.
         owner: the owner that the brokers reported afterwards; empty if unknown.
+        tries: number of runs in a row, including this one, that tried to move the bundle to this destination.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -182,6 +183,11 @@ class Unload(BaseModel):
     destination: str
     outcome: Reason | Literal[""] = ""
     owner: str = ""
+    tries: int = 1
+
+    def missed(self, broker: str) -> bool:
+        """Return whether the bundle was to move to this broker and, as far as is known, did not arrive there."""
+        return self.destination == broker and not (self.outcome and self.outcome.has(Trait.ON_PLANNED_BROKER))
 
 
 class KeptDestination(BaseModel):

@@ -61,7 +61,7 @@ def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
         SnapshotError: one of the run's files cannot be read.
     """
     # A broker that has just received bundles is left out: its report may lack them.
-    getting = {end for unload in _moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
+    getting = {end for unload in moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new_brokers(snapshot) - getting)
     if not brokers:
         return None
@@ -112,14 +112,15 @@ def unreported(scene: Scene) -> dict[str, float]:
     """
     points: dict[str, float] = {}
     traffic = math.fsum(scene.traffic[name] for name in scene.scores)
-    for bundle in _moved_lately(scene.snapshot) if traffic else ():
+    for bundle in moved_lately(scene.snapshot) if traffic else ():
         if (owner := scene.owners.get(bundle)) in scene.scores:
             share = scene.sample.bundles.find(owner, bundle).msg_throughput / traffic
             points[owner] = points.get(owner, 0.0) + share * math.fsum(scene.scores.values())
     return points
 
 
-def _moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
+def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
+    """Return the unloads, by bundle, after which the new owner's report may still lack the bundle."""
     now = snapshot.request.collected_at
     return {
         bundle: unload for bundle, unload in snapshot.before.moves.unloads.items() if abs(now - unload.at) < _REPORTED

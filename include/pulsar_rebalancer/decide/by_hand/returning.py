@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Overrule
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.state.state_documents import Unload
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
 _GROWN = 0.1
 """Ratio by which a home may exceed its usual share of the traffic, because traffic always varies."""
+
+TRIES = 3
+"""Maximum number of runs in a row that move a bundle home if it lands on other brokers."""
 
 
 def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
@@ -55,8 +60,9 @@ def bring_back(
     """Return the moves that bring bundles back to their homes, most traffic first; None if there are none.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
-    stays. The grace period applies too, except to a bundle that was moved before its home's process started: such a
-    bundle left only because its home was drained or down.
+    stays. The grace period applies too, except to a bundle that left only because its home was drained or down, and to
+    a bundle that missed its home in fewer than `TRIES` runs. In a rolling restart, the plan also has the reasons if all
+    bundles stay.
 
     Args:
         state_folder: the folder with the cluster's moving averages.
@@ -82,7 +88,14 @@ def bring_back(
     moves = caps.apply(wanted, scene.settings, scene.policies.groups, scene.sample.brokers, room)
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
     ordered = caps.in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in moves)
-    return of_moves(scene, ordered, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
+    plan = of_moves(scene, ordered, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
+    return plan or (_all_stay(ordered) if snapshot.before.roll else None)
+
+
+def _all_stay(moves: list[CandidateMove]) -> Filling:
+    reasons = Counter(move.reason for move in moves)
+    why = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+    return Filling([], moves, {}, f"Not brought back: {why}")
 
 
 def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
@@ -98,8 +111,16 @@ def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
             reason = Reason.DESTINATION_GONE
         elif unload:
             start = started[broker]
-            reason = None if start is not None and start > unload.at else Reason.RECENTLY_UNLOADED
+            left_before = start is not None and start > unload.at
+            drained = snapshot.before.roll is not None and unload.source == broker
+            reason = None if left_before or drained else _moved_again(unload, broker)
         yield Wish(bundle, broker, reason)
+
+
+def _moved_again(unload: Unload, home: str) -> Reason | None:
+    if not unload.missed(home):
+        return Reason.RECENTLY_UNLOADED
+    return None if unload.tries < TRIES else Reason.ASTRAY
 
 
 def within_shares(

@@ -5,27 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.decide.by_hand.drains import NEVER
+from pulsar_rebalancer.decide.by_hand.filling import moved_lately
 from pulsar_rebalancer.decide.by_hand.removal import removal
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.plan import Summary, considered
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.roll_document import Phase, ShownRoll
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.by_hand.removal import Removal
     from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.state.roll_document import Roll
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -81,8 +85,7 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
         state_folder: the folder with the cluster's moving averages.
     """
     settings = snapshot.settings
-    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, settings.max_bundles_off_broker)
-    at_once = min((cap for cap in caps if cap is not None), default=math.inf)
+    ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
     result = []
     for name in order:
@@ -92,13 +95,19 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
         except PlanError as error:
             why_not = error.message
         else:
-            bundles, why_not = fit.bundles, _no_room(fit)
-        runs = 2 * (math.ceil(bundles / at_once) + 1) + REPORTS
+            bundles, why_not = fit.bundles, "" if fit.fits else f"no {_lacks(fit)}"
+        runs = sum(_runs(bundles, settings, way) for way in ways) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent
         load = 0.0 if silent else score(broker, settings)
         result.append(Turn(name, load, broker.traffic(Measure.THROUGHPUT), bundles, minutes, why_not))
     return result
+
+
+def _runs(bundles: int, settings: Settings, way: int | None) -> int:
+    """Return the number of runs that move all bundles of a broker in one direction, and of one that sees the result."""
+    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, way)
+    return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
 
 
 def document(roll: ShownRoll, planned: Sequence[Turn]) -> dict[str, Any]:
@@ -139,6 +148,7 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
     started, waits = _started(snapshot), roll.phase is Phase.WAITING
     quarantined = snapshot.validation.quarantined
     home = _bundles_of(snapshot, roll.broker) if waits else ()
+    left, stay = _progress(snapshot, roll)
     return RollSample(
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
@@ -146,34 +156,64 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
         unwell={name: why for name, why in quarantined.items() if name in started},
         drained=tuple(sorted(drained)),
         home=home,
-        left=_left(snapshot, roll),
+        left=left,
+        stay=stay,
         no_room=_why_no_room(snapshot, state_folder, roll.broker) if waits and roll.broker in started else "",
     )
 
 
 def _why_no_room(snapshot: Snapshot, state_folder: StoragePath, broker: str) -> str:
     try:
-        return _no_room(removal(snapshot, state_folder, broker, snapshot.settings.roll_max_score))
+        fit = removal(snapshot, state_folder, broker, snapshot.settings.roll_max_score)
     except PlanError as error:
         return error.message
+    return "" if fit.fits else _lacks(fit)
 
 
-def _no_room(fit: Removal) -> str:
+def _lacks(fit: Removal) -> str:
     why = ", ".join(f"{reason} x{count}" for reason, count in fit.stay.most_common())
-    left = f"room for {fit.stay.total()} of {number_of(fit.bundles, 'bundle')}"
-    return "" if fit.fits else f"{left} on the others, below a score of {fit.limit:g}: {why}"
+    bundles = f"{fit.stay.total()} of {number_of(fit.bundles, 'bundle')}"
+    return f"room for {bundles} on the others, below a score of {fit.limit:g}: {why}"
 
 
-def _left(snapshot: Snapshot, roll: Roll) -> int | None:
+def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
+    """Return `RollSample.left` and `RollSample.stay`."""
     known, summary = snapshot.before.roll, Summary.known(snapshot.folder)
     if summary is None or summary.by_hand is not None or known is None:
-        return None
+        return None, {}
     if (known.id, known.turn_at, known.phase) != (roll.id, roll.turn_at, roll.phase):
-        return None
+        return None, {}
     if roll.phase is Phase.RETURNING:
-        return sum(move.destination == roll.broker for move in read_moves(snapshot.folder))
-    progress = summary.drains.get(roll.broker)
-    return progress.bundles - sum(progress.stay.get(reason, 0) for reason in NEVER) if progress else None
+        return _returning(snapshot, roll)
+    drain = summary.drains.get(roll.broker)
+    return (drain.bundles - sum(drain.stay.get(reason, 0) for reason in NEVER) if drain else None), {}
+
+
+def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
+    """Return the number of bundles that are not back, 0 if none of them can come; and why these stay, in bundles.
+
+    A bundle can come if the run moves it, if validation leaves out a broker of its move, if no report shows it yet, or
+    if its home only seems to be full because bundles have just arrived there (`filling.unreported`).
+    """
+    home, table = set(roll.home), snapshot.table("bundles")
+    # Pairs of the strategy, whose moves wait, are not negative.
+    rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home]
+    reported = set(table.filter(pc.is_in(table["bundle"], pa.array(roll.home, pa.string())))["bundle"].to_pylist())
+    lately = moved_lately(snapshot)
+    back = {
+        name for name, unload in lately.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
+    }
+    hidden = (lately.keys() - back) & home - reported
+    left_out = snapshot.validation.quarantined.keys()
+    ready = roll.broker in _started(snapshot) and roll.broker not in left_out
+
+    def may_come(row: Row) -> bool:
+        seems_full = bool(back) and row["reason"] == Reason.WOULD_OVERLOAD
+        return bool(row["taken"]) or not ready or row["source"] in left_out or seems_full
+
+    if hidden or any(map(may_come, rows)):
+        return len(rows) + len(hidden), {}
+    return 0, Counter(Reason(row["reason"]) for row in rows)
 
 
 def _started(snapshot: Snapshot) -> dict[str, Any]:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.state.roll_document import Roll
 
+_LOOKS = timedelta(minutes=1)
+"""Time after which the time of a step is stored again."""
+
+_LONGEST_GAP = timedelta(minutes=3)
+"""Longest time without a step that counts as time without progress."""
+
 REPORTS = 2
 """Number of runs in which a restarted broker must have reported before its bundles are moved back."""
 
@@ -30,8 +36,9 @@ class RollSample(NamedTuple):
         unwell: why validation leaves brokers out, by broker.
         drained: brokers drained by people, not by the roll.
         home: the current broker's bundles while it waits for its turn; empty once its turn has begun.
-        left: number of bundles that must still leave the current broker, or that the run moves back to it; None if the
-            run began before this phase or has no plan yet.
+        left: number of bundles that must still leave the current broker or return to it; None if the run began before
+            this phase or has no plan yet.
+        stay: number of bundles that do not return, by reason.
         no_room: why the other brokers cannot take the current broker's load; empty if they can.
     """
 
@@ -42,6 +49,7 @@ class RollSample(NamedTuple):
     drained: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
     left: int | None = None
+    stay: Mapping[Reason, int] = {}
     no_room: str = ""
 
 
@@ -69,11 +77,13 @@ class RollFacts(NamedTuple):
 
 
 def advance(roll: Roll, facts: RollFacts) -> Roll:
-    """Return an active roll after one step; the same document if nothing has changed.
+    """Return an active roll after one step; the same document if nothing has changed within a minute.
 
     The roll stops if a step makes no progress for `facts.minutes`, for example because a broker did not come back. If
-    all that is stalled is moving bundles back, the roll goes on to the next broker instead.
+    all that is stalled is moving bundles back, the roll goes on to the next broker instead. Time without steps, because
+    Airflow was down, does not count.
     """
+    roll = _looked(roll, facts.now)
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
     if facts.skip is not None:
@@ -84,9 +94,19 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
-        return after.turned(after.outcome, facts.now)
+        return after.turned(after.outcome, facts.now, _not_back(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     return _stopped(after, facts, reason, f"no progress for {facts.minutes:g} minutes; {after.waits}")
+
+
+def _looked(roll: Roll, now: datetime) -> Roll:
+    if roll.looked_at is not None and abs(now - roll.looked_at) < _LOOKS:
+        return roll
+    changed: dict[str, datetime] = {"looked_at": now}
+    down = now - (roll.looked_at or now) - _LONGEST_GAP
+    if roll.progress_at is not None and down > timedelta(0):
+        changed["progress_at"] = min(roll.progress_at + down, now)
+    return roll.model_copy(update=changed)
 
 
 def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
@@ -141,7 +161,7 @@ def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
 
 def _return(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if seen.left == 0:
-        return roll.turned(roll.outcome, facts.now)
+        return roll.turned(roll.outcome, facts.now, ", ".join(f"{why} x{count}" for why, count in seen.stay.items()))
     return _counted(roll, facts, seen.left, "to return")
 
 
@@ -181,7 +201,13 @@ def _skipped(roll: Roll, facts: RollFacts) -> Roll:
     if back:
         skipped = roll.model_copy(update={"outcome": Reason.BROKER_SKIPPED})
         return skipped.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
-    return roll.turned(roll.outcome if roll.phase is Phase.RETURNING else Reason.BROKER_SKIPPED, facts.now)
+    if roll.phase is Phase.RETURNING:
+        return roll.turned(roll.outcome, facts.now, _not_back(roll))
+    return roll.turned(Reason.BROKER_SKIPPED, facts.now, "it is down" if roll.phase is Phase.RESTARTING else "")
+
+
+def _not_back(roll: Roll) -> str:
+    return "no run has tried" if roll.left is None else number_of(roll.left, "bundle")
 
 
 def _up(roll: Roll, seen: RollSample) -> bool:

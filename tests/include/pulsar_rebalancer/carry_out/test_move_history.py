@@ -116,6 +116,33 @@ def test_a_planned_move_that_is_left_is_stored_as_left(run: StoragePath) -> None
     assert stored[-1].unloads[bundle(1)].outcome == "not_attempted"
 
 
+@pytest.mark.parametrize(
+    ("before", "tries"),
+    [
+        ({"outcome": "astray", "tries": 2}, 3),
+        ({"outcome": "unowned"}, 2),
+        ({}, 2),
+        ({"outcome": "moved"}, 1),
+        ({"outcome": "astray", "destination": "c:1"}, 1),
+        ({"outcome": "astray", "tries": 2, "plan_id": "this"}, 2),
+    ],
+)
+def test_runs_in_a_row_that_miss_the_same_broker_are_counted(
+    run: StoragePath, before: dict[str, Any], tries: int
+) -> None:
+    known = {"at": NOW, "plan_id": "p", "source": "a:1", "destination": "b:1"} | before
+    if known["plan_id"] == "this":  # a retry of the task plans its moves again
+        known["plan_id"] = run.name
+    stored = [MovesState(unloads={bundle(1): Unload(**known)})]
+    history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
+
+    history.plan([move for move in read_moves(run) if move.bundle == bundle(1)], NOW)
+    history.add(outcome(Reason.ASTRAY, 3, "c:1"), NOW)
+    history.write()
+
+    assert stored[-1].unloads[bundle(1)].tries == tries
+
+
 def test_failed_moves_of_all_waves_count_until_the_report(run: StoragePath) -> None:
     failed = outcome(Reason.UNREACHABLE, 0)
     attempt(run, 1).leave([failed.model_copy(update={"bundle": bundle(4)})], NOW)

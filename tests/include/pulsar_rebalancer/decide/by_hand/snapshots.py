@@ -53,6 +53,7 @@ class Snapshots:
         self.topics: dict[str, int] = {}
         self.predictions = Predictions()
         self.onto = "y:1"
+        self.ended: dict[str, Any] = {}
         self.started: dict[str, timedelta] = {}
         self.looks_idle: list[str] = []
         self.load_manager = "ModularLoadManagerImpl"
@@ -79,7 +80,9 @@ class Snapshots:
         write(run, {"cluster": cluster, "brokers": self._brokers(), "bundles": self._bundles()})
         history = MovesState(
             unloads={
-                bundle: Unload(at=at - age, plan_id="p", source="x:1", destination=self.onto)
+                bundle: Unload(
+                    **{"at": at - age, "plan_id": "p", "source": "x:1", "destination": self.onto} | self.ended
+                )
                 for bundle, age in self.unloaded.items()
             },
             predictions=self.predictions,

@@ -15,6 +15,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.state.state_documents import DecisionState, Remembered
 
 if TYPE_CHECKING:
@@ -30,15 +31,16 @@ OWNED = {
 }
 HOME = {name(1): "c:1", name(2): "c:1", name(3): "c:1", name(4): "a:1", name(5): "b:1", name(99): "c:1"}
 BACK = {name(1): "c:1", name(2): "c:1", name(3): "c:1", name(4): "a:1"}
+ROLL = Roll(id="f").model_dump(mode="json")
 
 
 def brought_back(tmp_path: Path, **given: Any) -> tuple[Filling | None, dict[str, str]]:
     """The plan, and the destination of each bundle, or the reason why it stays."""
     snapshots = Snapshots(tmp_path, given.pop("owned", OWNED), **given.pop("settings", {}))
-    home = given.pop("home", HOME)
+    home, before = given.pop("home", HOME), given.pop("before", {})
     for attribute, value in given.items():
         setattr(snapshots, attribute, value)
-    plan = bring_back(Snapshot(snapshots.take()), snapshots.storage.state, home)
+    plan = bring_back(Snapshot(snapshots.take(**before)), snapshots.storage.state, home)
     moves = plan.moves if plan else []
     return plan, {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}
 
@@ -103,6 +105,44 @@ def test_the_grace_period_does_not_count_for_what_moved_before_its_home_started(
     _, found = brought_back(tmp_path, unloaded={name(2): ago}, started={"c:1": started})
 
     assert found == BACK | {name(2): fate}
+
+
+@pytest.mark.parametrize(
+    ("ended", "fate"),
+    [
+        ({"outcome": "astray"}, "c:1"),
+        ({"outcome": "astray", "tries": 2}, "c:1"),
+        ({"outcome": "astray", "tries": 3}, "astray"),
+        ({"outcome": "interrupted", "tries": 2}, "c:1"),
+        ({}, "c:1"),
+        ({"outcome": "moved", "owner": "c:1"}, "recently_unloaded"),
+        ({"outcome": "astray", "destination": "b:1"}, "recently_unloaded"),
+    ],
+)
+def test_a_bundle_that_missed_its_home_is_moved_again_in_two_more_runs(
+    tmp_path: Path, ended: dict[str, Any], fate: str
+) -> None:
+    _, found = brought_back(tmp_path, unloaded={name(2): MINUTE}, onto="c:1", ended=ended)
+
+    assert found == BACK | {name(2): fate}
+
+
+@pytest.mark.parametrize(("rolling", "fate"), [(True, "c:1"), (False, "recently_unloaded")])
+def test_what_a_roll_drained_returns_although_its_home_has_not_restarted(
+    tmp_path: Path, rolling: bool, fate: str
+) -> None:
+    given: Any = {"unloaded": {name(2): MINUTE}, "ended": {"source": "c:1", "outcome": "moved"}}
+    _, found = brought_back(tmp_path, before={"roll": ROLL} if rolling else {}, **given)
+
+    assert found == BACK | {name(2): fate}
+
+
+def test_a_roll_in_which_all_bundles_stay_says_why(tmp_path: Path) -> None:
+    plan, found = brought_back(tmp_path, before={"roll": ROLL}, home={name(1): "d:1"})
+
+    assert found == {name(1): "destination_gone"}
+    assert plan is not None
+    assert (plan.decisions, plan.sentence) == ([], "Not brought back: destination_gone 1")
 
 
 REMEMBERED = {name(1): ("a:1", 20.0), name(2): ("b:1", 20.0), name(3): ("c:1", 12.0), name(4): ("c:1", 8.0)}

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
 
+from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand import roll_plan
+from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import CLUSTER, table
+from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
 from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.sample import CandidateMove
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pulsar_rebalancer.decide.by_hand.rolling import RollSample
 
 HELD = {name(n): 5.0 for n in range(4)}
 OWNED: dict[str, Any] = {"a": HELD, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
@@ -45,11 +55,16 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
     assert roll_plan.document(roll, planned)["moves_twice"] == 4
     assert "4 bundles move twice" in roll_plan.text(roll, planned, "pulsar_roll__east")
 
+    onto = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    snapshots, sample = snapshot(tmp_path / "onto", **onto)
+    (turn,) = roll_plan.turns(sample, snapshots.storage.state, roll.order)
+    assert turn.minutes == 2 + 5 + 2 + 2
+
 
 def test_a_broker_whose_load_fits_nowhere_is_shown_with_the_reason(tmp_path: Path) -> None:
     snapshots, sample = snapshot(tmp_path, roll_max_score=22)
     (turn,) = roll_plan.turns(sample, snapshots.storage.state, ["a:1"])
-    assert turn.why_not == "room for 4 of 4 bundles on the others, below a score of 22: would_overload x4"
+    assert turn.why_not == "no room for 4 of 4 bundles on the others, below a score of 22: would_overload x4"
 
 
 @pytest.mark.parametrize(("limit", "no_room"), [(22, True), (90, False)])
@@ -63,3 +78,74 @@ def test_a_roll_sees_whether_the_others_have_room(tmp_path: Path, limit: float, 
     assert (found.home, found.drained, found.left) == (tuple(HELD), ("c:1",), None)
     waiting = roll.model_copy(update={"phase": Phase.DRAINING})
     assert roll_plan.seen(sample, snapshots.storage.state, waiting, ()).home == ()
+
+
+AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
+"""Two bundles whose home is c."""
+BACK: dict[str, Any] = AWAY | {"a": {}, "c": AWAY["a"] | AWAY["c"]}
+FULL = {"overloaded_threshold": 22}
+ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
+
+
+def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
+    """What a roll sees of the return of three bundles to c: two of `AWAY`, and one that no broker reports."""
+    snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
+    for attribute, value in given.items():
+        setattr(snapshots, attribute, value)
+    home = (name(0), name(1), name(2))
+    roll = Roll(id="f", order=("c:1",), turn_at=NOW, phase=Phase.RETURNING, home=home)
+    run = snapshots.take(roll=roll.model_dump(mode="json"))
+    bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
+    its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+    decided = RunDecision([], [its._replace(wave=0)], KeptState(), "", {})
+    plan_output.write(RunInput.read(snapshots.storage.root, run.uri), decided)
+    return roll_plan.seen(Snapshot(run), snapshots.storage.state, roll, ())
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({}, 2),
+        ({"settings": {"max_bundles_per_run": 1}}, 2),
+        ({"quarantined": ["c:1"]}, 2),
+        ({"quarantined": ["a:1"]}, 2),
+        ({"owned": {broker: AWAY[broker] for broker in "ab"}}, 2),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY}, 3),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY, "owned": BACK}, 1),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": {"outcome": "moved"}}, 3),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY | {"outcome": "moved"}}, 2),
+        ({"unloaded": {name(2): timedelta(minutes=5)}, "ended": ASTRAY}, 2),
+        ({"unloaded": {name(99): timedelta(minutes=3)}, "ended": ASTRAY}, 2),
+        ({"unloaded": {name(20): timedelta(minutes=3)}, "ended": ASTRAY | {"outcome": "moved"}, "settings": FULL}, 2),
+    ],
+    ids=[
+        "moving",
+        "capped",
+        "home unwell",
+        "source unwell",
+        "home gone",
+        "astray",
+        "last",
+        "drained",
+        "back",
+        "gone",
+        "other",
+        "full",
+    ],
+)
+def test_bundles_that_may_still_return_are_awaited(tmp_path: Path, given: dict[str, Any], left: int) -> None:
+    found = returning(tmp_path, **given)
+    assert (found.left, found.stay) == (left, {})
+
+
+def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
+    ended = {"unloaded": {name(0): timedelta(minutes=1)}, "ended": ASTRAY | {"tries": 3}}
+    excluded = {"settings": {"excluded_bundles": [name(1)]}}
+    found = returning(tmp_path / "away", **ended, **excluded)
+    assert (found.left, found.stay) == (0, {"astray": 1, "bundle_excluded": 1})
+
+    found = returning(tmp_path / "full", settings=FULL)
+    assert (found.left, found.stay) == (0, {"would_overload": 2})
+
+    found = returning(tmp_path / "back", BACK)
+    assert (found.left, found.stay) == (0, {})

@@ -31,7 +31,8 @@ def seen(minute: float, run: str = "", **given: Any) -> RollSample:
 
 
 def step(roll: Roll, minute: float, what: RollSample | None = None, **given: Any) -> Roll:
-    return advance(roll, RollFacts(now=at(minute), minutes=30, seen=what or seen(minute), **given))
+    up = roll.model_copy(update={"looked_at": at(minute)})  # Airflow, all the time
+    return advance(up, RollFacts(now=at(minute), minutes=30, seen=what or seen(minute), **given))
 
 
 def restarted(minute: float, broker: str = A, **given: Any) -> RollSample:
@@ -173,7 +174,19 @@ def test_bundles_that_never_return_do_not_hold_the_others_up() -> None:
     roll = drained()
     for minute in (4, 5, 6):
         roll = step(roll, minute, restarted(minute, left=3 if minute == 6 else None))
-    assert step(roll, 37, restarted(37, left=3)).broker == B
+    later = step(roll, 37, restarted(37, left=3))
+    assert (later.broker, later.elsewhere) == (B, {A: "3 bundles"})
+
+
+def test_the_roll_says_which_bundles_stay_elsewhere() -> None:
+    roll = drained()
+    for minute in (4, 5):
+        roll = step(roll, minute, restarted(minute))
+    roll = step(roll, 6, restarted(6, left=0, stay={"astray": 1, "home_full": 2}))
+    assert roll.broker == B
+    assert roll.progress.endswith("; bundles are elsewhere: a:1 (astray x1, home_full x2)")
+    both = roll.turned(roll.outcome, NOW, "astray x3")
+    assert both.elsewhere == {A: "astray x1, home_full x2", B: "astray x3"}
 
 
 @pytest.mark.parametrize("phase", list(Phase))
@@ -189,15 +202,40 @@ def test_a_person_stops_it_in_any_phase(phase: Phase) -> None:
 def test_a_broker_is_skipped() -> None:
     skip = Order(at=at(4), by="eve", reason="later")
 
-    assert step(new_roll(), 4, skip=skip).done == {A: "broker_skipped"}
+    new = step(new_roll(), 4, skip=skip)
+    assert (new.done, new.elsewhere) == ({A: "broker_skipped"}, {})
     gone = seen(4, started={B: LONG_AGO, C: LONG_AGO})
-    assert step(drained(), 4, gone, skip=skip).done == {A: "broker_skipped"}
+    down = step(drained(), 4, gone, skip=skip)
+    assert (down.done, down.elsewhere) == ({A: "broker_skipped"}, {A: "it is down"})
     back = step(drained(), 4, skip=skip)
     assert (back.broker, back.phase, back.drains()) == (A, Phase.RETURNING, {})
     assert step(back, 5, seen(5, left=0)).done == {A: "broker_skipped"}
+    twice = step(step(back, 5, seen(5, left=2)), 6, skip=skip)
+    assert step(back, 5, seen(5), skip=skip).elsewhere == {A: "no run has tried"}
+    assert (twice.done, twice.elsewhere) == ({A: "broker_skipped"}, {A: "2 bundles"})
 
 
 def test_without_a_sample_it_waits() -> None:
     facts = RollFacts(now=at(1), minutes=30, seen=None, unknown="a usable sample: none is young enough")
     assert advance(new_roll(), facts).waits == facts.unknown
     assert advance(new_roll(), facts._replace(now=at(31))).ended == "roll_stuck"
+
+
+@pytest.mark.parametrize("roll", [new_roll(), drained()], ids=["waiting", "restarting"])
+def test_time_in_which_airflow_was_down_is_no_time_without_progress(roll: Roll) -> None:
+    def stepped(roll: Roll, minute: float) -> Roll:
+        facts = RollFacts(now=at(minute), minutes=30, seen=None, unknown="a usable sample")
+        return advance(roll, facts)
+
+    for minute in range(3, 21):
+        roll = stepped(roll, minute)
+    hours = 600
+    roll = stepped(roll, hours)
+    assert (roll.active, roll.waits) == (True, "a usable sample")
+    assert stepped(roll, hours + 0.5) == roll, "a step that changes nothing is not stored"
+    for minute in range(hours + 1, hours + 7):
+        roll = stepped(roll, minute)
+    assert roll.active
+    for minute in range(hours + 7, hours + 12):
+        roll = stepped(roll, minute)
+    assert not roll.active
