@@ -55,7 +55,7 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
     assert roll_plan.document(roll, planned)["moves_twice"] == 4
     assert "4 bundles move twice" in roll_plan.text(roll, planned, "pulsar_roll__east")
 
-    onto = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    onto: dict[str, Any] = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     snapshots, sample = snapshot(tmp_path / "onto", **onto)
     (turn,) = roll_plan.turns(sample, snapshots.storage.state, roll.order)
     assert turn.minutes == 2 + 5 + 2 + 2
