@@ -90,7 +90,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="rolls, and restarts by SIGTERM (5)")
     parser.add_argument("--go-on", action="store_true", help="keep the trials of an earlier run, and make the others")
     parser.add_argument("--bundles", type=int, default=48, help="of the cluster (48)")
-    parser.add_argument("--rate", type=float, default=14.0, help="messages per second of each bundle (14)")
+    parser.add_argument("--rate", type=float, default=16.0, help="messages per second of each bundle (16)")
     parser.add_argument("--quota", type=int, default=40, help="of each broker, percent of a core (40)")
     return parser.parse_args(arguments)
 
