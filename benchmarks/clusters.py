@@ -18,11 +18,11 @@ from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import (
     BROKERS,
+    BUNDLE_COSTS,
     BUNDLES,
     CLUSTER,
     COSTS,
     MEANS,
-    MEANS_WITH_COSTS,
     RATES,
     TRAFFIC,
     write,
@@ -89,7 +89,8 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
     chosen = Settings.model_validate(FIRING | {"max_bundles_per_run": 6 * brokers} | settings)
     learned = NOTHING
     if profile_of(chosen).learns:
-        means, learned = _with_costs(random, means), _learned(brokers, each=bundles_each)
+        learned = _learned(brokers, each=bundles_each)
+        (storage.state / "costs-1-bench.parquet").write_table(_costs(random, means))
     (storage.state / "means-1-bench.parquet").write_table(means)
     RunRequest(
         cluster=NAME, airflow_run_id="benchmark", resolved=Resolved(settings=chosen, origins={}), collected_at=NOW
@@ -223,14 +224,13 @@ def _means(random: np.random.Generator, held: pa.Table) -> pa.Table:
     return pa.table([columns[name] for name in MEANS.names], schema=MEANS)
 
 
-def _with_costs(random: np.random.Generator, means: pa.Table) -> pa.Table:
-    """Return the means with what was learned about the bundles."""
+def _costs(random: np.random.Generator, means: pa.Table) -> pa.Table:
+    """Return what was learned about the bundles of the means."""
     rate = means["msg_rate_in"].to_numpy() + means["msg_rate_out"].to_numpy()
-    columns = {name: rate * random.uniform(0.8, 1.2, len(rate)) for name in RATES}
+    columns: dict[str, Any] = {name: rate * random.uniform(0.8, 1.2, len(rate)) for name in RATES}
     columns |= {"cost": random.lognormal(0, 0.3, len(rate)), "cost_variance": np.full(len(rate), 0.1)}
-    for name in COSTS:
-        means = means.append_column(MEANS_WITH_COSTS.field(name), pa.array(columns[name], pa.float32()))
-    return means
+    figures = [pa.array(columns[name], pa.float32()) for name in COSTS]
+    return pa.table([means["bundle"], *figures], schema=BUNDLE_COSTS)
 
 
 def _learned(brokers: int, each: int) -> Learned:

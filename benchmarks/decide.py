@@ -113,13 +113,11 @@ def _learning(folder: str, name: str, hits: dict[str, Any], repetitions: int) ->
         taken = alternately(decided, repetitions)
         notes: dict[str, Any] = {}
         for of, root in roots.items():
-            summary, state = Summary.read(runs[of]), ClusterStorage(root, clusters.NAME).state
-            means = next(name for name in state.names() if not name.startswith("means-1-"))
-            document = runs[of] / "plan" / "state.json"
+            summary, files = Summary.read(runs[of]), [*_written(root), runs[of] / "plan" / "state.json"]
             notes |= {
                 f"{of}: pairs fired": summary.pairs_fired,
                 f"{of}: moves": summary.bundles_taken,
-                f"{of}: state, MB": round((size_of(state / means) + size_of(document)) / 1e6, 1),
+                f"{of}: state, MB": round(sum(map(size_of, files)) / 1e6, 1),
             }
             if not summary.bundles_taken:
                 raise BenchmarkError(f"{name}: {of} moved nothing")
@@ -173,17 +171,20 @@ def _anew(root: str, decided: Callable[[], Taken]) -> Callable[[], Taken]:
 
 
 def forget(root: str) -> None:
-    """Remove the means that an earlier repetition wrote: they would not be written again."""
+    """Remove the files of the state that an earlier repetition wrote: they would not be written again."""
+    for file in _written(root):
+        file.delete()
+
+
+def _written(root: str) -> list[StoragePath]:
+    """Return the files of the state that *decide* wrote: means, and costs if a strategy learns."""
     state = ClusterStorage(root, clusters.NAME).state
-    for name in state.names():
-        if not name.startswith("means-1-"):
-            (state / name).delete()
+    return [state / name for name in state.names() if "-1-" not in name]
 
 
 def _same(run: StoragePath, root: str) -> None:
     """Raise when the limit program's moves or means are not those of the application."""
-    state = ClusterStorage(root, clusters.NAME).state
-    means = state / next(name for name in state.names() if not name.startswith("means-1-"))
+    (means,) = _written(root)
     for name, file, by in (("moves", run / "plan" / "moves.parquet", ("pair", "rank")), ("means", means, ("bundle",))):
         order: Any = [(key, "ascending") for key in by]
         ours = file.read_table().sort_by(order)

@@ -11,6 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import numpy as np
+
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import learned_columns
 from pulsar_rebalancer.replay.columns import ColumnBundles
@@ -18,6 +20,7 @@ from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import learning, sample
+from pulsar_rebalancer.strategies.costs import BundleCosts
 from pulsar_rebalancer.strategies.shedders import gain_shedder
 
 if TYPE_CHECKING:
@@ -34,8 +37,8 @@ def _one_average(kept: str) -> Iterator[None]:
     """Let strategies see only the present or only the hour."""
     usual = LearnedColumns.sums
 
-    def sums(self, owner, rate):  # type: ignore[no-untyped-def]
-        known = usual(self, owner, rate)
+    def sums(self, owner, summands):  # type: ignore[no-untyped-def]
+        known = usual(self, owner, summands)
         return {name: of._replace(now=getattr(of, kept), later=getattr(of, kept)) for name, of in known.items()}
 
     loads = property(lambda bundle: (getattr(bundle, f"load_{kept}") or 0.0,) * 2)
@@ -45,7 +48,7 @@ def _one_average(kept: str) -> Iterator[None]:
 
 @contextmanager
 def _equal_costs() -> Iterator[None]:
-    with patch.object(learned_columns, "corrected", lambda cost, variance, *_: (cost, variance)):
+    with patch.object(BundleCosts, "corrected", lambda costs, *_: costs):
         yield
 
 
@@ -68,10 +71,10 @@ def _from_partner() -> Iterator[None]:
     usual = gain_shedder._move
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
-        middle = (hotter.height + colder.height) / 2
-        hotter.height, colder.height = hotter.height - middle, colder.height - middle
+        middle = np.add(hotter.heights, colder.heights) / 2
+        hotter.heights, colder.heights = hotter.heights - middle, colder.heights - middle
         moved = usual(sample, own, hotter, colder)
-        hotter.height, colder.height = hotter.height + middle, colder.height + middle
+        hotter.heights, colder.heights = hotter.heights + middle, colder.heights + middle
         return moved
 
     with patch.object(gain_shedder, "_move", move):
@@ -96,15 +99,16 @@ def _random_bundles() -> Iterator[None]:
     usual, random = gain_shedder._move, Random(1)
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
-        hot, cold = hotter.height, colder.height
+        hot, cold = hotter.heights, colder.heights
         chosen = usual(sample, own, hotter, colder)
         if chosen is None:
             return None
         put_back = hotter.bundles.index(chosen)
-        hotter.reasons[put_back], hotter.stays[put_back] = None, False
+        hotter.reasons[put_back] = None
         drawn = random.choice([number for number, reason in enumerate(hotter.reasons) if reason is None])
-        hotter.reasons[drawn], hotter.stays[drawn], load = Reason.TAKEN, True, hotter.loads[:, drawn]
-        hotter.height, colder.height = hot - load / hotter.cores, cold + load / colder.cores
+        hotter.squares[put_back] = (hotter.loads[:, put_back] ** 2).sum()
+        hotter.reasons[drawn], hotter.squares[drawn], load = Reason.TAKEN, np.inf, hotter.loads[:, drawn]
+        hotter.heights, colder.heights = hot - load / hotter.cores, cold + load / colder.cores
         return hotter.bundles[drawn]
 
     with patch.object(gain_shedder, "_move", move):

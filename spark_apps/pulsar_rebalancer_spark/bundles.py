@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import BUNDLES, COSTS, MEANS, MEANS_WITH_COSTS, TRAFFIC
-from pulsar_rebalancer.strategies import bottleneck, learning
-from pulsar_rebalancer_spark import costs, means, spark_tables
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS, TRAFFIC
+from pulsar_rebalancer_spark import means, spark_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,25 +16,17 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.learning import Lesson
 
 
-def of_run(spark: SparkSession, run: RunInput, lesson: Callable[[], Lesson]) -> DataFrame:
+def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the run's bundles with their moving averages, which include this sample.
-
-    Args:
-        lesson: function that waits for the figures learned up to this sample and returns them.
 
     Returns:
         A table with the columns from which the means are computed, and the columns that `means.update` adds.
     """
-    before = run.learned
-    schema = MEANS if before is None else MEANS_WITH_COSTS
     bundles = spark_tables.read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = (
-        spark_tables.read(spark, [run.known_means], schema) if run.known_means else spark_tables.empty(spark, schema)
-    )
+    known = spark_tables.read(spark, [run.known_means], MEANS) if run.known_means else spark_tables.empty(spark, MEANS)
     if run.known_means and run.parts_of_split_bundles:
         known = means.with_parts(known, spark_tables.literal(spark, run.parts_of_split_bundles, spark_tables.PARTS))
     if run.before.decision.means and not run.known_means:
@@ -50,16 +40,7 @@ def of_run(spark: SparkSession, run: RunInput, lesson: Callable[[], Lesson]) -> 
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    if before is None:
-        return means.update(bundles, known, shared=run.shares_bundles)
-    if not before.samples:
-        known = known.withColumns({name: F.lit(None).cast("float") for name in COSTS})
-    counts = run.counting.counts
-    measure, steps = bottleneck.measure_of(before.bottleneck), learning.steps(before, run.settings, counts=counts)
-    if counts:
-        bundles = costs.with_corrections(bundles, lesson().corrections)
-    learned = partial(costs.averages, measure=measure, steps=steps, counts=counts)
-    return means.update(bundles, known, shared=run.shares_bundles, learned=learned)
+    return means.update(bundles, known, shared=run.shares_bundles)
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:

@@ -6,21 +6,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pulsar_rebalancer.run.tables import COSTS, LONG_TERM, MEANS_WITH_COSTS, RATES, TRAFFIC
+from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TypeAlias
-
     from pyspark.sql import Column, DataFrame
-
-    Averages: TypeAlias = Callable[[Mapping[str, Column]], Mapping[str, Column]]
 
 _KEY = ["cluster", "bundle"]
 
 
-def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, learned: Averages | None = None) -> DataFrame:
+def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
     """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.
@@ -29,8 +24,6 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, learned: Av
         bundles: the bundles table with the column `refused`, true if validation excluded the bundle. The means of such
             a bundle do not change, because invalid figures would affect them for ten samples.
         previous: the means table of the last counted sample.
-        learned: function that computes further columns from the sample's columns, for a strategy that learns costs
-            (`costs.averages`).
         shared: True if two brokers might report the same bundle (column `owners`). The larger figure is then used.
 
     Returns:
@@ -41,8 +34,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, learned: Av
     known = previous.select(
         *_KEY,
         F.col("samples").alias("samples_before"),
-        *(F.col(name).alias(f"{name}_before") for name in TRAFFIC),
-        *(F.col(name).alias(f"{name}_before") for name in (*LONG_TERM, *(COSTS if learned else ()))),
+        *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
     )
     reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
@@ -54,8 +46,6 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, learned: Av
         for name in ("msg_rate", "msg_throughput")
     }
     updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
-    if learned:
-        updated |= learned(now)
     # Both tables may be large, and a hash table of the known means needs neither a sort nor a second pass.
     joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="left")
     return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
@@ -67,10 +57,8 @@ def table(updated: DataFrame) -> DataFrame:
     Args:
         updated: the result of `update`.
     """
-    names = [name for name in MEANS_WITH_COSTS.names if name in updated.columns]
-    means = [F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in names]
-    stored = [column.cast("float") if name in COSTS else column for name, column in zip(names, means, strict=True)]
-    return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*stored)
+    means = [F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names]
+    return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means)
 
 
 def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
@@ -80,8 +68,7 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
         previous: the means table of the last counted sample.
         parts: the parts of split bundles (`spark_tables.PARTS`), at most a few rows.
     """
-    rates = (name for name in previous.columns if name in (*TRAFFIC, *LONG_TERM, *RATES))
-    shared = {name: F.col(name) * F.col("share") for name in rates}
+    shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
     carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*previous.columns)
     # There are few parts, so the larger table is scanned for parts that already have means.

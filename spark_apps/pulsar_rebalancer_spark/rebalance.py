@@ -53,10 +53,9 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan.delete()
     if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=1) as learning:
-        learned = learning.submit(lesson_of, run)
+    with ThreadPoolExecutor(max_workers=1) as beside:
         own = beside.submit(lambda: _session_of_run(spark(), run))
-        held = beside.submit(lambda: bundles.of_run(own.result(), run, learned.result))
+        held = beside.submit(lambda: bundles.of_run(own.result(), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
 
@@ -64,9 +63,11 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             return bundles.means_of_sample(run, held.result, kept.result)
 
         try:
-            lesson = learned.result()
-            decided = pipeline.decide(replace(run.context, lesson=lesson), run.brokers, RunBundles(run, means))
-            beside_it = shadow.decide(run, lesson, RunBundles(run, means))
+            learned = lesson_of(run)
+            learned.write(run)
+            context = replace(run.context, lesson=learned.lesson)
+            decided = pipeline.decide(context, run.brokers, RunBundles(run, means, learned.costs))
+            beside_it = shadow.decide(run, learned.lesson, RunBundles(run, means, learned.costs))
             kept.result()
         finally:
             bundles.forget_means(run)

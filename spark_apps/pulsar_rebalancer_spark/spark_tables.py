@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pulsar_rebalancer.run.tables import MEANS, MEANS_WITH_COSTS
+from pulsar_rebalancer.run.tables import MEANS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,13 +26,12 @@ _TYPES: dict[pa.DataType, T.DataType] = {
     pa.string(): T.StringType(),
     pa.int64(): T.LongType(),
     pa.float64(): T.DoubleType(),
-    pa.float32(): T.FloatType(),
     pa.bool_(): T.BooleanType(),
     pa.timestamp("us", tz="UTC"): T.TimestampType(),
 }
 
 _DICTIONARY = "parquet.enable.dictionary"
-_MANY_VALUES = {"bundle", *(field.name for field in MEANS_WITH_COSTS if pa.types.is_floating(field.type))}
+_MANY_VALUES = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
 
 QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
 """Columns of the table of bundles that validation excluded."""

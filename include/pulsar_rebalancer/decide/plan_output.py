@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -115,13 +114,7 @@ def _with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
     The hits of the brokers in these moves are reset.
     """
     ends = {end for move in filling.moves if move.taken for end in (move.source, move.destination)}
-    decisions = []
-    for decision in decided.decisions:
-        if decision.source in ends and decision.source_high is not None:
-            decision = replace(decision, source_high=0, source_low=0)
-        if decision.destination in ends and decision.destination_high is not None:
-            decision = replace(decision, destination_high=0, destination_low=0)
-        decisions.append(decision)
+    decisions = (decision.with_hits_reset(ends) for decision in decided.decisions)
     return decided._replace(
         decisions=[*filling.decisions, *decisions],
         moves=[*filling.moves, *(move.put_off(Reason.RESTORED_FIRST) for move in decided.moves)],

@@ -13,7 +13,7 @@ from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, namespaces_of, served
 from pulsar_rebalancer.run.compacted_tables import batches
-from pulsar_rebalancer.run.tables import BUNDLES, COSTS, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLES, NO_COSTS, TRAFFIC
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -45,11 +45,13 @@ class RunBundles(Bundles):
     Args:
         run: the run.
         means: function that waits for, and returns, the file with the moving averages after this sample.
+        costs: the bundles' costs after this sample (`run.tables.BUNDLE_COSTS`), if they are learned.
     """
 
-    def __init__(self, run: RunInput, means: Callable[[], StoragePath]) -> None:
+    def __init__(self, run: RunInput, means: Callable[[], StoragePath], costs: pa.Table = NO_COSTS) -> None:
         self._run = run
         self._means = means
+        self._costs = costs
         self._announced: pa.Array[Any] | None = None
 
     def announce(self, brokers: Collection[str]) -> None:
@@ -75,9 +77,9 @@ class RunBundles(Bundles):
         bundles = reported.append_column(
             "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
         )
+        bundles = with_loads(bundles, self._costs)
         # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
-        costs = () if run.learned is None else COSTS
-        means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate", *costs])
+        means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
         return filled(with_means(bundles, run.cluster, means))
 
     @cached_property
@@ -116,7 +118,7 @@ def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str,
 
 
 def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
-    """Return the bundles in unchanged order, with their means and, if costs are known, their loads.
+    """Return the bundles in unchanged order, with their means.
 
     Each mean is inbound plus outbound traffic (msg/s or bytes/s), and null for a bundle without means.
 
@@ -128,11 +130,15 @@ def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
     at: Column = pc.index_in(bundles["bundle"], known["bundle"])
     for name in ("msg_rate", "msg_throughput"):
         bundles = bundles.append_column(name, pc.add(known[f"{name}_in"], known[f"{name}_out"]).take(at))
-    bundles = bundles.append_column("long_term_msg_rate", known["long_term_msg_rate"].take(at))
+    return bundles.append_column("long_term_msg_rate", known["long_term_msg_rate"].take(at))
+
+
+def with_loads(bundles: pa.Table, costs: pa.Table = NO_COSTS) -> pa.Table:
+    """Return the bundles in unchanged order, with their loads, now and later; null for a bundle without costs."""
+    at: Column = pc.index_in(bundles["bundle"], costs["bundle"])
     for name, rate in (("load_now", "quick_rate"), ("load_later", "hour_rate")):
-        learned = rate in known.column_names
-        load = pc.multiply(*(known[of].cast(pa.float64()) for of in (rate, "cost"))).take(at) if learned else None
-        bundles = bundles.append_column(name, pa.nulls(len(bundles), pa.float64()) if load is None else load)
+        load = pc.multiply(*(costs[of].take(at).cast(pa.float64()) for of in (rate, "cost")))
+        bundles = bundles.append_column(name, load)
     return bundles
 
 

@@ -229,6 +229,17 @@ class RunInput(Snapshot):
         """Return the file for the moving averages after this sample."""
         return self.new_state_file("means")
 
+    @cached_property
+    def known_costs(self) -> StoragePath | None:
+        """Return the file with the bundles' costs after the last counted sample; None if it does not exist."""
+        file = self.state_folder / self.before.decision.costs
+        return file if self.before.decision.costs and file.exists() else None
+
+    @property
+    def new_costs(self) -> StoragePath:
+        """Return the file for the bundles' costs after this sample."""
+        return self.new_state_file("costs")
+
     def new_state_file(self, kind: str) -> StoragePath:
         """Return the file for the state after this sample; its name contains a hash of the state's input.
 

@@ -1,25 +1,25 @@
-"""The figures that a learning strategy knows after a run's sample (`strategies.learning`).
+"""The figures that a learning strategy knows after a run's sample (`strategies.learning`, `strategies.costs`).
 
-They follow from sums over each broker's bundles. The sums are computed from a few columns while Spark is still
-starting, so that Spark can correct the costs in the same pass over the bundles as the means.
+They are computed from a few columns while Spark computes the means, which do not depend on them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.run.compacted_tables import batches
-from pulsar_rebalancer.run.tables import BUNDLES, COSTS, MEANS_WITH_COSTS, RATES
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, RATES
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.bottleneck import UNIT, measure_of
-from pulsar_rebalancer.strategies.learning import START_COST, START_VARIANCE, Lesson, Sums
+from pulsar_rebalancer.strategies.costs import BundleCosts
+from pulsar_rebalancer.strategies.learning import Correction, Lesson, Sums
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -29,81 +29,80 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-_KNOWN = pa.schema([MEANS_WITH_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
+_KNOWN = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
 _LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
 _FRACTION = 1000
 
 
-def lesson_of(run: RunInput) -> Lesson:
+class RunLesson(NamedTuple):
+    """The lesson of a run's sample, and the costs of bundles after it (`run.tables.BUNDLE_COSTS`)."""
+
+    lesson: Lesson = Lesson()
+    costs: pa.Table = NO_COSTS
+
+    def write(self, run: RunInput) -> None:
+        """Write the costs for the next run if anything was learned.
+
+        Raises:
+            SnapshotError: `storage_failed`.
+        """
+        if self.costs and run.counting.counts and not run.new_costs.exists():
+            run.new_costs.write_table(self.costs)
+
+
+def lesson_of(run: RunInput) -> RunLesson:
     """Return the figures known after the run's sample; empty if neither the strategy nor the shadow learns.
 
+    A bundle that several brokers report belongs to the first. Figures that validation refused teach nothing.
+
     Raises:
-        SnapshotError: the bundles table or the means cannot be read.
+        SnapshotError: the bundles table or the costs cannot be read.
     """
-    before = run.learned
+    before, counts = run.learned, run.counting.counts
     if before is None:
-        return Lesson()
-    sums = sums_of(run, before)
-    if not run.counting.counts:
-        return Lesson(before, sums)
-    return learning.learn(before, run.brokers, sums, run.context.recent.values(), run.settings)
-
-
-def sums_of(run: RunInput, before: Learned) -> dict[str, Sums]:
-    """Return each broker's sums over its bundles. A bundle with several reports counts for the first broker by name.
-
-    Whole numbers are added, so the order of the bundles affects neither the sums nor the plan's hash.
-
-    Args:
-        before: figures known before the sample.
-    """
+        return RunLesson()
     measure = measure_of(before.bottleneck)
     reported = _reported(run, (f"{measure}_in", f"{measure}_out"))
-    known = _known(run, before)
-    at: Any = pc.index_in(reported["bundle"], known["bundle"].combine_chunks())
-    refused = pc.is_in(reported["bundle"], pa.array(list(run.validation.quarantined), pa.string())).to_numpy()
-    of_bundle = {name: known[name].combine_chunks().take(at).to_numpy() for name in COSTS}
+    brokers, names = reported["broker"], reported["bundle"]
+    known = _known(run, before, names)
+    refused = pc.is_in(names, pa.array(list(run.validation.quarantined), pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
-    present = (inward + outward) / UNIT[measure]
-    figures = _figures(of_bundle, present, refused, learning.steps(before, run.settings, counts=run.counting.counts))
-    columns: dict[str, Any] = {"broker": reported["broker"]} | {name: _whole(of) for name, of in figures.items()}
-    table = pa.table(columns)
-    added = table.group_by("broker").aggregate([(name, "sum") for name in Sums._fields])
-    of_brokers = {
-        row["broker"]: Sums(*(row[f"{name}_sum"] / _FRACTION for name in Sums._fields)) for row in added.to_pylist()
-    }
-    return {broker: of._replace(doubt=of.doubt * _FRACTION) for broker, of in of_brokers.items()}
+    rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
+    after, change = known.averaged(rate, learning.steps(before, run.settings, counts=counts))
+    rates = (np.where(refused, old, new) for old, new in zip(known[: len(RATES)], after, strict=False))
+    after, change = BundleCosts(*rates, after.cost, after.variance), np.where(refused, 0.0, change)
+    lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
+    if counts:
+        lesson = learning.learn(before, run.brokers, lesson.sums, run.context.recent.values(), run.settings)
+        after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
+    columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
+    return RunLesson(lesson, pa.table([names, *columns], schema=BUNDLE_COSTS))
 
 
-def _figures(
-    before: dict[str, Floats], present: Floats, refused: npt.NDArray[np.bool_], steps: Sequence[float]
-) -> dict[str, Floats]:
-    """Return the figures to be summed for each bundle, keyed by their names in `Sums`; `doubt` is divided by 1000.
+def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
+    """Return each broker's sums over its bundles.
 
-    Args:
-        before: columns of the means before this sample, NaN where nothing is known.
-        present: current traffic of each bundle, in msg/s or kB/s.
-        refused: True for bundles that validation left out; their quick averages are used.
-        steps: steps of the averages, from `learning.steps`.
+    Whole numbers are added, so the order of the bundles affects neither the sums nor the plan's hash.
     """
-    rate = np.where(refused, before["quick_rate"], present)
-    old = {name: _or(before[name], rate) for name in RATES}
-    new = {name: old[name] + step * (rate - old[name]) for name, step in zip(RATES, steps, strict=True)}
-    cost, change = _or(before["cost"], START_COST), np.where(refused, 0.0, rate - old["quarter_rate"])
-    hour, quick = (np.where(refused, before[name], new[name]) for name in ("hour_rate", "quick_rate"))
-    variance = _or(before["cost_variance"], START_VARIANCE)
-    summands: Any = learning.summands(cost, variance, rate=rate, change=change, quick=quick, hour=hour)
-    figures: dict[str, Floats] = summands._asdict()
-    return figures | {"doubt": summands.doubt / _FRACTION}
-
-
-def _or(column: Floats, other: Floats | float) -> Floats:
-    return np.where(np.isnan(column), other, column)
+    figures = dict(zip(Sums._fields, summands, strict=True))
+    figures["doubt"] = figures["doubt"] / _FRACTION  # squares, which are larger, are summed in thousands
+    table = pa.table([brokers, *map(_whole, figures.values())], names=["broker", *figures])
+    added = table.group_by("broker").aggregate([(name, "sum") for name in figures])
+    rows = added.to_pylist()
+    sums = {row["broker"]: Sums(*(row[f"{name}_sum"] / _FRACTION for name in figures)) for row in rows}
+    return {broker: of._replace(doubt=of.doubt * _FRACTION) for broker, of in sums.items()}
 
 
 def _whole(figure: Floats) -> npt.NDArray[np.int64]:
     whole: Floats = np.rint(np.nan_to_num(figure.clip(-_LARGEST, _LARGEST)) * _FRACTION)
     return whole.astype(np.int64)
+
+
+def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:
+    """Return two rows, gain and shrink of each bundle's broker; 0 for a broker without a correction."""
+    at: Any = pc.index_in(brokers, pa.array(list(corrections), pa.string()))
+    of_brokers = np.array([*corrections.values(), Correction()])
+    return of_brokers[pc.fill_null(at, len(corrections)).to_numpy()].T
 
 
 def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
@@ -122,19 +121,16 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
     return pa.concat_tables([reported.filter(pc.invert(shared)).select(columns), several])
 
 
-def _known(run: RunInput, before: Learned) -> pa.Table:
-    """Return the columns `COSTS` of the means before this sample, including rows for parts of split bundles."""
-    if run.known_means is None:
-        return _KNOWN.empty_table()
-    stored = run.known_means.read_table(["cluster", "bundle", *(COSTS if before.samples else ())])
-    stored = stored.filter(pc.equal(stored["cluster"], pa.scalar(run.cluster)))
-    for name in _KNOWN.names:
-        if name not in stored.column_names:
-            stored = stored.append_column(name, pa.nulls(len(stored)))
-    known = stored.select(_KNOWN.names).cast(_KNOWN)
-    parts = run.parts_of_split_bundles
-    # Of several rows, the first is found: that of a part with means of its own.
-    return pa.concat_tables([known, _parts(known, parts)]) if parts else known
+def _known(run: RunInput, before: Learned, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
+    """Return what is known about bundles before this sample."""
+    known = _KNOWN.empty_table()
+    if before.samples and run.known_costs is not None:
+        known = run.known_costs.read_table(_KNOWN.names).cast(_KNOWN)
+    if parts := run.parts_of_split_bundles:
+        # Of several rows, the first is found: that of a part with costs of its own.
+        known = pa.concat_tables([known, _parts(known, parts)])
+    at: Any = pc.index_in(bundles, known["bundle"].combine_chunks())
+    return BundleCosts(*(known[name].combine_chunks().take(at).to_numpy() for name in COSTS))
 
 
 def _parts(known: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:

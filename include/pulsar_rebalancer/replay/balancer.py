@@ -215,8 +215,8 @@ class Balancer:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
         self._topics = minute.bundles[-1]
         owner = np.where(seen, minute.owner, NOBODY)
-        learned = self._learned
-        loads = (learned.cost * learned.quick, learned.cost * learned.hour) if learned else None
+        costs = self._learned.costs if self._learned else None
+        loads = (costs.cost * costs.quick, costs.cost * costs.hour) if costs else None
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
     def _empty(self) -> ClusterSample:

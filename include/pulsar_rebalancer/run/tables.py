@@ -149,9 +149,11 @@ MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((
 
 RATES = ("hour_rate", "quick_rate", "quarter_rate")
 COSTS = (*RATES, "cost", "cost_variance")
-"""Further columns of the means for a strategy that learns what messages cost (`strategies.learning`)."""
+"""Columns in which a strategy that learns stores what it knows about bundles (`strategies.costs.BundleCosts`)."""
 
-MEANS_WITH_COSTS = pa.schema([*MEANS, *(pa.field(name, pa.float32()) for name in COSTS)])
+BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) for name in COSTS)])
+# Not `empty_table`, which imports pandas.
+NO_COSTS = pa.Table.from_batches([], BUNDLE_COSTS)
 
 DECISIONS = _schema(
     ("cluster", _S),

@@ -21,7 +21,7 @@ KEPT = 2
 NAME = re.compile(r"decision-([0-9]{1,18})\.json")
 """Pattern for the copies' file names, which contain the sequence number."""
 
-_REFERRED_TO = re.compile(r"(?:means|placement)-.*\.parquet")
+_REFERRED_TO = re.compile(r"(?:means|costs|placement)-.*\.parquet")
 
 
 def committed_sequences(storage: ClusterStorage) -> list[int]:

@@ -141,9 +141,14 @@ class DecisionState(StateDocument):
     placement: Remembered = Remembered()
 
     @property
+    def costs(self) -> str:
+        """Return the name of the file with the bundles' costs. It exists only if a strategy learned from the sample."""
+        return self.means.replace("means", "costs", 1)
+
+    @property
     def files(self) -> frozenset[str]:
         """Return the names of the state folder's files that this state refers to."""
-        return frozenset(filter(None, (self.means, self.placement.file)))
+        return frozenset(filter(None, (self.means, self.costs, self.placement.file)))
 
     def of_strategy(self, strategy: str) -> Self:
         """Return the state that a strategy starts from: the shadow's if the strategy was the shadow, else `self`."""

@@ -1,43 +1,33 @@
 """Learn what a message costs from each counted sample, for GainShedder (docs/gain-shedder.md).
 
-The learned figures are:
-
-* for each bundle: three moving averages of its message rate (its kB/s if the network is the bottleneck), and the cost
-  of its messages relative to an average message;
-* for each broker: the part of its score, in points, that its bundles do not explain;
-* for the cluster: the points per msg/s, k.
+The learned figures are the part of each broker's score, in points, that its bundles do not explain; the points per
+msg/s, k (per kB/s if the network is the bottleneck); and the figures that `strategies.costs` keeps about bundles.
 
 A broker's score is expected to differ from its average over a quarter of an hour by k/C times the sum of e (x - u).
 Here, x is the rate of one of its bundles, u the bundle's average over a quarter of an hour, e the bundle's relative
-cost, and C the broker's limit for the bottleneck resource, such as its cores, as a multiple of the median. The costs
-are corrected by the error of this expectation, as in a Kalman filter: the more a bundle's rate changed and the less
-certain its cost is, the more its cost changes.
-
-Formulas for bundles use only operators, so that they work on both numpy arrays and Spark columns.
+cost, and C the broker's limit for the bottleneck resource as a multiple of the median. The error corrects the costs, as
+in a Kalman filter: the more a bundle's rate changed and the less certain its cost is, the more its cost changes.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.state.learned import NOTHING, SETTLED, Learned, LearnedBroker
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.sample import RecentMove
 
 MOVED = 4.0  # minutes for which a broker's report may not yet show a move
-START_COST, START_VARIANCE = 1.0, 0.25  # relative cost of a new bundle's messages, and its variance
 _AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045)  # steps per minute, in the order of `run.tables.RATES`
 _POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
-_LEAST_COST, _LARGEST_COST = 0.25, 4.0
-_DRIFT = 2e-6  # by which a cost's variance grows with every sample
 _FULL = 97.0  # percent; above it, a score no longer grows with the load
 _FRESH = 2  # host intervals after which a broker's figure is not of this sample
 
@@ -49,8 +39,7 @@ class Sums(NamedTuple):
         rate: sum of e x in msg/s.
         change: sum of e (x - u) in msg/s.
         doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
-        now, later: sum of e times the quick average of x, and sum of e times its hourly average, in msg/s; both
-            averages include this sample.
+        now, later: sums of e times the quick and e times the hourly average of x, in msg/s; both include this sample.
     """
 
     rate: float = 0.0
@@ -60,15 +49,8 @@ class Sums(NamedTuple):
     later: float = 0.0
 
 
-def summands(cost: Any, variance: Any, *, rate: Any, change: Any, quick: Any, hour: Any) -> Sums:
-    """Return what each bundle adds to its broker's `Sums`; arguments and fields are columns with a value per bundle."""
-    return Sums(cost * rate, cost * change, variance * change**2, cost * quick, cost * hour)
-
-
 class Correction(NamedTuple):
-    """Factors that correct the costs of a broker's bundles and their variances P.
-
-    The module's docstring defines x and u.
+    """Factors that correct the costs of a broker's bundles and their variances P; x and u as in the module's docstring.
 
     Attributes:
         gain: a bundle's cost changes by this factor times P (x - u).
@@ -167,18 +149,3 @@ def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) ->
         correction = Correction(seen.points * error / expected, seen.points**2 / expected)
     usual = known.score + step(_SCORE, minutes, samples) * (seen.score - known.score)
     return LearnedBroker(samples, residual, usual, variance, known.started), correction
-
-
-def corrected(
-    cost: Any, variance: Any, change: Any, gain: Any, shrink: Any, bounded: Callable[..., Any]
-) -> tuple[Any, Any]:
-    """Return the bundles' relative costs and the variances of these costs, corrected with their brokers' corrections.
-
-    Args:
-        bounded: function that limits a column's values to a minimum and a maximum.
-    """
-    known = variance * change
-    return (
-        bounded(cost + known * gain, _LEAST_COST, _LARGEST_COST),
-        bounded(variance - known * known * shrink + _DRIFT, 0.0, START_VARIANCE),
-    )

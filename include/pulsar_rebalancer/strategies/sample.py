@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
@@ -15,7 +15,7 @@ from pulsar_rebalancer.strategies.bottleneck import measure_of
 from pulsar_rebalancer.strategies.learning import Lesson
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
@@ -116,6 +116,15 @@ class Decision:
     target: float | None = None
     bundles_taken: int = 0
     traffic_taken: float = 0.0
+
+    def with_hits_reset(self, brokers: Container[str | None]) -> Self:
+        """Return the decision; its brokers that are among these start again without hits, if it counts hits."""
+        changed: dict[str, Any] = {}
+        if self.source in brokers and self.source_high is not None:
+            changed |= {"source_high": 0, "source_low": 0}
+        if self.destination in brokers and self.destination_high is not None:
+            changed |= {"destination_high": 0, "destination_low": 0}
+        return replace(self, **changed) if changed else self
 
 
 class CandidateMove(NamedTuple):

@@ -67,14 +67,14 @@ def test_two_copies_are_kept_and_the_means_they_point_to(storage: ClusterStorage
 
 
 def test_files_that_several_states_share_are_kept(storage: ClusterStorage) -> None:
-    shared = ["means-1-0000000a.parquet", "placement-1-0000000a.parquet"]
-    for name in (*shared, "placement-0-0000000a.parquet"):
+    shared = [f"{of}-1-0000000a.parquet" for of in ("costs", "means", "placement")]
+    for name in (*shared, "placement-0-0000000a.parquet", "costs-0-0000000a.parquet"):
         (storage.state / name).write_bytes(b"")
     for seq in range(1, 6):
-        placement = Remembered(file=shared[1])
-        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means=shared[0], placement=placement))
+        placement = Remembered(file=shared[2])
+        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means=shared[1], placement=placement))
 
-    assert storage.state.names() == ["decision-4.json", "decision-5.json", *shared]
+    assert storage.state.names() == sorted(["decision-4.json", "decision-5.json", *shared])
 
 
 def test_copies_of_a_rolled_back_store_go(storage: ClusterStorage) -> None:

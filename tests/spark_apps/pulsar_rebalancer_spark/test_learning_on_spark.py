@@ -1,9 +1,8 @@
-"""What Spark learns is what the replay's columns learn, sample by sample; uncounted samples teach nothing."""
+"""What a run learns is what the replay's columns learn, sample by sample; uncounted samples teach nothing."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.tables import COSTS, LONG_TERM, TRAFFIC, Measure
+from pulsar_rebalancer.run.tables import COSTS, MEANS, Measure
 from pulsar_rebalancer.state.counting import commit
 from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
@@ -32,10 +31,11 @@ from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.replay.columns import Floats
-    from pulsar_rebalancer.storage.path import StoragePath
 
 SAMPLES, SATURATED, RESTARTED = 12, 8, 5
 """Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""
@@ -108,15 +108,14 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         for name, figures in known.brokers.items():
             assert stored.brokers[name][:-1] == pytest.approx(figures[:-1], rel=1e-3, abs=1e-3)
             assert stored.brokers[name].started == figures.started
-        rows = {row["bundle"]: row for row in (given.state_folder / state.means).read_table().to_pylist()}
-        expected = zip(columns.hour, columns.quick, columns.quarter, columns.cost, columns.variance, strict=True)
-        for bundle, on, of_bundle in zip(roster.bundles, owner.tolist(), expected, strict=True):
+        rows = {row["bundle"]: row for row in (given.state_folder / state.costs).read_table().to_pylist()}
+        for bundle, on, of_bundle in zip(roster.bundles, owner.tolist(), zip(*columns.costs, strict=True), strict=True):
             if on == NOBODY:
                 assert bundle not in rows
             else:
                 assert [rows[bundle][name] for name in COSTS] == pytest.approx(of_bundle, rel=1e-3)
     assert corrected >= 4
-    assert np.abs(columns.cost - 1).max() > 0.02
+    assert np.nanmax(np.abs(columns.costs.cost - 1)) > 0.02
     assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
 
     # Figures that validation refused change nothing, whatever they are.
@@ -133,34 +132,30 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     given = RunInput.read(str(tmp_path), folder.uri)
     summary = decide(lambda: spark, given)
     last = Learned.parse(plan.read_state(folder).kept["shedder"]["learned"])
-    rate[-1] = columns.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
+    rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
     expected_points = columns.lesson(
         known, owner, carried(2 * rate, size), brokers=given.brokers, moved=[], settings=given.settings, counts=True
     ).learned.points
     assert last.points == pytest.approx(expected_points, rel=1e-4)
-    again = {row["bundle"]: row for row in given.new_means.read_table().to_pylist()}
+    again = {row["bundle"]: row for row in given.new_costs.read_table().to_pylist()}
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
 
     # Neither order nor partitions of the input change the plan.
-    sums = lesson_of(given).sums
+    sums = lesson_of(given).lesson.sums
     runs.shuffle(folder)
-    assert lesson_of(RunInput.read(str(tmp_path), folder.uri)).sums == sums
+    assert lesson_of(RunInput.read(str(tmp_path), folder.uri)).lesson.sums == sums
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
     given.new_means.delete()
+    given.new_costs.delete()
     assert decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri)) == summary
 
     # If nothing can be learned, the run fails, and its session is released nevertheless.
     released: list[SparkSession] = []
     monkeypatch.setattr(rebalance, "release", released.append)
-    damage(given.state_folder / state.means)
+    (given.state_folder / state.costs).write_bytes(b"damaged")
     with pytest.raises(SnapshotError, match="file_damaged"):
         decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri))
     assert len(released) == 1
-
-
-def damage(table: StoragePath) -> None:
-    for part in Path(table.uri).glob("*.parquet"):
-        part.write_bytes(b"damaged")
 
 
 def carried(rate: Floats, size: Floats) -> Floats:
@@ -183,14 +178,8 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         means = (given.state_folder / state.means).read_table()
         found.append((summary.counting, max((hit.low for hit in state.hits.values()), default=0)))
         assert set(means["samples"].to_pylist()) == {number + 1}
-        assert set(means.column_names) == {
-            "cluster",
-            "bundle",
-            "samples",
-            *TRAFFIC,
-            *LONG_TERM,
-            *(COSTS if strategy is Strategy.GAIN else ()),
-        }
+        assert means.column_names == MEANS.names
+        assert (given.state_folder / state.costs).exists() is (strategy is Strategy.GAIN)
         learned = Learned.parse(state.kept.get("shedder", {}).get("learned", {}))
         assert learned.samples == (number if strategy is Strategy.GAIN else 0)
         if strategy is Strategy.AVG and number == 0:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.enums import Overrule, Placement
 from pulsar_rebalancer.config.settings import CAPS
-from pulsar_rebalancer.decide.run_bundles import reasons_to_stay, with_means
+from pulsar_rebalancer.decide.run_bundles import reasons_to_stay, with_loads, with_means
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import MEANS, Measure
@@ -76,7 +76,7 @@ class Scene:
         brokers = snapshot.brokers_without(left_out(settings, policies, quarantined=quarantined, drained=drained))
         passed_over = _passed_over(snapshot, overruled) | dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
         table, means = snapshot.table("bundles"), snapshot.means_in(state_folder)
-        table = table.append_column("reason", reasons_to_stay(table["bundle"], settings, passed_over))
+        table = with_loads(table.append_column("reason", reasons_to_stay(table["bundle"], settings, passed_over)))
         table = with_means(table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table())
         return cls(snapshot, ClusterSample(brokers, _bundles(table), settings), policies)
 

@@ -37,7 +37,7 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
     """Return a broker's bundles with the largest current load, largest first; empty if nothing was learned.
 
     Raises:
-        SnapshotError: the newest sample or the averages cannot be read.
+        SnapshotError: the newest sample or the costs cannot be read.
         StateError: the state of the newest run cannot be read.
     """
     run, _ = newest(storage, now)
@@ -45,11 +45,11 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
         return ()
     state = read_state(run.folder)
     learned = learned_in(state)
-    if learned is None or not state.means:
+    if learned is None or not state.costs:
         return ()
     owned = run.snapshot.file("bundles").read_table(["bundle", "broker"])
     owned = owned.filter(pc.equal(owned["broker"], pa.scalar(broker)))
-    known = (storage.state / state.means).read_table(_KNOWN)
+    known = (storage.state / state.costs).read_table(_KNOWN)
     known = known.filter(pc.is_in(known["bundle"], owned["bundle"]))
     points = learned.points / relative_limits(run.brokers, learned.bottleneck).get(broker, 1.0)
     views = (

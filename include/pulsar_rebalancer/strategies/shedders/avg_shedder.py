@@ -304,7 +304,7 @@ def _with_amount(pair: Pair, decision: Decision, sample: ClusterSample) -> Decis
         return decision
     # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.
     if sample.counting.counts:
-        decision = replace(decision, source_high=0, source_low=0, destination_high=0, destination_low=0)
+        decision = decision.with_hits_reset({pair.source.broker, pair.destination.broker})
     wanted = amount(pair, sample.settings)
     if wanted is None:
         return decision if pair.is_middle else replace(decision, reason=Reason.BELOW_MINIMUM)

@@ -1,25 +1,23 @@
 """GainShedder: AvgShedder's pairs and hits, but a move's gain must cover its price. Not part of Pulsar.
 
 The gain of a move is the decrease in its two brokers' squared distances from the mean, averaged over current loads and
-the last hour's average loads. Small bundles therefore stay, a short burst counts less than a sustained load, and no
-broker is drained below the mean to fill another. The formulas are explained in docs/gain-shedder.md.
+the last hour's average loads. The formulas are explained in docs/gain-shedder.md.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count, repeat
-from operator import attrgetter, le
-from typing import TYPE_CHECKING
+from itertools import chain, count, repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.state.learned import LearnedBroker
 from pulsar_rebalancer.strategies.bottleneck import MEMORY, UNIT
 from pulsar_rebalancer.strategies.kept import ShedderState
@@ -30,7 +28,7 @@ from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.wording import gap_and_hits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.state.learned import Learned
     from pulsar_rebalancer.strategies.sample import ClusterSample, Decision
 
+    Heights = tuple[float, float]
     Floats = npt.NDArray[np.float64]
-    Flags = npt.NDArray[np.bool_]
 
 _ROUNDS = 40  # the largest number of bundles that a pair may move in one run
 _CRUMB = 0.2  # points; smaller bundles stay
@@ -63,37 +61,31 @@ class _Broker:
     """A broker while moves are being chosen.
 
     Attributes:
-        height: points above the mean of the broker's pool: first by current load, then by the last hour's average load.
+        heights: points above the mean of the broker's pool: by current load, and by the last hour's average load.
         gives, takes: whether the broker is the hotter (gives) or the colder (takes) broker of a pair that fires.
         urgent: whether the broker's pair fires because of high hits or because the run is forced.
         unread: whether the broker has candidates that have not been read yet; they are read for its first move.
-        loads: points that each candidate adds to a broker with the median number of cores; two rows as in `height`.
         reasons: why each candidate stays; None for a candidate that can still move.
-        stays: True for each candidate with a reason in `reasons`.
         at_first: why each candidate was not moved first; reported for candidates without a reason in `reasons`.
-        squares: sum of each candidate's two squared loads.
+        loads: points that each candidate adds to a broker with the median number of cores; two rows as in `heights`.
+        squares: sum of each candidate's two squared loads; infinite for a candidate that stays.
         dearness: price of each candidate's move, in multiples of the lowest possible price.
-        worthless: the last case in which no move was worth its price: how far the broker was above a colder one (points
-            per core, by current load and by the hour's average), the negative lowest price, and the colder broker's
-            cores. If none of these figures is larger in a later case, no move is worth its price there either.
     """
 
     name: str
     pair: int
     cores: float
-    height: Floats
+    heights: Heights
     gives: bool
     takes: bool
     urgent: bool
     unread: bool = False
     bundles: list[BundleSample] = field(default_factory=list)
-    loads: Floats = field(default_factory=lambda: np.zeros((2, 0)))
-    squares: Floats = field(default_factory=lambda: np.zeros(0))
-    dearness: Floats = field(default_factory=lambda: np.zeros(0))
     reasons: list[Reason | None] = field(default_factory=list)
-    stays: Flags = field(default_factory=lambda: np.zeros(0, bool))
     at_first: list[Reason] = field(default_factory=list)
-    worthless: tuple[float, float, float, float] = (-math.inf,) * 4
+    loads: Floats = field(init=False)
+    squares: Floats = field(init=False)
+    dearness: Floats = field(init=False)
     words: str = ""
 
     @property
@@ -103,8 +95,12 @@ class _Broker:
 
     @property
     def level(self) -> float:
-        """Return the mean of the broker's two heights in points."""
-        return float(self.height[0] + self.height[1]) / 2
+        return (self.heights[0] + self.heights[1]) / 2
+
+    def with_load(self, load: Iterable[float], sign: int = 1) -> Heights:
+        """Return the heights after a bundle came, or with sign -1 left, that adds these points, now and later."""
+        now, later = load
+        return self.heights[0] + sign * now / self.cores, self.heights[1] + sign * later / self.cores
 
 
 def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
@@ -148,16 +144,12 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
         fires = pair.fired and pair.source != pair.destination
         coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT[sample.measure]
         unexplained = learned.idle + learned.brokers.get(name, LearnedBroker()).residual
+        of_one = learned.points / cores[name]
+        heights = (unexplained + of_one * (sums.now + coming), unexplained + of_one * (sums.later + coming))
+        gives, takes = fires and name == pair.source, fires and name == pair.destination
+        urgent = sample.forced or (pair.high_hits or 0) >= sample.settings.hit_count_high
         pools[broker.reserved_by or ""].append(
-            _Broker(
-                name,
-                pair.pair or 0,
-                cores[name],
-                unexplained + learned.points / cores[name] * (np.array([sums.now, sums.later]) + coming),
-                gives=fires and name == pair.source,
-                takes=fires and name == pair.destination,
-                urgent=sample.forced or (pair.high_hits or 0) >= sample.settings.hit_count_high,
-            )
+            _Broker(name, pair.pair or 0, cores[name], heights, gives=gives, takes=takes, urgent=urgent)
         )
     return [pools[name] for name in sorted(pools)]
 
@@ -172,10 +164,10 @@ def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     sample.bundles.announce({*(broker.name for broker in above), *(move.source for move in late.values())})
     for name, move in late.items():
         with suppress(KeyError):  # unless the source still reports the bundle
-            load = points * np.array(sample.bundles.find(move.source, name).loads)
+            load = [points * each for each in sample.bundles.find(move.source, name).loads]
             for end, sign in ((move.source, -1), (move.destination, 1)):
                 if end in at:
-                    at[end].height = at[end].height + sign * load / at[end].cores
+                    at[end].heights = at[end].with_load(load, sign)
     _from_mean(pools)
     able = sample.bundles.able(_CRUMB / points) if points else set()
     for broker in above:
@@ -189,7 +181,6 @@ def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
     points = sample.lesson.learned.points
     broker.loads = points * np.array([bundle.loads for bundle in broker.bundles]).reshape(-1, 2).T
-    broker.squares = (broker.loads**2).sum(axis=0)
     broker.dearness = 1 + broker.loads.mean(axis=0) / broker.cores / _LARGE
     broker.reasons = [
         bundle.reason
@@ -197,49 +188,45 @@ def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
         or (None if load > _CRUMB else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
         for bundle, load in zip(broker.bundles, broker.loads.max(axis=0).tolist(), strict=True)
     ]
-    broker.stays = np.array([reason is not None for reason in broker.reasons])
+    broker.squares = np.where([reason is None for reason in broker.reasons], (broker.loads**2).sum(axis=0), np.inf)
 
 
 def _from_mean(pools: Sequence[Sequence[_Broker]]) -> None:
     for pool in pools:
-        mean = sum(broker.cores * broker.height for broker in pool) / sum(broker.cores for broker in pool)
+        cores = one_by_one(broker.cores for broker in pool)
+        now, later = (one_by_one(broker.cores * broker.heights[of] for broker in pool) / cores for of in (0, 1))
         for broker in pool:
-            broker.height = broker.height - mean
+            broker.heights = (broker.heights[0] - now, broker.heights[1] - later)
 
 
 def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) -> list[CandidateMove]:
     """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter broker of each pair."""
-    taken: list[tuple[int, BundleSample, Reason, str | None]] = []
+    moves: list[CandidateMove] = []
+    measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
     for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
         able = [broker for broker in pool if broker.level < 0 or broker.able]
         able.sort(key=lambda broker: (broker.level, broker.name))
-        half, moved = len(able) // 2, len(taken)
-        for colder, hotter in zip(able[:half], able[: -half - 1 : -1], strict=True):
+        before = len(moves)
+        for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
             if (hotter.gives or colder.takes) and (bundle := _move(sample, own, hotter, colder)):
-                taken.append((hotter.pair if hotter.gives else colder.pair, bundle, Reason.TAKEN, colder.name))
-        if len(taken) == moved:
+                pair = hotter.pair if hotter.gives else colder.pair
+                of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
+                moves.append(CandidateMove.of(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
+        if len(moves) == before:
             break
-    measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
-    moves = [
-        CandidateMove.of(bundle, pair=pair, rank=next(ranks[pair]), measure=measure, reason=reason, destination=to)
-        for pair, bundle, reason, to in taken
-    ]
-    for broker in pool:
-        if broker.gives:
-            moves += _left(broker, ranks[broker.pair], measure)
-    return moves
+    left = (_left(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)
+    return [*moves, *chain.from_iterable(left)]
 
 
 def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     """Yield the bundles that stay on the hotter broker of a pair, each with its reason."""
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
-    figures = map(attrgetter("bundle", measure, "msg_rate", "msg_throughput"), broker.bundles)
     at_first = broker.at_first or repeat(Reason.BELOW_GAIN)
-    for (bundle, traffic, rate, throughput), reason, first in zip(figures, broker.reasons, at_first, strict=False):
+    for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
         if reason is not taken:
-            rank, why = next(ranks), reason or first
-            yield CandidateMove(pair, source, None, bundle, rank, measure, traffic, rate, throughput, why)
+            figures = of.mean(measure), of.msg_rate, of.msg_throughput
+            yield CandidateMove(pair, source, None, of.bundle, next(ranks), measure, *figures, reason or first)
 
 
 def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
@@ -248,11 +235,11 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
     least = own.min_gain / (_URGENT if urgent else 1)
     if hotter.unread:
         _read_candidates(sample, hotter)
-    now, later = (hotter.height / hotter.cores - colder.height / colder.cores).tolist()
+    (hot_now, hot_later), (cold_now, cold_later) = hotter.heights, colder.heights
+    now, later = hot_now / hotter.cores - cold_now / colder.cores, hot_later / hotter.cores - cold_later / colder.cores
     narrow = (hotter.cores**-2 + colder.cores**-2) / 2
     most = (now**2 + later**2) / 4 / narrow  # with a bundle of the best size
-    case = (now, later, -least, colder.cores)
-    if None not in hotter.reasons or (hotter.at_first and (most < least or all(map(le, case, hotter.worthless)))):
+    if None not in hotter.reasons or (hotter.at_first and most < least):
         return None
     # The squared heights before the move minus those after it, averaged over now and later.
     gains = now * hotter.loads[0] + later * hotter.loads[1] - narrow * hotter.squares
@@ -263,35 +250,30 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
             Reason.BETTER_BUNDLE if left >= 0 else Reason.BELOW_GAIN if gain > 0 else Reason.WOULD_OVERSHOOT
             for gain, left in zip(gains.tolist(), net.tolist(), strict=True)
         ]
-    net[hotter.stays] = -np.inf
-    worthless = case
     while net[best := int(net.argmax())] >= 0:
         forbidden = sample.forbids(hotter.bundles[best].bundle, hotter.name, colder.name)
         if forbidden is None:
             break
-        hotter.at_first[best], net[best], worthless = forbidden, -np.inf, hotter.worthless
-    if net[best] == -np.inf:
-        return None
-    bundle, load = hotter.bundles[best], hotter.loads[:, best]
-    after = (hotter.height - load / hotter.cores, colder.height + load / colder.cores)
-    if not hotter.words:
+        hotter.at_first[best], net[best] = forbidden, -np.inf
+    bundle, load = hotter.bundles[best], hotter.loads[:, best].tolist()
+    after = hotter.with_load(load, -1), colder.with_load(load)
+    if not hotter.words and net[best] > -np.inf:
         hotter.words = f"{_words(hotter, colder, bundle, after)}: gain {gains[best]:.0f}, price {prices[best]:.0f}"
     if net[best] < 0:
-        hotter.worthless = worthless
         return None
-    hotter.height, colder.height = after
-    hotter.reasons[best], hotter.stays[best] = Reason.TAKEN, True
+    hotter.heights, colder.heights = after
+    hotter.reasons[best], hotter.squares[best] = Reason.TAKEN, np.inf
     return bundle
 
 
-def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[Floats, Floats]) -> str:
-    heights = zip(hotter.height, colder.height, *after, strict=True)
+def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[Heights, Heights]) -> str:
+    heights = zip(hotter.heights, colder.heights, *after, strict=True)
     now, later = ("from {:+.0f}/{:+.0f} to {:+.0f}/{:+.0f}".format(*of) for of in heights)
     return f"{bundle.bundle} to {colder.name} brings the two {now} now, {later} on the hour's average"
 
 
 def _completed(
-    sample: ClusterSample, decisions: Sequence[Decision], words: Mapping[int, str], moves: Sequence[CandidateMove]
+    sample: ClusterSample, decisions: list[Decision], words: Mapping[int | None, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
     """Return the decisions, completed with their moves. Hits are reset only for brokers that lose or gain a bundle."""
     taken = [move for move in moves if move.taken]
@@ -299,28 +281,19 @@ def _completed(
     traffic: defaultdict[int | None, float] = defaultdict(float)
     for move in taken:
         traffic[move.pair] += move.traffic
-    completed = []
-    for decision in decisions:
-        if decision.source in touched:
-            decision = replace(decision, source_high=0, source_low=0)
-        if decision.destination in touched:
-            decision = replace(decision, destination_high=0, destination_low=0)
-        if decision.pair is not None and decision.pair in words:
-            decision = replace(
-                decision,
-                reason=Reason.FIRED if decision.pair in traffic else Reason.NO_GAIN,
-                measure=sample.measure,
-                target=traffic.get(decision.pair, 0.0),
-                explanation=f"{gap_and_hits(decision)}. {words[decision.pair] or 'It has no bundle that may move'}",
-            )
-        completed.append(decision)
-    return completed
+    return [
+        replace(
+            decision,
+            reason=Reason.FIRED if decision.pair in traffic else Reason.NO_GAIN,
+            measure=sample.measure,
+            target=traffic.get(decision.pair, 0.0),
+            explanation=f"{gap_and_hits(decision)}. {words[decision.pair] or 'It has no bundle that may move'}",
+        )
+        if decision.pair in words
+        else decision
+        for decision in (decision.with_hits_reset(touched) for decision in decisions)
+    ]
 
 
-PROFILE = replace(
-    avg_shedder.PROFILE,
-    shed=shed,
-    own_settings=GainSettings,
-    learns=True,
-    grid={"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]},
-)
+_GRID = {"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]}
+PROFILE = replace(avg_shedder.PROFILE, shed=shed, own_settings=GainSettings, learns=True, grid=_GRID)

@@ -10,13 +10,14 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_lesson import lesson_of, sums_of
+from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.tables import COSTS, LONG_TERM, MEANS_WITH_COSTS, RATES, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, RATES, TRAFFIC
 from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState
-from pulsar_rebalancer.strategies.learning import Lesson, Sums, steps
+from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.learning import Sums, steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,29 +29,30 @@ KNOWN = {name: (90.0 + number, 95.0, 80.0, 1.5, 0.125) for number, name in enume
 """Costs (`run.tables.COSTS`) of bundles that were there before."""
 
 SPLIT, HALVES = "t/n/0x00000000_0x40000000", ("t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000")
-STATE = DecisionState(means="means-1-before.parquet", strategy="GainShedder")
 
 
 def reported(broker: str, bundle: str, rate: float | None, owners: int = 1, cluster: str = "east") -> dict[str, Any]:
     return {"cluster": cluster, "broker": broker, "bundle": bundle, "owners": owners} | dict.fromkeys(TRAFFIC, rate)
 
 
-def known(bundle: str, costs: tuple[float, ...], cluster: str = "east") -> dict[str, Any]:
-    row = {"cluster": cluster, "bundle": bundle, "samples": 9} | dict.fromkeys((*TRAFFIC, *LONG_TERM), 1.0)
-    return row | dict(zip(COSTS, costs, strict=True))
+def known(bundle: str, costs: tuple[float, ...]) -> dict[str, Any]:
+    return {"bundle": bundle, **dict(zip(COSTS, costs, strict=True))}
 
 
-def given(root: Path, bundles: list[dict[str, Any]], means: list[dict[str, Any]], **more: Any) -> RunInput:
+def given(
+    root: Path, bundles: list[dict[str, Any]], costs: list[dict[str, Any]], before: Learned, **more: Any
+) -> RunInput:
     content = runs.tables("east", 3, 1)
     content["bundles"] = pa.Table.from_pylist(bundles, schema=content["bundles"].schema)
-    run = RunInput.read(str(root), runs.make(root, content, state=STATE, strategy="GainShedder", **more).uri)
-    table = pa.Table.from_pylist(means, schema=MEANS_WITH_COSTS)
-    (run.state_folder / "means-1-before.parquet").write_table(table)
+    kept = KeptState(ShedderState(learned=before)).document()
+    state = DecisionState(means="means-1-before.parquet", strategy="GainShedder", kept=kept)
+    run = RunInput.read(str(root), runs.make(root, content, state=state, strategy="GainShedder", **more).uri)
+    (run.state_folder / state.costs).write_table(pa.Table.from_pylist(costs, schema=BUNDLE_COSTS))
     return run
 
 
 def expected(run: RunInput, before: Learned, rate: float, costs: tuple[float, ...] | None = None) -> Sums:
-    """One bundle's share of its broker's sums."""
+    """A bundle's share of its broker's sums."""
     averages = dict(zip(RATES, costs or (rate,) * 3, strict=False))
     cost, variance = costs[3:] if costs else (1.0, 0.25)
     change = rate - averages["quarter_rate"]
@@ -76,16 +78,15 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
         *(reported("b3", half, 50.0) for half in HALVES),
         reported("b3", "t/n/a", 7.0, cluster="west"),
     ]
-    means = [known(f"t/n/{name}", costs) for name, costs in KNOWN.items()]
-    means += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625)), known(HALVES[1], KNOWN["a"])]
-    means.insert(0, known("t/n/a", (1.0, 1.0, 1.0, 1.0, 0.25), cluster="west"))
+    costs = [known(f"t/n/{name}", figures) for name, figures in KNOWN.items()]
+    costs += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625)), known(HALVES[1], KNOWN["a"])]
     findings = tuple(Finding(reason=Reason.NOT_A_NUMBER, subject=f"t/n/{name}") for name in "cf")
     split = BundleSplit(at=runs.NOW, plan_id="p", positions=(0x20000000,), shares=(0.25, 0.75))
-    run = given(
-        tmp_path, bundles, means, validation=Validation(findings=findings), moves=MovesState(splits={SPLIT: split})
-    )
+    more: dict[str, Any] = {"validation": Validation(findings=findings), "moves": MovesState(splits={SPLIT: split})}
     before = Learned(samples=30, points=0.01)
-    sums = sums_of(run, before)
+    run = given(tmp_path, bundles, costs, before, **more)
+    found = lesson_of(run)
+    sums = found.lesson.sums
 
     def of(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
         return expected(run, before, rate, costs)
@@ -96,20 +97,32 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     assert sums["b2"] == added(Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
     assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 2.0, 0.0625)), of(100, KNOWN["a"]))
 
+    # The next run goes on from the same figures, of each bundle once.
+    after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
+    assert set(after) == {*(f"t/n/{name}" for name in "abcdef"), *HALVES}
+    of_a = zip(KNOWN["a"], steps(before, run.settings, counts=True), strict=False)
+    assert after["t/n/a"][:4] == pytest.approx([*(rate + step * (200 - rate) for rate, step in of_a), 1.5])
+    assert after["t/n/e"] == [1000, 1000, 1000, 1, 0.25]
+    assert after["t/n/c"][:4] == list(KNOWN["c"][:4])
+    assert after["t/n/f"] == [None, None, None, 1, 0.25]
+    found.write(run)
+    assert run.new_costs.read_table() == found.costs
+
     # Costs of another bottleneck mean nothing.
-    fresh = sums_of(run, Learned())
+    fresh = lesson_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).lesson.sums
     assert fresh["b1"] == added(of(200), of(1000), of(400))
     assert fresh["b2"] == added(of(0))
     # Nothing is known without the file.
-    (run.state_folder / "means-1-before.parquet").delete()
-    assert sums_of(RunInput.read(run.root, run.folder.uri), before) == {"b1": added(of(200), of(1000), of(400))} | {
+    (run.state_folder / "costs-1-before.parquet").delete()
+    assert lesson_of(RunInput.read(run.root, run.folder.uri)).lesson.sums == {
+        "b1": added(of(200), of(1000), of(400)),
         "b2": added(of(0)),
         "b3": added(of(100), of(100)),
     }
 
 
 def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
-    run = given(tmp_path, [], [])
+    run = given(tmp_path, [], [], Learned())
     usual = replace(run, folder=runs.make(tmp_path, runs.tables("east", 3, 1)))
     (usual.folder / "input" / "bundles.parquet").delete()
-    assert lesson_of(usual) == Lesson()
+    assert lesson_of(usual) == RunLesson()

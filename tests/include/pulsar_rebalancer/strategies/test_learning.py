@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.vectors.rows import broker, brokers_of
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.learned import Learned, LearnedBroker
-from pulsar_rebalancer.strategies.learning import Correction, Sums, corrected, learn, step, steps
+from pulsar_rebalancer.strategies.costs import BundleCosts
+from pulsar_rebalancer.strategies.learning import Correction, Sums, learn, step, steps
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import relative_limits
 
@@ -54,15 +56,22 @@ def test_the_error_is_put_down_to_the_bundles_whose_rate_changed():
     expected = points**2 * 1e6 + 3 * variance + 0.5
     correction = found.corrections["a"]
     assert correction == pytest.approx((points * (10 - points * 400) / expected, points**2 / expected))
-    bounds = lambda figure, least, largest: min(max(figure, least), largest)  # noqa: E731
     # The score rose by more than the rates explain, so a bundle that rose is dearer, one that fell is cheaper.
     for change in (1000.0, -1000.0):
-        cost, doubt = corrected(1.0, 0.25, change, *correction, bounds)
+        cost, doubt = corrected(0.25, change, *correction)
         assert cost == pytest.approx(1 + 0.25 * change * correction.gain)
         assert 0 < doubt < 0.25
-    assert corrected(1.0, 0.25, 0.0, *correction, bounds) == (1.0, 0.25)
-    assert corrected(1.0, 0.25, 1e9, *correction, bounds) == (4.0, 0.0)
-    assert corrected(1.0, 0.2, 5.0, 0.0, 0.0, bounds) == (1.0, 0.2 + 2e-6)
+    assert corrected(0.25, 0.0, *correction) == (1.0, 0.25)
+    assert corrected(0.25, 1e9, *correction) == (4.0, 0.0)
+    assert corrected(0.25, -1e9, *correction) == (0.25, 0.0)
+    assert corrected(0.2, 5.0, 0.0, 0.0) == (1.0, 0.2 + 2e-6)
+
+
+def corrected(variance: float, *given: float) -> tuple[float, float]:
+    """The cost and its variance after a correction, of one bundle whose cost is 1."""
+    figures = BundleCosts(*(np.array([figure]) for figure in (9.0, 9.0, 9.0, 1.0, variance)))
+    after = figures.corrected(*(np.array([figure]) for figure in given))
+    return after.cost.item(), after.variance.item()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import COSTS, MEANS, MEANS_WITH_COSTS, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, MEANS, NO_COSTS, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
@@ -57,10 +57,10 @@ class Demonstration:
     entry: ClusterEntry
     columns: LearnedColumns | None = None
 
-    def learn(self, run: RunInput, bundles: list[dict[str, Any]], rows: list[dict[str, Any]]) -> Lesson:
-        """Learns from a sample, and adds what is learned of bundles to the rows of the means."""
+    def learn(self, run: RunInput, bundles: list[dict[str, Any]]) -> tuple[Lesson, pa.Table]:
+        """Learns from a sample, and returns what is known of brokers and of bundles."""
         if self.columns is None:
-            self.roster = Roster([broker.broker for broker in run.brokers], [row["bundle"] for row in rows])
+            self.roster = Roster([broker.broker for broker in run.brokers], [row["bundle"] for row in bundles])
             self.columns = LearnedColumns(self.roster)
         owner = np.full(len(self.roster.bundles), NOBODY)
         load = np.zeros((len(TRAFFIC), len(self.roster.bundles)))
@@ -77,12 +77,8 @@ class Demonstration:
             settings=run.settings,
             counts=run.counting.counts,
         )
-        of = self.columns
-        for row in rows:
-            at = self.roster.bundle_at[row["bundle"]]
-            figures = (float(column[at]) for column in (of.hour, of.quick, of.quarter, of.cost, of.variance))
-            row |= zip(COSTS, figures, strict=True)
-        return lesson
+        figures = (column.astype(np.float32) for column in self.columns.costs)
+        return lesson, pa.table([self.roster.bundles, *figures], schema=BUNDLE_COSTS)
 
 
 def demonstration(strategy: str) -> Demonstration:
@@ -105,13 +101,12 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
 
     known = run.known_means.read_table().to_pylist() if run.known_means else []
     bundles = run.table("bundles").to_pylist()
-    rows, context = means.update(bundles, known), run.context
+    context, costs = run.context, NO_COSTS
     if profile_of(run.settings).learns:
-        lesson = shown.learn(run, bundles, rows)
+        lesson, costs = shown.learn(run, bundles)
         context = replace(context, lesson=lesson)
-    schema = MEANS_WITH_COSTS if profile_of(run.settings).learns else MEANS
-    run.new_means.write_table(pa.Table.from_pylist(rows, schema=schema))
-    plan_output.write(run, pipeline.decide(context, run.brokers, RunBundles(run, lambda: run.new_means)))
+    run.new_means.write_table(pa.Table.from_pylist(means.update(bundles, known), schema=MEANS))
+    plan_output.write(run, pipeline.decide(context, run.brokers, RunBundles(run, lambda: run.new_means, costs)))
     return run
 
 

@@ -105,12 +105,12 @@ def test_what_the_state_and_its_copies_point_to_stays(storage: ClusterStorage, s
     runs = [make_run(storage, age=LONG_AGO) for _ in range(3)]
     for seq, run in enumerate(runs, start=1):
         decided(storage, state, seq, run)
-    ends = {"decision": ".json", "means": "-0a0a0a0a.parquet", "placement": "-0a0a0a0a.parquet"}
-    kept = [f"{kind}-{seq}{end}" for seq in (2, 3) for kind, end in ends.items()]
+    tables = ("means", "costs", "placement")
+    kept = [
+        name for seq in (2, 3) for name in (f"decision-{seq}.json", *(f"{of}-{seq}-0a0a0a0a.parquet" for of in tables))
+    ]
     # Left by a record that was stopped, and by a store that was rolled back.
-    old(
-        storage, *kept, "decision-1.json", "means-1-0b0b0b0b.parquet", "placement-1-0b0b0b0b.parquet", "decision-9.json"
-    )
+    old(storage, *kept, "decision-1.json", *(f"{of}-1-0b0b0b0b.parquet" for of in tables), "decision-9.json")
     state.writes.clear()
 
     maintain(storage, state)

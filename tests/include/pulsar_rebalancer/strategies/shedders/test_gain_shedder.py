@@ -217,8 +217,11 @@ def test_a_gap_between_samples_takes_the_hits():
 def test_a_broker_without_bundles_to_give_leaves_its_partner_to_the_next():
     # Other processes take 70 points of hot; mild can give.
     given = scene({"hot": [], "mild": steady(*[10] * 5), "cold": steady(10)}, residuals={"hot": 70.0})
-    assert set(moved(shed_once(given)).values()) == {"cold"}
-    assert {move.source for move in shed_once(given).moves} == {"mild"}
+    result = shed_once(given)
+    assert set(moved(result).values()) == {"cold"}
+    assert {move.source for move in result.moves} == {"mild"}
+    # Only the brokers of the moves start again.
+    assert result.kept.hits == {"hot": HitCount(2, 8)}
 
 
 def test_a_hot_broker_that_could_give_nothing_leaves_its_partner_even_if_its_pair_does_not_fire():
