@@ -69,8 +69,8 @@ def lesson_of(run: RunInput) -> RunLesson:
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
     after, change = known.averaged(rate, learning.steps(before, run.settings, counts=counts))
-    rates = (np.where(refused, old, new) for old, new in zip(known[: len(RATES)], after, strict=False))
-    after, change = BundleCosts(*rates, after.cost, after.variance), np.where(refused, 0.0, change)
+    hour, quick, quarter = (np.where(refused, old, new) for old, new in zip(known[:3], after[:3], strict=True))
+    after, change = after._replace(hour=hour, quick=quick, quarter=quarter), np.where(refused, 0.0, change)
     lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
     if counts:
         lesson = learning.learn(before, run.brokers, lesson.sums, run.context.recent.values(), run.settings)
@@ -86,7 +86,8 @@ def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str
     """
     figures = dict(zip(Sums._fields, summands, strict=True))
     figures["doubt"] = figures["doubt"] / _FRACTION  # squares, which are larger, are summed in thousands
-    table = pa.table([brokers, *map(_whole, figures.values())], names=["broker", *figures])
+    columns: list[Any] = [brokers, *map(_whole, figures.values())]
+    table = pa.table(columns, names=["broker", *figures])
     added = table.group_by("broker").aggregate([(name, "sum") for name in figures])
     rows = added.to_pylist()
     sums = {row["broker"]: Sums(*(row[f"{name}_sum"] / _FRACTION for name in figures)) for row in rows}
@@ -102,7 +103,8 @@ def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correcti
     """Return two rows, gain and shrink of each bundle's broker; 0 for a broker without a correction."""
     at: Any = pc.index_in(brokers, pa.array(list(corrections), pa.string()))
     of_brokers = np.array([*corrections.values(), Correction()])
-    return of_brokers[pc.fill_null(at, len(corrections)).to_numpy()].T
+    of_bundles: Floats = of_brokers[pc.fill_null(at, len(corrections)).to_numpy()]
+    return of_bundles.T
 
 
 def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:

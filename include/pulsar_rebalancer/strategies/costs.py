@@ -48,11 +48,10 @@ class BundleCosts(NamedTuple):
             steps: steps of the averages (`learning.steps`).
         """
         new = np.isnan(self.quick)
-        hour, quick, quarter = (np.where(new, rate, average) for average in self[:3])
-        change = rate - quarter
-        averages = (old + step * (rate - old) for old, step in zip((hour, quick, quarter), steps, strict=True))
-        starts = (np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance))
-        return type(self)(*averages, *starts), change
+        before = [np.where(new, rate, average) for average in self[:3]]
+        hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before, steps, strict=True))
+        cost, variance = np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance)
+        return type(self)(hour, quick, quarter, cost, variance), rate - before[2]
 
     def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
         """Return a column for each of `learning.Sums`, with what each bundle adds to the sums of its broker."""

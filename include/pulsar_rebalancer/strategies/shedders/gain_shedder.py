@@ -118,7 +118,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         pools = _pools(sample, decisions)
         _read(sample, pools)
         moves = [move for pool in pools for move in _planned(sample, own, pool)]
-        words = {broker.pair: broker.words for pool in pools for broker in pool if broker.gives}
+        words: dict[int | None, str] = {broker.pair: broker.words for pool in pools for broker in pool if broker.gives}
         decisions = _completed(sample, decisions, words, moves)
     decisions += avg_shedder.excluded(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
@@ -295,5 +295,5 @@ def _completed(
     ]
 
 
-_GRID = {"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]}
+_GRID: dict[str, object] = {"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]}
 PROFILE = replace(avg_shedder.PROFILE, shed=shed, own_settings=GainSettings, learns=True, grid=_GRID)

@@ -77,8 +77,8 @@ class Demonstration:
             settings=run.settings,
             counts=run.counting.counts,
         )
-        figures = (column.astype(np.float32) for column in self.columns.costs)
-        return lesson, pa.table([self.roster.bundles, *figures], schema=BUNDLE_COSTS)
+        columns: list[Any] = [self.roster.bundles, *(column.astype(np.float32) for column in self.columns.costs)]
+        return lesson, pa.table(columns, schema=BUNDLE_COSTS)
 
 
 def demonstration(strategy: str) -> Demonstration:
