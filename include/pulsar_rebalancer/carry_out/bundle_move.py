@@ -60,7 +60,7 @@ class BundleMove:
         timeout_s: time limit in seconds for each of two phases: until an unload reaches a broker, and from then until
             the bundle has an owner.
         unloaded: True if an earlier attempt might have unloaded the bundle.
-        leaves: function that returns why the move must not be made after all; None if it may be made.
+        leaves: function that returns the reason to call off the move; None if it can go ahead.
         begin: function that is called before the first unload, to record that the bundle is being unloaded.
     """
 
@@ -131,7 +131,7 @@ class BundleMove:
     # before an unload
 
     async def _check(self) -> _Result | None:
-        """Check whether an unload is necessary and possible; return None if so, else the result of the move."""
+        """Return None if an unload is necessary and possible, otherwise the result to report instead."""
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early

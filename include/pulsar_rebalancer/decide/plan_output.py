@@ -232,7 +232,7 @@ def write_files(
 ) -> dict[str, Any]:
     """Write the decisions, the state and the splits.
 
-    The moves file must exist already; the caller must write the summary afterwards.
+    The moves file must already exist; the caller must write the summary afterwards.
 
     Args:
         run: the run's folder.

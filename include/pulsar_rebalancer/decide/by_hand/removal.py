@@ -74,7 +74,7 @@ def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: f
 
 
 def _fitted(scene: Scene, broker: str, drained: Sequence[str]) -> list[CandidateMove]:
-    """Return the moves of bundles from brokers that are already drained, then the moves of this broker's bundles."""
+    """Return the moves of bundles off brokers already being drained, then the moves of this broker's bundles."""
     mine = candidates_of(scene, makers.drain(scene, [broker]))
     before = [wish for name in drained for wish in makers.of_broker(scene, name)]
     leaving, moves = [*drained, broker], []

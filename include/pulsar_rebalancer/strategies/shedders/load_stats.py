@@ -47,7 +47,7 @@ class Imbalance(NamedTuple):
 class LoadStats:
     """Brokers sorted from the least to the most loaded. Brokers from `least` to `most` have not been paired yet.
 
-    The algorithm follows `TransferShedder.LoadStats`. A broker with an outdated report is not included in the mean and
+    The algorithm follows `TransferShedder.LoadStats`. A broker with an outdated report is excluded from the mean and
     the standard deviation, but can still exchange bundles.
 
     Attributes:

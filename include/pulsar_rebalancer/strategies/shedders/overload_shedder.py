@@ -1,8 +1,9 @@
 """OverloadShedder for one run of one cluster: every broker above a fixed bound sheds the excess load.
 
-It uses no averages and ignores the other brokers. If all brokers of a cluster are above the bound, bundles therefore
-move repeatedly. The algorithm follows `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles with equal
-traffic are ordered by name; in Pulsar, by hash map order. The placement strategy chooses the destinations.
+It uses no averages and ignores the other brokers. So if every broker in a cluster is above the bound, bundles keep
+moving from broker to broker. The algorithm follows `OverloadShedder.findBundlesForUnloading` in Pulsar 4.2.4. Bundles
+with equal traffic are ordered by name, whereas Pulsar takes them in hash map order. The placement strategy chooses the
+destinations.
 """
 
 from __future__ import annotations
