@@ -243,8 +243,9 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     told(stage.chromium, "done Drained; the next runs move the bundles.")
     # Its heartbeat bundle, which never leaves it, does not count.
     stage.says("balanced", "drained by admin: a test", "no bundle is left.")
-    drained = min(stage.cluster.true_scores())
-    assert len(stage.cluster.owned_bundles(drained)) == 1
+    # It may keep a bundle without topics, which no load report lists.
+    drained = min(stage.cluster.state()["brokers"], key=lambda broker: broker["broker"])
+    assert drained["msg_rate"] == 0
 
     stage.opens("Release…")
     before = len(stage.airflow.runs(stage.dag("by_hand")))
