@@ -19,9 +19,10 @@ from pyspark.errors import AnalysisException
 from pulsar_rebalancer.decide import pipeline, plan_output, shadow
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_lesson import lesson_of
+from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundles
 from pulsar_rebalancer_spark.session import own_session, release, session
@@ -53,27 +54,34 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan.delete()
     if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    with ThreadPoolExecutor(max_workers=1) as beside:
+    with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=1) as learning:
         own = beside.submit(lambda: _session_of_run(spark(), run))
         held = beside.submit(lambda: bundles.of_run(own.result(), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
+        lesson = learning.submit(_learn, run)
 
         def means() -> StoragePath:
             return bundles.means_of_sample(run, held.result, kept.result)
 
         try:
-            learned = lesson_of(run)
-            learned.write(run)
+            # If only the shadow learns, an error there is the shadow's.
+            learned = lesson.result() if profile_of(run.settings).learns else RunLesson()
             context = replace(run.context, lesson=learned.lesson)
             decided = pipeline.decide(context, run.brokers, RunBundles(run, means, learned.costs))
-            beside_it = shadow.decide(run, learned.lesson, RunBundles(run, means, learned.costs))
+            beside_it = shadow.decide(run, lesson.result, lambda costs: RunBundles(run, means, costs))
             kept.result()
         finally:
             bundles.forget_means(run)
             # The session is released after the means are written, even if something failed.
             beside.submit(lambda: release(own.result()))
     return plan_output.write(run, decided, beside_it)
+
+
+def _learn(run: RunInput) -> RunLesson:
+    lesson = lesson_of(run)
+    lesson.write(run)
+    return lesson
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:

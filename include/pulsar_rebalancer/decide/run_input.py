@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.counting import decide_counting
-from pulsar_rebalancer.state.learned import SETTLED
+from pulsar_rebalancer.state.learned import SETTLED, Learned
 from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.run.tables import BrokerSample, Cell
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.state.learned import Learned
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,12 @@ class RunInput(Snapshot):
         deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
         for settings, kept in deciding:
             if profile_of(settings).learns:
-                return continued(kept.shedder.learned, self.brokers, self.settings, counts=self.counting.counts)
+                learned = kept.shedder.learned
+                if learned.samples and self.known_costs is None:
+                    # What brokers' scores leave unexplained was learned together with these costs.
+                    _log.warning("%s: no costs of bundles: learning starts again with this sample", self.cluster)
+                    learned = Learned(bottleneck=learned.bottleneck)
+                return continued(learned, self.brokers, self.settings, counts=self.counting.counts)
         return None
 
     @cached_property

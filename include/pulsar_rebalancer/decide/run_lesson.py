@@ -76,7 +76,9 @@ def lesson_of(run: RunInput) -> RunLesson:
         lesson = learning.learn(before, run.brokers, lesson.sums, run.context.recent.values(), run.settings)
         after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
-    return RunLesson(lesson, pa.table([names, *columns], schema=BUNDLE_COSTS))
+    costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
+    # A new bundle whose figures were refused remains unknown.
+    return RunLesson(lesson, costs.filter(pc.is_valid(costs["quick_rate"])))
 
 
 def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
@@ -126,7 +128,7 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
 def _known(run: RunInput, before: Learned, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
     """Return what is known about bundles before this sample."""
     known = _KNOWN.empty_table()
-    if before.samples and run.known_costs is not None:
+    if before.samples and run.known_costs:
         known = run.known_costs.read_table(_KNOWN.names).cast(_KNOWN)
     if parts := run.parts_of_split_bundles:
         # Of several rows, the first is found: that of a part with costs of its own.

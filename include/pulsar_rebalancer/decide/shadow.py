@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_rebalancer.decide import pipeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
     from pulsar_rebalancer.decide.pipeline import RunContext, RunDecision
     from pulsar_rebalancer.decide.run_bundles import RunBundles
     from pulsar_rebalancer.decide.run_input import RunInput
-    from pulsar_rebalancer.strategies.learning import Lesson
+    from pulsar_rebalancer.decide.run_lesson import RunLesson
 
 _log = logging.getLogger(__name__)
 
@@ -25,20 +29,26 @@ class ShadowDecision(NamedTuple):
     error: str = ""
 
 
-def decide(run: RunInput, lesson: Lesson, bundles: RunBundles) -> ShadowDecision | None:
+def decide(
+    run: RunInput, lesson: Callable[[], RunLesson], bundles: Callable[[pa.Table], RunBundles]
+) -> ShadowDecision | None:
     """Return the shadow's decision; None if there is no shadow, or the sample does not count.
 
-    An error in the strategy does not affect the run: the shadow then has no plan, and its state does not change.
+    An error in the strategy or in what it learns does not affect the run: the shadow then has no plan, and its state
+    does not change.
 
     Args:
-        lesson: figures learned up to this sample.
-        bundles: the run's bundles, in a separate reader, because each strategy announces the brokers that it needs.
+        lesson: function that waits for, and returns, the figures learned up to this sample.
+        bundles: function that takes the bundles' costs and returns the run's bundles. They have a reader of their own,
+            because each strategy announces the brokers that it needs.
     """
     if run.shadow is None:
         return None
-    context = replace(run.shadow, lesson=lesson)
+    context = run.shadow
     try:
-        return ShadowDecision(context, pipeline.decide(context, run.brokers, bundles))
+        learned = lesson()
+        context = replace(context, lesson=learned.lesson)
+        return ShadowDecision(context, pipeline.decide(context, run.brokers, bundles(learned.costs)))
     except Exception as error:
         _log.exception("shadow %s failed", context.settings.strategy)
         return ShadowDecision(context, error=f"{type(error).__name__}: {error}"[:300])

@@ -37,8 +37,8 @@ def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
 
-    Repeated calls have no further effect. Moving averages and placements are kept if a remaining copy needs them. If a
-    copy is unreadable, for example because another release wrote it, all averages and placements are kept; a reset
+    Repeated calls have no further effect. Files of moving averages, costs and placements are kept if a remaining copy
+    needs them. If a copy is unreadable, for example because another release wrote it, all of them are kept; a reset
     resolves this. Copies with a higher sequence number are deleted, because the store was rolled back after they were
     written.
     """

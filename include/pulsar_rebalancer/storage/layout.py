@@ -59,7 +59,7 @@ class ClusterStorage:
 
     @property
     def state(self) -> StoragePath:
-        """`<root>/<cluster>/state`: copies of the committed decision state, and the bundles' moving averages."""
+        """`<root>/<cluster>/state`: copies of the committed decision state, the bundles' moving averages and costs."""
         return self.base / "state"
 
     @property

@@ -94,3 +94,20 @@ def test_a_shadow_that_fails_costs_only_its_own_plan(spark, tmp_path, monkeypatc
     assert summary.shadow is not None
     assert summary.shadow.error == "ZeroDivisionError: division by zero"
     assert state.shadow == DecisionState().shadow
+
+
+def test_costs_that_only_the_shadow_reads_fail_only_the_shadow(spark, tmp_path):
+    _, _, first = decided(spark, tmp_path, 0, DecisionState(), **WITH_SHADOW)
+    costs = ClusterStorage(str(tmp_path), "east").state / first.costs
+    costs.write_bytes(b"damaged")
+    _, summary, second = decided(spark, tmp_path, 1, first, **WITH_SHADOW)
+    assert summary.counting == "counted"
+    assert summary.shadow is not None
+    assert "file_damaged" in summary.shadow.error
+    assert second.shadow == first.shadow
+    # Learning starts again.
+    _, summary, third = decided(spark, tmp_path, 2, second, **WITH_SHADOW)
+    assert summary.shadow is not None
+    assert summary.shadow.error == ""
+    learned = [learned_in(state) for state in (first, third)]
+    assert [found.samples for found in learned if found] == [1, 1]

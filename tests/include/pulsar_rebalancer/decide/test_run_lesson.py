@@ -99,12 +99,11 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
 
     # The next run goes on from the same figures, of each bundle once.
     after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
-    assert set(after) == {*(f"t/n/{name}" for name in "abcdef"), *HALVES}
+    assert set(after) == {*(f"t/n/{name}" for name in "abcde"), *HALVES}
     of_a = zip(KNOWN["a"], steps(before, run.settings, counts=True), strict=False)
     assert after["t/n/a"][:4] == pytest.approx([*(rate + step * (200 - rate) for rate, step in of_a), 1.5])
     assert after["t/n/e"] == [1000, 1000, 1000, 1, 0.25]
     assert after["t/n/c"][:4] == list(KNOWN["c"][:4])
-    assert after["t/n/f"] == [None, None, None, 1, 0.25]
     found.write(run)
     assert run.new_costs.read_table() == found.costs
 
@@ -112,9 +111,12 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     fresh = lesson_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).lesson.sums
     assert fresh["b1"] == added(of(200), of(1000), of(400))
     assert fresh["b2"] == added(of(0))
-    # Nothing is known without the file.
+    # Nothing is known without the file, not even what was learned about the cluster.
     (run.state_folder / "costs-1-before.parquet").delete()
-    assert lesson_of(RunInput.read(run.root, run.folder.uri)).lesson.sums == {
+    lost = RunInput.read(run.root, run.folder.uri)
+    assert lost.learned is not None
+    assert (lost.learned.samples, lost.learned.points) == (0, 0.0)
+    assert lesson_of(lost).lesson.sums == {
         "b1": added(of(200), of(1000), of(400)),
         "b2": added(of(0)),
         "b3": added(of(100), of(100)),
