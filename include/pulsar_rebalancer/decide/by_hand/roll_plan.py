@@ -147,7 +147,7 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
     """
     started, waits = _started(snapshot), roll.phase is Phase.WAITING
     quarantined = snapshot.validation.quarantined
-    home = _bundles_of(snapshot, roll.broker) if waits else ()
+    home = _home_of(snapshot, roll.broker) if waits else ()
     left, stay = _progress(snapshot, roll)
     return RollSample(
         run=snapshot.folder.name,
@@ -196,13 +196,14 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     if its home only seems to be full because bundles have just arrived there (`filling.unreported`).
     """
     home, table = set(roll.home), snapshot.table("bundles")
-    # Pairs of the strategy, whose moves wait, are not negative.
-    rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home]
     reported = set(table.filter(pc.is_in(table["bundle"], pa.array(roll.home, pa.string())))["bundle"].to_pylist())
     lately = moved_lately(snapshot)
+    # Their last owners may still report them.
     back = {
         name for name, unload in lately.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
     }
+    # Pairs of the strategy, whose moves wait, are not negative.
+    rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     hidden = (lately.keys() - back) & home - reported
     left_out = snapshot.validation.quarantined.keys()
     ready = roll.broker in _started(snapshot) and roll.broker not in left_out
@@ -218,6 +219,15 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
 
 def _started(snapshot: Snapshot) -> dict[str, Any]:
     return {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
+
+
+def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+    """Return the bundles that a broker reports, without those that have just moved to another broker."""
+    owners = {
+        name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
+        for name, unload in moved_lately(snapshot).items()
+    }
+    return tuple(name for name in _bundles_of(snapshot, broker) if owners.get(name, "") in ("", broker))
 
 
 def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:

@@ -86,7 +86,8 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     roll = _looked(roll, facts.now)
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
-    if facts.skip is not None:
+    # What becomes of a broker that restarts depends on whether it is up: without a sample, the order waits.
+    if facts.skip is not None and (facts.seen or roll.phase is not Phase.RESTARTING):
         return _skipped(roll, facts)
     if facts.held and (roll.phase is not Phase.RESTARTING or facts.restart == ""):
         return roll.model_copy(update={"waits": facts.held, "progress_at": facts.now})
@@ -217,7 +218,20 @@ def _up(roll: Roll, seen: RollSample) -> bool:
 def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
     ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
-    return roll.stopped(reason, why, facts.now, stranded=roll.phase is Phase.RESTARTING and not ready)
+    stopped = roll.stopped(reason, why, facts.now, stranded=roll.phase is Phase.RESTARTING and not ready)
+    apart = _apart(roll, reason)
+    return stopped.model_copy(update={"elsewhere": roll.elsewhere | {roll.broker: apart}}) if apart else stopped
+
+
+def _apart(roll: Roll, reason: Reason) -> str:
+    """Return why the current broker's bundles are elsewhere when the roll stops; empty if none are."""
+    if roll.phase is Phase.RETURNING:
+        return _not_back(roll)
+    if roll.phase is Phase.RESTARTING:
+        return "it was drained" if roll.home else ""
+    # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
+    moving = roll.left is not None and (reason is Reason.ROLL_STOPPED or roll.left < len(roll.home))
+    return "it was being drained" if roll.phase is Phase.DRAINING and moving else ""
 
 
 def _host(broker: str) -> str:

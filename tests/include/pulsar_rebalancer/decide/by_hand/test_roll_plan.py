@@ -80,6 +80,26 @@ def test_a_roll_sees_whether_the_others_have_room(tmp_path: Path, limit: float, 
     assert roll_plan.seen(sample, snapshots.storage.state, waiting, ()).home == ()
 
 
+@pytest.mark.parametrize(
+    ("ended", "kept"),
+    [
+        ({"source": "a:1", "destination": "c:1", "outcome": "moved", "owner": "c:1"}, False),
+        ({"source": "a:1", "destination": "c:1", "outcome": "astray", "owner": "b:1"}, False),
+        ({"source": "a:1", "destination": "c:1", "outcome": "interrupted"}, True),
+        ({"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": "a:1"}, True),
+    ],
+    ids=["left", "left astray", "unknown", "came"],
+)
+def test_what_has_just_left_a_broker_is_none_of_its_bundles(tmp_path: Path, ended: dict[str, Any], kept: bool) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
+
+    home = roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
+
+    assert home == tuple(HELD)[0 if kept else 1 :]
+
+
 AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
 """Two bundles whose home is c."""
 BACK: dict[str, Any] = AWAY | {"a": {}, "c": AWAY["a"] | AWAY["c"]}
@@ -149,3 +169,7 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
 
     found = returning(tmp_path / "back", BACK)
     assert (found.left, found.stay) == (0, {})
+
+    just_back = {name(number): timedelta(minutes=3) for number in (0, 1)}
+    found = returning(tmp_path / "just back", unloaded=just_back, ended=ASTRAY | {"outcome": "moved"})
+    assert (found.left, found.stay) == (0, {}), "the last owner still reports them"

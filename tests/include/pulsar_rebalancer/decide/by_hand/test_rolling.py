@@ -163,11 +163,13 @@ def test_the_users_own_dag_is_awaited() -> None:
 
 
 def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> None:
-    roll = step(step(new_roll(), 1), 2, seen(2, left=5))
-    assert step(roll, 31.5, seen(31.5, left=4)).active, "fewer bundles are progress"
+    roll = step(step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2"))), 2, seen(2, left=2))
+    fewer = step(roll, 31.5, seen(31.5, left=1))
+    assert fewer.active, "fewer bundles are progress"
 
-    stuck = step(roll, 33, seen(33, left=5))
-    assert (stuck.ended, stuck.drains()) == ("roll_stuck", {})
+    stuck = step(roll, 33, seen(33, left=2))
+    assert (stuck.ended, stuck.drains(), stuck.elsewhere) == ("roll_stuck", {}, {})
+    assert step(fewer, 62, seen(62, left=1)).elsewhere == {A: "it was being drained"}
 
 
 def test_bundles_that_never_return_do_not_hold_the_others_up() -> None:
@@ -199,6 +201,23 @@ def test_a_person_stops_it_in_any_phase(phase: Phase) -> None:
     assert step(roll, 4, restarted(4), stop=stop).stranded == "", "it is up again"
 
 
+@pytest.mark.parametrize(
+    ("phase", "left", "apart"),
+    [
+        (Phase.WAITING, None, {}),
+        (Phase.DRAINING, None, {}),
+        (Phase.DRAINING, 2, {A: "it was being drained"}),
+        (Phase.RESTARTING, None, {A: "it was drained"}),
+        (Phase.RETURNING, None, {A: "no run has tried"}),
+        (Phase.RETURNING, 2, {A: "2 bundles"}),
+    ],
+)
+def test_a_stopped_roll_says_whose_bundles_are_elsewhere(phase: Phase, left: int | None, apart: dict[str, str]) -> None:
+    roll = drained().model_copy(update={"phase": phase, "left": left, "elsewhere": {C: "astray x1"}})
+    stopped = step(roll, 4, seen(4), stop=Order(at=at(4), by="eve", reason="enough"))
+    assert stopped.elsewhere == {C: "astray x1"} | apart
+
+
 def test_a_broker_is_skipped() -> None:
     skip = Order(at=at(4), by="eve", reason="later")
 
@@ -213,6 +232,16 @@ def test_a_broker_is_skipped() -> None:
     twice = step(step(back, 5, seen(5, left=2)), 6, skip=skip)
     assert step(back, 5, seen(5), skip=skip).elsewhere == {A: "no run has tried"}
     assert (twice.done, twice.elsewhere) == ({A: "broker_skipped"}, {A: "2 bundles"})
+
+
+def test_a_skip_waits_for_a_sample_while_the_broker_restarts() -> None:
+    given: dict[str, Any] = {"minutes": 30, "seen": None, "unknown": "a usable sample"}
+    skip = Order(at=at(4), by="eve", reason="later")
+
+    roll = advance(drained(), RollFacts(now=at(4), skip=skip, **given))
+    assert (roll.broker, roll.phase, roll.waits) == (A, Phase.RESTARTING, "a usable sample")
+    assert step(roll, 5, restarted(5), skip=skip).phase is Phase.RETURNING
+    assert advance(new_roll(), RollFacts(now=at(4), skip=skip, **given)).broker == B
 
 
 def test_without_a_sample_it_waits() -> None:
