@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 RETRIED = Trait.PASSING | Trait.RETRIED
 """Traits of outcomes that retrying the task can fix."""
 
+TRIES = 3
+"""Maximum number of runs in a row that move a bundle home if it lands on other brokers."""
+
 _Planned = TypeVar("_Planned", Move, Split)
 _Record = TypeVar("_Record", Unload, BundleSplit)
 

@@ -70,7 +70,7 @@ class Roll(StateDocument):
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         seen: runs in which the restarted broker sent a load report.
         outcome: outcome of the broker's turn, once its bundles are back.
-        elsewhere: why bundles are not back on a broker whose turn is over, by broker.
+        elsewhere: why bundles are not on a broker whose turn is over or in whose turn the roll stopped, by broker.
         waits: what the roll is waiting for.
         asked: broker that people were asked to restart; set only once the message has been delivered.
         ended: why the roll is over; empty if it is not over.

@@ -9,7 +9,7 @@ from pulsar_rebalancer.carry_out import split_history as splitting
 from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.attempts import failed_moves
+from pulsar_rebalancer.run.attempts import TRIES, failed_moves
 from pulsar_rebalancer.run.harm import BundleHarm
 from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
 from pulsar_rebalancer.run.plan import Summary
@@ -90,7 +90,9 @@ class ReportOperator(RunOperator):
         outcome = conclude(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})
         settings = request.resolved.settings
-        grace = max(settings.grace_period_minutes, settings.shedding_delay_seconds / 60)
+        # `Unload.tries` counts runs in a row: a record must outlast the intervals between them.
+        shortest = max(settings.shedding_delay_seconds, TRIES * settings.interval_seconds)
+        grace = max(settings.grace_period_minutes, shortest / 60)
         counted_at = store.get(DecisionState).counted_at
         splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes, counted_at)
         history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)

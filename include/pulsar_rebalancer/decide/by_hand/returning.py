@@ -14,6 +14,7 @@ from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.decide.remembered import RememberedPlacement
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.attempts import TRIES
 from pulsar_rebalancer.strategies import caps
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 _GROWN = 0.1
 """Ratio by which a home may exceed its usual share of the traffic, because traffic always varies."""
-
-TRIES = 3
-"""Maximum number of runs in a row that move a bundle home if it lands on other brokers."""
 
 
 def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
@@ -99,13 +97,15 @@ def _all_stay(moves: list[CandidateMove]) -> Filling:
 
 
 def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
-    snapshot = scene.snapshot
+    snapshot, unloads = scene.snapshot, scene.snapshot.before.moves.unloads
     recent = snapshot.before.moves.recent(snapshot.request.collected_at, scene.settings.grace_period_minutes)
     started = {broker.broker: broker.started_at for broker in scene.sample.brokers}
     for bundle, owner in scene.owners.items():
-        broker, unload = home.get(bundle, owner), recent.get(bundle)
+        broker, unload = home.get(bundle, owner), unloads.get(bundle)
         if broker == owner:
             continue
+        if unload and not unload.missed(broker):
+            unload = recent.get(bundle)
         reason = None
         if broker not in scene.listed:
             reason = Reason.DESTINATION_GONE

@@ -86,7 +86,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     roll = _looked(roll, facts.now)
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
-    # What becomes of a broker that restarts depends on whether it is up: without a sample, the order waits.
+    # A broker that restarts is released only if it is up: without a sample, the order waits.
     if facts.skip is not None and (facts.seen or roll.phase is not Phase.RESTARTING):
         return _skipped(roll, facts)
     if facts.held and (roll.phase is not Phase.RESTARTING or facts.restart == ""):

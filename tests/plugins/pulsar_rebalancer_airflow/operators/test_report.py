@@ -131,7 +131,10 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, s
     }
 
 
-def test_forgets_unloads_older_than_the_grace_period(storage: ClusterStorage, state: MemoryState) -> None:
+@pytest.mark.parametrize("settings", [{}, {"grace_period_minutes": 0, "interval_seconds": 600}])
+def test_forgets_unloads_older_than_the_grace_period_or_three_intervals(
+    storage: ClusterStorage, state: MemoryState, settings: dict[str, Any]
+) -> None:
     def unloaded(minutes: float) -> Unload:
         return Unload(
             at=datetime.now(UTC) - timedelta(minutes=minutes),
@@ -143,7 +146,7 @@ def test_forgets_unloads_older_than_the_grace_period(storage: ClusterStorage, st
 
     StateStore(state).put(MovesState(unloads={bundle(8): unloaded(31), bundle(9): unloaded(29)}))
 
-    report(make_run(storage), state, gate="nothing_to_do")
+    report(make_run(storage, **settings), state, gate="nothing_to_do")
 
     assert set(state.documents[MovesState.KEY]["unloads"]) == {bundle(9)}
 

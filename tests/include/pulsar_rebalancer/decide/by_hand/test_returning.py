@@ -127,6 +127,17 @@ def test_a_bundle_that_missed_its_home_is_moved_again_in_two_more_runs(
     assert found == BACK | {name(2): fate}
 
 
+@pytest.mark.parametrize(
+    ("ended", "fate"),
+    [({"outcome": "astray", "tries": 3}, "astray"), ({"outcome": "astray"}, "c:1"), ({"outcome": "moved"}, "c:1")],
+)
+def test_tries_count_beyond_the_grace_period(tmp_path: Path, ended: dict[str, Any], fate: str) -> None:
+    given: Any = {"unloaded": {name(2): MINUTE}, "onto": "c:1", "ended": ended}
+    _, found = brought_back(tmp_path, **given, settings={"grace_period_minutes": 0})
+
+    assert found == BACK | {name(2): fate}
+
+
 @pytest.mark.parametrize(("rolling", "fate"), [(True, "c:1"), (False, "recently_unloaded")])
 def test_what_a_roll_drained_returns_although_its_home_has_not_restarted(
     tmp_path: Path, rolling: bool, fate: str
