@@ -90,7 +90,7 @@ def test_waiting_and_paused(stage: Stage) -> None:
         assert stage.chromium.run("document.querySelector('[data-key=\"act Balance now…\"]').disabled") is False
 
 
-@scene(Part("moves", FIRES | {"unload_concurrency": 1}), always=True)
+@scene(Part("moves", FIRES | {"unload_concurrency": 1}))
 def test_looking_moving_and_moved(stage: Stage) -> None:
     stage.cluster.faults.add("slow", path="/unload", amount=20, times=1)
     os.mkfifo(stage.pipe)

@@ -188,8 +188,9 @@ def test_what_is_judged_grows_with_its_cluster(tmp_path):
     assert growth(prepared, 400) < MOST
 
 
-@pytest.mark.parametrize("single", [True, False], ids=["extensible", "modular"])
-def test_where_a_bundle_is_cut_by_its_flow_grows_with_its_topics(single):
+# One cut takes so little that it needs more topics to be measured.
+@pytest.mark.parametrize(("single", "size"), [(True, 20_000), (False, 2000)], ids=["extensible", "modular"])
+def test_where_a_bundle_is_cut_by_its_flow_grows_with_its_topics(single, size):
     # Each topic carries more than half of what a part may.
     settings = Settings(max_bundle_msg_rate=100, max_namespace_bundles=10**6)
 
@@ -202,7 +203,7 @@ def test_where_a_bundle_is_cut_by_its_flow_grows_with_its_topics(single):
         assert len(found.positions) == (1 if single else topics - 1)
         return lambda: where_to_cut(large, SplitAlgorithm.FLOW, settings, single=single)
 
-    assert growth(prepared, 2000) < MOST
+    assert growth(prepared, size) < MOST
 
 
 def test_a_sample_grows_with_its_cluster():
