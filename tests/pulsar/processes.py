@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import subprocess
@@ -108,10 +109,13 @@ def free_ports(count: int) -> list[int]:
     """Distinct loopback ports nothing is bound to.
 
     They lie below the range the kernel takes for outgoing connections: a killed broker must find its port free when
-    it comes back, since the port is part of its name.
+    it comes back, since the port is part of its name. Workers that test at the same time share none.
     """
     found: list[int] = []
-    for port in random.sample(range(20_000, 32_000), 4_000):
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    ports = range(20_000, 32_000)[worker::workers]
+    for port in random.sample(ports, len(ports)):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

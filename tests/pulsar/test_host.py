@@ -120,5 +120,12 @@ def test_a_process_that_ends_early_shows_the_end_of_its_log(tmp_path: Path) -> N
         process.await_that(lambda: False, "ready", 60)
 
 
-def test_ports_are_free_and_distinct() -> None:
+def test_ports_are_free_and_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(free_ports(50))) == 50
+    # Two workers pick most of their ports.
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    picked = []
+    for worker in ("gw0", "gw1"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+        picked.append(set(free_ports(4000)))
+    assert not picked[0] & picked[1]
