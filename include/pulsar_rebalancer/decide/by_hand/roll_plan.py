@@ -214,7 +214,7 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
 
     if hidden or any(map(may_come, rows)):
         return len(rows) + len(hidden), {}
-    return 0, Counter(Reason(row["reason"]) for row in rows)
+    return 0, Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
 
 
 def _started(snapshot: Snapshot) -> dict[str, Any]:

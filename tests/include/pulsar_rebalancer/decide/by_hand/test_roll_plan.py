@@ -104,6 +104,7 @@ AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}
 """Two bundles whose home is c."""
 BACK: dict[str, Any] = AWAY | {"a": {}, "c": AWAY["a"] | AWAY["c"]}
 FULL = {"overloaded_threshold": 22}
+SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
 
 
@@ -112,7 +113,7 @@ def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> Rol
     snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
     for attribute, value in given.items():
         setattr(snapshots, attribute, value)
-    home = (name(0), name(1), name(2))
+    home = (name(0), name(1), name(2), SYSTEM)
     roll = Roll(id="f", order=("c:1",), turn_at=NOW, phase=Phase.RETURNING, home=home)
     run = snapshots.take(roll=roll.model_dump(mode="json"))
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
@@ -169,6 +170,9 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
 
     found = returning(tmp_path / "back", BACK)
     assert (found.left, found.stay) == (0, {})
+
+    found = returning(tmp_path / "system", BACK | {"a": {SYSTEM: 5.0}})
+    assert (found.left, found.stay) == (0, {}), "a system bundle never moves"
 
     just_back = {name(number): timedelta(minutes=3) for number in (0, 1)}
     found = returning(tmp_path / "just back", unloaded=just_back, ended=ASTRAY | {"outcome": "moved"})
