@@ -101,7 +101,7 @@ def interrupt(*_):
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def number(request):
-    """A signal that interrupts."""
+    """A signal that interrupts, whatever handler other tests left: a Spark context, for one, leaves its own."""
     before = signal.signal(request.param, interrupt)
     yield request.param
     signal.signal(request.param, before)
@@ -130,12 +130,12 @@ def test_a_signal_while_all_is_being_ended_leaves_nothing_behind(tmp_path, monke
     assert gone(pids[0])
 
 
-def test_a_signal_during_a_start_finds_what_was_started(tmp_path, monkeypatch):
+def test_a_signal_during_a_start_finds_what_was_started(tmp_path, monkeypatch, number):
     started = []
 
     def popen(*arguments, **options):
         started.append(subprocess_popen(*arguments, **options))
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         return started[-1]
 
     subprocess_popen = subprocess.Popen
