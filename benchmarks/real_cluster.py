@@ -77,10 +77,13 @@ class RealCluster:
         owners: dict[str, str] = {}
 
         def known() -> bool:
-            try:
-                owners.update({bundle: self.admin.owner(bundle) for bundle in self.topics})
-            except (httpx.HTTPError, KeyError):
-                return False
+            missing = self.topics.keys() - owners
+            for bundle in sorted(missing):
+                try:
+                    owners[bundle] = self.admin.owner(bundle)
+                except (httpx.HTTPError, KeyError) as error:
+                    say(f"  {len(missing)} bundles have no owner yet; {bundle}: {error!r:.200}")
+                    return False
             return True
 
         await_that(known)
