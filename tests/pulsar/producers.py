@@ -7,6 +7,7 @@ input sets new rates by topic.
 
 from __future__ import annotations
 
+import gc
 import heapq
 import json
 import logging
@@ -47,12 +48,14 @@ class Counts:
 
 
 class Topic:
-    """One producer and its counts. Acknowledgements arrive on the client's own thread."""
+    """One producer with its counts, and perhaps a consumer. Acknowledgements arrive on the client's own thread."""
 
     def __init__(self, producer: Any, rate: float, due: float) -> None:
         self.producer = producer
         self.rate = rate
         self.counts = Counts()
+        # A consumer that nothing refers to is closed by the next garbage collection.
+        self.consumer: Any = None
         self._due = due
         self._last_ack: float | None = None
         self._seen: set[bytes] = set()
@@ -105,7 +108,7 @@ def connect(order: dict[str, Any]) -> dict[str, Topic]:
     }
     if order["subscribed"]:
         for name, topic in topics.items():
-            client.subscribe(
+            topic.consumer = client.subscribe(
                 name, "tests", message_listener=topic.receive, initial_position=pulsar.InitialPosition.Earliest
             )
     return topics
@@ -145,6 +148,8 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
     topics = connect(order)
+    # A collection now, so that one finds little to do while it sends.
+    gc.collect()
     print("ready", flush=True)
 
     def watch_input() -> None:

@@ -77,8 +77,7 @@ def test_a_moved_bundle_carries_its_load_and_loses_no_message(
         full_name = f"{NAMESPACE}/{bundle}"
 
         def rate_on(broker: int) -> float:
-            bundle_stats = admin.load_report(broker)["lastStats"].get(full_name, {})
-            return float(bundle_stats.get("msgRateIn", 0))
+            return _rate_on(admin, broker, bundle)
 
         await_that(lambda: rate_on(source) > 50)
 
@@ -144,12 +143,18 @@ def test_a_dead_load_does_not_report(cluster: PulsarCluster, topics: dict[str, l
 
 
 def test_a_load_asked_to_end_by_signal_still_reports(
-    cluster: PulsarCluster, topics: dict[str, list[str]], tmp_path: Path
+    cluster: PulsarCluster, admin: Admin, topics: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    (topic, _), *_ = topics.values()
-    with Load(cluster, {topic: 100.0}, tmp_path / "load.log") as load:
+    bundle, (topic, _) = next(iter(topics.items()))
+    with Load(cluster, {topic: 1000.0}, tmp_path / "load.log", subscribed=True) as load:
         load.start()
+        owner = cluster.broker_ids.index(admin.look_up(topic))
+        await_that(lambda: _rate_on(admin, owner, bundle) > 500)
         load.signal(signal.SIGTERM)
         counts = load.report()[topic]
     assert counts.errors == 0
-    assert counts.acked == counts.sent
+    assert counts.received == counts.acked == counts.sent > 0
+
+
+def _rate_on(admin: Admin, broker: int, bundle: str) -> float:
+    return float(admin.load_report(broker)["lastStats"].get(f"{NAMESPACE}/{bundle}", {}).get("msgRateIn", 0))
