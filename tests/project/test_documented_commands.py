@@ -94,7 +94,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     ".venv/bin/python -m benchmarks.unload_cost": done("--help"),
     ".venv/bin/python -m benchmarks.pace": done("--help"),
     "make roll-proof": make(measured(roll)),
-    "make roll-proof MANAGER=extensible TRIALS=1": make(measured(roll)),
+    "make roll-proof MANAGER=extensible": make(measured(roll)),
     "make roll-proof GO_ON=1": make(measured(roll)),
     "make gain-proof": make(measured(gain_proof)),
     "make gain-proof GO_ON=1": make(measured(gain_proof)),
