@@ -19,7 +19,7 @@ from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variant_outcome import figures
 from pulsar_rebalancer.replay.variants import Variant
-from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, batches, table_file
+from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, table_file
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -51,7 +51,7 @@ def keep(storage: ClusterStorage) -> None:
     for day in days_before(storage, date.max):
         compact(storage, day.date, day.runs)
         for kind in ("brokers", "bundles", RUNS):
-            rows = pa.concat_tables(batches(table_file(storage, kind, day.date)))
+            rows = pa.concat_tables(table_file(storage, kind, day.date).read_batches())
             with Draft(table_file(RECORDED, kind, day.date), RUNS_SCHEMA if kind == RUNS else rows.schema) as draft:
                 draft.add(_read_by_replays(rows) if kind == RUNS else rows)
                 draft.finish()
@@ -68,7 +68,7 @@ def _read_by_replays(runs: pa.Table) -> pa.Table:
 def replayed() -> list[Figures]:
     """Return the figures of each strategy in a replay of the recording; none without one."""
     runs = RECORDED.base / "history" / RUNS
-    times = [row["collected_at"] for name in runs.names() for some in batches(runs / name) for row in _rows(some)]
+    times = [row["collected_at"] for name in runs.names() for some in (runs / name).read_batches() for row in _rows(some)]
     if not times:
         return []
     variants = [Variant(name, Settings.model_validate({**SETTINGS, "strategy": name})) for name in STRATEGIES]

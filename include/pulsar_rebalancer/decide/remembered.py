@@ -134,7 +134,7 @@ def _may_replace(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
 
 
 def _placement(run: RunInput) -> pa.Table:
-    table = run.file("bundles").read_table(["bundle", "broker", "msg_throughput_in", "msg_throughput_out"])
+    table = run.table("bundles", ["bundle", "broker", "msg_throughput_in", "msg_throughput_out"])
     ways: list[Any] = [pc.coalesce(table[f"msg_throughput_{way}"], pa.scalar(0.0)) for way in ("in", "out")]
     traffic: Any = pc.add(*ways)
     return table.select(["bundle", "broker"]).append_column("msg_throughput", traffic)

@@ -12,7 +12,6 @@ from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_of_brokers
 from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, namespaces_of, served
-from pulsar_rebalancer.run.compacted_tables import batches
 from pulsar_rebalancer.run.tables import BUNDLES, NO_COSTS, TRAFFIC
 
 if TYPE_CHECKING:
@@ -92,8 +91,7 @@ class RunBundles(Bundles):
         return _Reported(in_order(_concatenated(held, _REPORTED)), _concatenated(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the bundles in batches, so that not all bundles are in memory at the same time."""
-        for rows in batches(self._run.file("bundles"), ["cluster", *columns.names]):
+        for rows in self._run.batches("bundles", ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
-
-import pyarrow.parquet as pq
 
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.filling import fill_new
@@ -19,12 +16,11 @@ from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
-from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.counting import decide_counting
 from pulsar_rebalancer.state.learned import SETTLED, Learned
 from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.bottleneck import continued
 from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
@@ -65,24 +61,13 @@ class RunInput(Snapshot):
             StateError: `state_version`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")), root)
-        _check_table(snapshot, "brokers")
-        _ = snapshot.bundles_footer, snapshot.counting, snapshot.validation
+        _ = snapshot.silent, snapshot.bundles_footer, snapshot.counting, snapshot.validation
         return snapshot
 
     @property
     def state_folder(self) -> StoragePath:
         """Return the folder with the cluster's moving averages."""
         return ClusterStorage(self.root, self.cluster).state
-
-    @cached_property
-    def bundles_footer(self) -> pq.FileMetaData:
-        """Return the footer of the bundles table."""
-        return _check_table(self, "bundles")
-
-    @property
-    def shares_bundles(self) -> bool:
-        """Return whether the bundles table might contain a bundle twice because two brokers reported it."""
-        return _largest(self.bundles_footer, "owners") > 1
 
     @cached_property
     def counting(self) -> Counting:
@@ -255,20 +240,3 @@ class RunInput(Snapshot):
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"{kind}-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
-
-
-def _check_table(run: Snapshot, name: str) -> pq.FileMetaData:
-    """Return the footer of a table's file."""
-    file = run.file(name)
-    file_system, path = file.open()
-    with failures_of(file.uri, "read"), damage_of(file.uri):
-        footer = pq.read_metadata(path, filesystem=file_system)
-    run.check(name, footer.schema.to_arrow_schema())
-    return footer
-
-
-def _largest(table: pq.FileMetaData, name: str) -> float:
-    """Return the largest figure in a column, from the file's statistics; infinity if the statistics are missing."""
-    groups = [table.row_group(number) for number in range(table.num_row_groups)]
-    statistics = [group.column(BUNDLES.names.index(name)).statistics for group in groups if group.num_rows]
-    return max((float(part.max) if part and part.max is not None else math.inf for part in statistics), default=0)

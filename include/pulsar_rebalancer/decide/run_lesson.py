@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.run.compacted_tables import batches
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, RATES
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.bottleneck import UNIT, measure_of
@@ -113,7 +112,7 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
     """Return one row per bundle: its broker (if several, the first by name), its name, and its largest figures."""
     columns = ["broker", "bundle", *figures]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
-    for rows in batches(run.file("bundles"), ["cluster", *columns, "owners"]):
+    for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
         parts.append(rows.filter(pc.equal(rows["cluster"], pa.scalar(run.cluster))).select(parts[0].column_names))
     reported = pa.concat_tables(parts).combine_chunks()
     if not run.shares_bundles:

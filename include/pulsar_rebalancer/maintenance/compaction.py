@@ -21,7 +21,6 @@ from pulsar_rebalancer.run.compacted_tables import (
     RUNS_SCHEMA,
     TABLES,
     Draft,
-    batches,
     footer_of,
     refuse_other,
     rows_by_run,
@@ -153,7 +152,7 @@ def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str
     if not target.exists():
         return {}
     new = pa.array(sorted(names), pa.string())
-    for table in batches(target):
+    for table in target.read_batches():
         draft.add(table.filter(pc.invert(pc.is_in(table["run"], value_set=new))))
     return {run: count for run, count in rows_by_run(target).items() if run not in names}
 
@@ -163,7 +162,7 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
     parts = _parts(run, TABLES[kind][0])
     try:
         for part in parts:
-            for table in batches(part):
+            for table in part.read_batches():
                 draft.add(table, run.name)
         return sum(footer_of(part)[1] for part in parts) if parts else None
     except (SnapshotError, pa.ArrowException) as error:

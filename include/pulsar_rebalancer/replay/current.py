@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.run.compacted_tables import RUNS, batches, table_file
+from pulsar_rebalancer.run.compacted_tables import RUNS, table_file
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.layout import day_of
 from pulsar_rebalancer.storage.path import json_document
@@ -55,7 +55,7 @@ def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunReques
 
 def _compacted(listed: StoragePath) -> dict[str, str | None]:
     try:
-        tables = list(batches(listed, ["run", "settings"])) if listed.exists() else []
+        tables = list(listed.read_batches(["run", "settings"])) if listed.exists() else []
     except SnapshotError:
         return {}
     return {row["run"]: row["settings"] for table in tables for row in table.to_pylist()}

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.replay.columns import FIGURES
-from pulsar_rebalancer.run.checked_tables import coded_batches, read_checked
-from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, BUNDLES, LARGEST, RESOURCES
+from pulsar_rebalancer.run.checked_tables import coded_batches, read_day, read_run
+from pulsar_rebalancer.run.tables import AVERAGES, LARGEST, RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,9 +29,9 @@ _BROKER_COLUMNS = (
     *FIGURES,
     *AVERAGES,
     "version",
+    "started_at",
 )
 _BUNDLE_COLUMNS = ("broker", "bundle", *FIGURES)
-_STARTED = "started_at"
 
 
 @dataclass
@@ -58,31 +58,40 @@ class Held:
         )
 
 
-def brokers_of(file: StoragePath, runs: Collection[str] | None = None) -> pa.Table:
-    """Return the rows for the brokers in a run, or in some of a day's runs; the column `started_at` can be missing.
+def brokers_of(run: StoragePath) -> pa.Table:
+    """Return a run's brokers from its folder.
 
     Raises:
-        SnapshotError: as in `read_checked`.
+        SnapshotError: as in `read_run`.
     """
-    return read_checked(file, _BROKER_COLUMNS, BROKERS, may_be_missing=_STARTED, runs=runs)
+    return read_run(run, "brokers", _BROKER_COLUMNS)
 
 
-def bundles_of(file: StoragePath, writer: Writer) -> Held:
+def brokers_of_day(file: StoragePath, runs: Collection[str]) -> pa.Table:
+    """Return the brokers of some of a day's runs.
+
+    Raises:
+        SnapshotError: as in `read_run`.
+    """
+    return read_day(file, "brokers", _BROKER_COLUMNS, runs)
+
+
+def bundles_of(run: StoragePath, writer: Writer) -> Held:
     """Return a run's bundles from its folder.
 
     Raises:
-        SnapshotError: as in `read_checked`.
+        SnapshotError: as in `read_run`.
     """
-    return Held.of(writer, read_checked(file, _BUNDLE_COLUMNS, BUNDLES))
+    return Held.of(writer, read_run(run, "bundles", _BUNDLE_COLUMNS))
 
 
 def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
     """Yield the bundles of a day's runs in file order; a run's bundles can come in several pieces.
 
     Raises:
-        SnapshotError: as in `read_checked`.
+        SnapshotError: as in `read_run`.
     """
-    for table in coded_batches(file, ("run", *_BUNDLE_COLUMNS), BUNDLES, coded=["run", "broker", "bundle"]):
+    for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -100,9 +109,7 @@ def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
 
 def started(brokers: pa.Table) -> Floats:
     """Return the start times of the brokers' processes, in seconds since 1970; NaN where unknown."""
-    if _STARTED not in brokers.column_names:
-        return np.full(brokers.num_rows, np.nan)
-    return floats(brokers[_STARTED].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
+    return floats(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
 def carried(table: pa.Table) -> Floats:

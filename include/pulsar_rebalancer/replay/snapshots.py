@@ -18,6 +18,7 @@ from pulsar_rebalancer.replay.run_documents import RunDocuments, policies_of
 from pulsar_rebalancer.replay.run_tables import (
     Held,
     brokers_of,
+    brokers_of_day,
     bundles_of,
     carried,
     floats,
@@ -25,8 +26,7 @@ from pulsar_rebalancer.replay.run_tables import (
     started,
 )
 from pulsar_rebalancer.replay.writing import Writer, coverage_of
-from pulsar_rebalancer.run.compacted_tables import RUNS, batches, table_file
-from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.compacted_tables import RUNS, table_file
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.layout import time_of
 
@@ -101,7 +101,7 @@ class _Reader:
 
     def _list(self, listed: StoragePath) -> None:
         texts: dict[str, str] = {}
-        for table in batches(listed, ["run", "validation", "state", "documents", "bundles_rows"]):
+        for table in listed.read_batches(["run", "validation", "state", "documents", "bundles_rows"]):
             for row in table.to_pylist():
                 policies = dict(row["documents"] or ()).get(Policies.FILE)
                 # Runs with the same policies share one text: a day may have thousands of runs.
@@ -127,9 +127,7 @@ class _Reader:
             if run is None:
                 continue
             with self._noting(run.uri):
-                brokers = brokers_of(Snapshot(run).file("brokers"))
-                held = bundles_of(Snapshot(run).file("bundles"), self._writer)
-                self._add(minute, brokers, held, self._documents[name])
+                self._add(minute, brokers_of(run), bundles_of(run, self._writer), self._documents[name])
 
     @contextmanager
     def _noting(self, what: str) -> Iterator[None]:
@@ -142,7 +140,7 @@ class _Reader:
             self.unreadable.append(error.message if what in error.message else f"{what}: {error.message}")
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
-        brokers = brokers_of(table_file(self._storage, "brokers", day), minutes)
+        brokers = brokers_of_day(table_file(self._storage, "brokers", day), minutes)
         pieces: dict[str, list[Held]] = {}
         waiting = set(minutes)
         for run, held in pieces_of(table_file(self._storage, "bundles", day), self._writer):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.compacted_tables import batches, footer_of, nulls_in, opened, refuse_other
+from pulsar_rebalancer.run.compacted_tables import TABLES, footer_of, nulls_in, opened, refuse_other
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,42 +20,35 @@ if TYPE_CHECKING:
 _NAMES = {"broker", "bundle", "run"}
 
 
-def read_checked(
-    file: StoragePath,
-    columns: Sequence[str],
-    today: pa.Schema,
-    *,
-    may_be_missing: str = "",
-    runs: Collection[str] | None = None,
-) -> pa.Table:
-    """Check a table, and return some of its columns.
+def read_run(run: StoragePath, kind: str, columns: Sequence[str]) -> pa.Table:
+    """Check a table of a run, and return some of its columns.
 
     Args:
-        file: the table of a run or of a day.
-        today: the table's columns in this release.
-        may_be_missing: an optional column, which is left out if the table does not have it.
-        runs: names of the runs to read from a day's table; None for the table of one run.
+        run: the run's folder.
+        kind: the table's kind (`compacted_tables.TABLES`).
 
     Raises:
         SnapshotError: `file_missing`, `file_version` or `file_damaged`; the message names the file, column and row.
     """
-    further = [] if runs is None else ["run"]
-    wanted = [*further, *columns, *({may_be_missing} & set(footer_of(file)[0].names))]
-    _check(file, wanted, today)
-    if runs is None:
-        return file.read_table(wanted)
-    names = pa.array(sorted(runs), pa.string())
-    return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in batches(file, wanted))
+    path, today = TABLES[kind]
+    _check(run / path, columns, today)
+    return (run / path).read_table(list(columns))
 
 
-def coded_batches(file: StoragePath, columns: Sequence[str], today: pa.Schema, coded: list[str]) -> Iterator[pa.Table]:
-    """Yield a table's columns in batches of rows. The other arguments and the errors are as in `read_checked`.
+def read_day(file: StoragePath, kind: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
+    """Check a table of a day, and return the column `run` and some others of these runs. Errors: as in `read_run`."""
+    wanted, names = ["run", *columns], pa.array(sorted(runs), pa.string())
+    _check(file, wanted, TABLES[kind][1])
+    return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
+
+
+def coded_batches(file: StoragePath, kind: str, columns: Sequence[str], coded: list[str]) -> Iterator[pa.Table]:
+    """Yield a table's columns in batches of rows. The other arguments and the errors are as in `read_run`.
 
     Args:
-        today: the table's columns in this release.
         coded: columns to read as Arrow dictionaries, which need less memory if values repeat.
     """
-    _check(file, columns, today)
+    _check(file, columns, TABLES[kind][1])
     with opened(file, coded) as source:
         for batch in source.iter_batches(columns=list(columns)):
             yield pa.Table.from_batches([batch])
@@ -86,7 +79,7 @@ def _fits(kind: pa.DataType, today: pa.DataType) -> bool:
 def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
     for name in columns:
         before = 0
-        for table in batches(file, [name]) if nulls_in(file, name) else ():
+        for table in file.read_batches([name]) if nulls_in(file, name) else ():
             missing = np.flatnonzero(table[name].is_null().to_numpy())
             if len(missing):
                 row = before + int(missing[0]) + 1
@@ -100,7 +93,7 @@ def _first_text(file: StoragePath, column: str) -> str:
     The column should be numeric, but the file stores it as text.
     """
     before = 0
-    for table in batches(file, [column]):
+    for table in file.read_batches([column]):
         texts: list[Any] = table[column].to_pylist()
         for row, text in enumerate(texts, before + 1):
             try:

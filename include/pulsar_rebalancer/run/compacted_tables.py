@@ -198,13 +198,6 @@ def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.Par
         yield source
 
 
-def batches(file: StoragePath, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file in batches. Raises the same errors as `opened`."""
-    with opened(file) as source:
-        for batch in source.iter_batches(columns=columns):
-            yield pa.Table.from_batches([batch])
-
-
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
     """Return a Parquet file's columns and its number of rows, from its footer. Raises the same errors as `opened`."""
     with opened(file) as source:
@@ -240,7 +233,7 @@ def rows_by_run(file: StoragePath) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     if file.exists():
-        for table in batches(file, columns=["run"]):
+        for table in file.read_batches(["run"]):
             counted = table.group_by("run").aggregate([("run", "count")])
             counts.update(dict(zip(*counted.select(["run", "run_count"]).to_pydict().values(), strict=True)))
     return counts
@@ -257,7 +250,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
         return set()
     refuse_other(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
-    expected = {row["run"]: row for table in batches(listed, columns) for row in table.to_pylist()}
+    expected = {row["run"]: row for table in listed.read_batches(columns) for row in table.to_pylist()}
     held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}
     return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
 
@@ -272,7 +265,7 @@ def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
     """
-    for table in batches(listed, ["run", *columns]):
+    for table in listed.read_batches(["run", *columns]):
         for row in table.filter(pc.field("run") == run).to_pylist():
             return row
     return {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -14,14 +16,15 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.compacted_tables import batches
+from pulsar_rebalancer.run.compacted_tables import TABLES, opened
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import INPUT, TIME, VERSION, broker_samples, version_of
-from pulsar_rebalancer.storage.path import damage_of
+from pulsar_rebalancer.run.tables import BUNDLES, INPUT, TIME, VERSION, broker_samples, rows_of, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
+
+    import pyarrow.parquet as pq
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.run.tables import BrokerSample, Row
@@ -102,41 +105,61 @@ class Snapshot:
     @property
     def extensible(self) -> bool:
         """Return whether the cluster uses the extensible load manager."""
-        cluster = self.file("cluster").read_table(["load_manager"])
+        cluster = self.table("cluster", ["load_manager"])
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
-    def table(self, name: str) -> pa.Table:
-        """Return an input table with all its rows."""
-        file = self.file(name)
-        content = file.read_table()
-        self.check(name, content.schema)
-        with damage_of(file.uri):
-            return content.cast(INPUT[name])
+    @property
+    def shares_bundles(self) -> bool:
+        """Return whether the bundles table might contain a bundle twice because two brokers reported it."""
+        footer, column = self.bundles_footer, BUNDLES.names.index("owners")
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        statistics = [group.column(column).statistics for group in groups if group.num_rows]
+        largest = (part.max if part and part.max is not None else math.inf for part in statistics)
+        return max(largest, default=0) > 1
 
-    def check(self, name: str, found: pa.Schema) -> None:
-        """Reject an input table whose version or columns differ from this release's.
+    @cached_property
+    def bundles_footer(self) -> pq.FileMetaData:
+        """Return the footer of the bundles table."""
+        with self._opened("bundles") as source:
+            return source.metadata
 
-        Raises:
-            SnapshotError: `file_version`.
+    def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
+        """Return an input table with all its rows.
+
+        Args:
+            columns: names of the columns to read; None for all.
         """
-        version = version_of(found)
-        if version != VERSION or found.names != INPUT[name].names:
-            what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
-            where = f"{self.folder.uri}: table {name}"
-            raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
+        schema = INPUT[name] if columns is None else pa.schema([INPUT[name].field(column) for column in columns])
+        with self._opened(name) as source:
+            content = source.read(schema.names).select(schema.names)
+            content.validate(full=True)
+            return content.cast(schema)
+
+    def batches(self, name: str, columns: list[str]) -> Iterator[pa.Table]:
+        """Yield some columns of an input table in batches, so that not all rows are in memory at the same time."""
+        with self._opened(name) as source:
+            for batch in source.iter_batches(columns=columns):
+                yield pa.Table.from_batches([batch])
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
+        """Open an input table, and reject it if its version or columns differ from this release's."""
+        with opened(self.folder / TABLES[name][0]) as source:
+            found = source.schema_arrow
+            version = version_of(found)
+            if version != VERSION or found.names != INPUT[name].names:
+                what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
+                where = f"{self.folder.uri}: table {name}"
+                raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
+            yield source
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[Row]:
         """Return the rows of these bundles, one for each broker that reports a bundle.
 
-        Any version of the table is accepted.
-
         Args:
             columns: columns of the bundles table, including `bundle`.
         """
-        wanted = pa.array(sorted(names), pa.string())
-        # Read in batches: a cluster may have a million bundles.
-        parts = (part.filter(pc.is_in(part["bundle"], wanted)) for part in batches(self.file("bundles"), columns))
-        return [row for part in (parts if names else ()) for row in part.to_pylist()]
+        return rows_of(names, self.batches("bundles", columns) if names else ())
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
         """Return the brokers that report each bundle, by bundle; bundles that no broker reports are not included."""
@@ -161,7 +184,3 @@ class Snapshot:
         """
         file = state_folder / self.before.decision.means
         return file if self.before.decision.means and file.exists() else None
-
-    def file(self, name: str) -> StoragePath:
-        """Return the file for an input table."""
-        return self.folder / "input" / f"{name}.parquet"

@@ -11,12 +11,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from pulsar_rebalancer.storage.path import StoragePath
@@ -322,6 +323,16 @@ def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Sc
         return pa.Table.from_pylist(list(rows), schema=schema)
     except (pa.ArrowException, OverflowError) as error:
         raise SnapshotError(Reason.FILE_DAMAGED, f"rows do not fit their columns: {error}") from None
+
+
+def rows_of(bundles: Collection[str], parts: Iterable[pa.Table]) -> list[Row]:
+    """Return the rows of these bundles.
+
+    Args:
+        parts: a table with the column `bundle`, in batches: a cluster may have a million bundles.
+    """
+    wanted = pa.array(sorted(bundles), pa.string())
+    return [row for part in parts for row in part.filter(pc.is_in(part["bundle"], wanted)).to_pylist()]
 
 
 def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:

@@ -155,21 +155,28 @@ class StoragePath:
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
         """
-        file_system, path = self.open()
         with failures_of(self.uri, "read"), damage_of(self.uri):
-            is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
-            parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
-            # Not `pq.read_table`, which imports pandas.
-            read = [_read_part(file_system, part, columns) for part in parts]
             # Spark may mark a column as never null in one part and not in another.
-            table = pa.concat_tables(read, promote_options="default")
+            table = pa.concat_tables((part.read(columns) for part in self._parts()), promote_options="default")
             table.validate(full=True)
         return table
 
+    def read_batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of the same tables in batches, to save memory. Raises the same errors as `read_table`."""
+        with failures_of(self.uri, "read"), damage_of(self.uri):
+            for part in self._parts():
+                for batch in part.iter_batches(columns=columns):
+                    yield pa.Table.from_batches([batch])
 
-def _read_part(file_system: pafs.FileSystem, path: str, columns: list[str] | None) -> pa.Table:
-    with pq.ParquetFile(path, filesystem=file_system) as part:
-        return part.read(columns)
+    def _parts(self) -> Iterator[pq.ParquetFile]:
+        """Yield the table's files; each is closed before the next is opened."""
+        file_system, path = self.open()
+        is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
+        parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
+        for part in parts:
+            # Not `pq.read_table`, which imports pandas.
+            with pq.ParquetFile(part, filesystem=file_system) as source:
+                yield source
 
 
 def json_document(data: bytes | str, where: str) -> Any:

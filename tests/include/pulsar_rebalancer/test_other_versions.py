@@ -76,6 +76,25 @@ def test_tables_of_a_run(storage: ClusterStorage, version: str) -> None:
         Snapshot(run).table("brokers")
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda run: run.table("bundles", ["bundle"]),
+        lambda run: list(run.batches("bundles", ["bundle"])),
+        lambda run: run.owners(["t/n/0x00000000_0xffffffff"]),
+        lambda run: run.shares_bundles,
+    ],
+    ids=["columns", "batches", "rows", "footer"],
+)
+def test_parts_of_a_table(storage: ClusterStorage, read: Callable[[Snapshot], Any]) -> None:
+    run = stored_run(storage, NOW)
+    read(Snapshot(run))
+    of_version(run / "input" / "bundles.parquet", "2")
+
+    with pytest.raises(SnapshotError, match=r"table bundles is of version 2, .* \[file_version\]"):
+        read(Snapshot(run))
+
+
 @pytest.mark.parametrize("version", ["0", "2"])
 def test_a_run_is_not_compacted(storage: ClusterStorage, version: str) -> None:
     run = stored_run(storage, NOW - timedelta(days=1))

@@ -71,7 +71,7 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
         raise PlanError(Reason.UNKNOWN_DESTINATION, which)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
-    (leader,) = snapshot.file("cluster").read_table(["leader"])["leader"].to_pylist()
+    (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
     order = tuple(brokers) or tuple(sorted(started, key=lambda name: (name == leader, name)))
     known = {name: at.isoformat() if at else "" for name, at in started.items()}
     identity = hashlib.sha256(json.dumps([order, known], sort_keys=True).encode()).hexdigest()

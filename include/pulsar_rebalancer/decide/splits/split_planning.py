@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.decide.run_bundles import reasons_to_stay
@@ -15,9 +13,8 @@ from pulsar_rebalancer.decide.splits import planner
 from pulsar_rebalancer.decide.splits.conditions import LoadedBundle
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.splits import parts_by_bundle
-from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, rows_of
 from pulsar_rebalancer.run.topic_loads import FEWEST_TOPICS, Candidates
-from pulsar_rebalancer.storage.path import damage_of, failures_of
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.left_out import left_out_of
 
@@ -27,9 +24,9 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.run.tables import Row
-    from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+
+_COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]
 
 _MOST_TOLD = 5
 """Maximum number of sentences that advise people to split a bundle."""
@@ -62,10 +59,10 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
 
     If several brokers report a bundle, the report with the most traffic is used.
     """
-    sample = _rows(run.file("bundles"), names)
+    sample = run.bundles_named(names, _COLUMNS)
     parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
-    known = _rows(run.known_means, [*names, *parents]) if run.known_means else []
+    known = rows_of([*names, *parents], run.known_means.read_batches()) if run.known_means else []
     after = {row["bundle"]: row for row in means.update(sample, means.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     quarantined = dict.fromkeys(run.validation.quarantined, Reason.BUNDLE_QUARANTINED)
@@ -91,15 +88,6 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     return list(loaded.values())
 
 
-def _rows(file: StoragePath, names: Sequence[str]) -> list[Row]:
-    """Return the rows of a table file for these bundles; long-term means are null if the file lacks the column."""
-    file_system, path = file.open()
-    with failures_of(file.uri, "read"), damage_of(file.uri):
-        rows = pq.read_table(path, filesystem=file_system, filters=pc.field("bundle").isin(pa.array(names)))
-    missing: dict[str, Any] = dict.fromkeys(name for name in MEANS.names if name.startswith("long_term"))
-    return [missing | row for row in rows.to_pylist()]
-
-
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
@@ -116,7 +104,7 @@ def helpful(
         if move.pair in stuck and move.reason is Reason.OVER_REMAINING:
             busiest.setdefault(move.pair, move)
     told = [busiest[pair] for pair in sorted(busiest)[:_MOST_TOLD]]
-    rows = _rows(run.file("bundles"), [move.bundle for move in told]) if told else []
+    rows = run.bundles_named([move.bundle for move in told], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}
     return tuple(
         _sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))

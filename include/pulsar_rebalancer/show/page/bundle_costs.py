@@ -47,7 +47,7 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
     learned = learned_in(state)
     if learned is None or not state.costs:
         return ()
-    owned = run.snapshot.file("bundles").read_table(["bundle", "broker"])
+    owned = run.snapshot.table("bundles", ["bundle", "broker"])
     owned = owned.filter(pc.equal(owned["broker"], pa.scalar(broker)))
     known = (storage.state / state.costs).read_table(_KNOWN)
     known = known.filter(pc.is_in(known["bundle"], owned["bundle"]))

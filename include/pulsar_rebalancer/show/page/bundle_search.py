@@ -29,7 +29,7 @@ def find_bundles(storage: ClusterStorage, part: str, now: datetime) -> BundlesFo
     run, _ = newest(storage, now)
     if run is None:
         return BundlesFound()
-    table = run.snapshot.file("bundles").read_table(_COLUMNS)
+    table = run.snapshot.table("bundles", _COLUMNS)
     table = table.filter(pc.match_substring(table["bundle"], part))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, LISTED)

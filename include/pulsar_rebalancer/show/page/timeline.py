@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.compacted_tables import RUNS, batches, table_file
+from pulsar_rebalancer.run.compacted_tables import RUNS, table_file
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer.show.page.buckets import Bucket, Timeline, added_up, begin_of, of_run
 from pulsar_rebalancer.storage.cache import Cache
@@ -120,7 +120,7 @@ class _Day(NamedTuple):
         try:
             rows = [
                 of_run(at, row["settings"], row["summary"], row["outcome"])
-                for table in batches(self.file, ["run", "settings", "summary", "outcome"])
+                for table in self.file.read_batches(["run", "settings", "summary", "outcome"])
                 for row in table.to_pylist()
                 if (at := time_of(row["run"])) is not None
             ]

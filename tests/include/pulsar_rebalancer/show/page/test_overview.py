@@ -67,7 +67,7 @@ def test_bundles_are_found_by_a_part_of_their_names_those_with_the_most_traffic_
     made = scene(tmp_path, loads={broker(0): 82.0, broker(1): 40.0})
     assert find_bundles(made.storage, "", NOW).all == 0
     run = made.run(JUST_NOW)
-    rows = Snapshot(run).file("bundles").read_table().to_pylist()
+    rows = Snapshot(run).table("bundles").to_pylist()
     traffic = {row["bundle"]: row["msg_throughput_in"] + row["msg_throughput_out"] for row in rows}
 
     found = find_bundles(made.storage, "", NOW)
