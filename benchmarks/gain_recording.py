@@ -60,7 +60,7 @@ def keep(storage: ClusterStorage) -> None:
 
 def _read_by_replays(runs: pa.Table) -> pa.Table:
     """Return what a replay reads of the table of runs."""
-    kept = runs.select(["run", "collected_at", "validation", "bundles_rows"])
+    kept = runs.select(["run", "collected_at", "validation", "state", "bundles_rows"])
     policies = [[(name, text) for name, text in row["documents"] if name == Policies.FILE] for row in _rows(runs)]
     return kept.append_column("documents", pa.array(policies, RUNS_SCHEMA.field("documents").type))
 

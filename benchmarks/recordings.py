@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, table_file, with_run
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, TRAFFIC
 
 if TYPE_CHECKING:
@@ -57,7 +59,8 @@ def write(storage: ClusterStorage, brokers: int, bundles_each: int, minutes: int
 
 def _listed(run: str, at: datetime, bundles: int) -> pa.Table:
     documents = pa.array([[(Policies.FILE, Policies().model_dump_json())]], RUNS_SCHEMA.field("documents").type)
-    return pa.table({"run": [run], "collected_at": [at], "documents": documents, "bundles_rows": [bundles]})
+    read = {"validation": [Validation().model_dump_json()], "state": [StateBefore().model_dump_json()]}
+    return pa.table({"run": [run], "collected_at": [at], **read, "documents": documents, "bundles_rows": [bundles]})
 
 
 class _Load:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.storage.path import json_document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pulsar_rebalancer.storage.path import StoragePath
 
-_FILES = ("validation.json", "input/state.json", Policies.FILE)
+    _Document = TypeVar("_Document")
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,21 @@ class RunDocuments:
 
     @classmethod
     def of(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
-        """Parse the documents; `validation` and `state` are ignored if they are missing or unreadable."""
-        listed, drains = _document(validation).get("findings"), _document(state).get("drains")
-        findings = [finding for finding in listed if isinstance(finding, dict)] if isinstance(listed, list) else []
-        effects = [(finding.get("effect"), str(finding.get("subject"))) for finding in findings]
-        drained = drains.get("brokers") if isinstance(drains, dict) else None
-        left_out = {subject for effect, subject in effects if effect == Effect.QUARANTINE} | set(drained or ())
-        return cls(any(effect == Effect.BLOCK for effect, _ in effects), frozenset(left_out), policies)
+        """Parse the documents, except for the policies.
+
+        Raises:
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+            StateError: `state_version`.
+        """
+        validated = _parsed(validation, Validation.FILE, Validation.parse)
+        drained = _parsed(state, StateBefore.FILE, StateBefore.parse).drains.brokers
+        blocked = bool(validated.reasons(Effect.BLOCK))
+        return cls(blocked, frozenset({*validated.quarantined, *drained}), policies)
 
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
-        """Read the documents from a run's folder."""
-        return cls.of(*(_text(run / file) for file in _FILES))
+        """Read the documents from a run's folder. Raises the same errors as `of`."""
+        return cls.of(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
 
 
 def policies_of(text: str | None) -> Policies:
@@ -53,17 +59,13 @@ def policies_of(text: str | None) -> Policies:
     Raises:
         SnapshotError: `file_missing`, `file_damaged` or `file_version`.
     """
+    return _parsed(text, Policies.FILE, Policies.parse)
+
+
+def _parsed(text: str | None, file: str, parse: Callable[[Any, str], _Document]) -> _Document:
     if text is None:
-        raise SnapshotError(Reason.FILE_MISSING, f"{Policies.FILE} is missing")
-    return Policies.parse(json_document(text, Policies.FILE), Policies.FILE)
-
-
-def _document(text: str | None) -> dict[str, object]:
-    try:
-        document: Any = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
+        raise SnapshotError(Reason.FILE_MISSING, f"{file} is missing")
+    return parse(json_document(text, file), file)
 
 
 def _text(file: StoragePath) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, KeptSample, minute_of
@@ -58,7 +58,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     day = start.astimezone(UTC).date()
     while day <= end.astimezone(UTC).date():
         listed = reader.runs_of(day)
-        inside = sorted((at, name) for name, at in listed.items() if start <= at <= end)
+        inside = sorted((at, name) for name, at in listed.items() if start <= at <= end and reader.can_read(name))
         valid = [(at, name) for at, name in inside if not reader.blocked(name)]
         blocked += len(inside) - len(valid)
         last_of = {minute_of(at): name for at, name in valid}
@@ -106,14 +106,19 @@ class _Reader:
                 policies = dict(row["documents"] or ()).get(Policies.FILE)
                 # Runs with the same policies share one text: a day may have thousands of runs.
                 policies = None if policies is None else texts.setdefault(policies, policies)
-                self._documents[row["run"]] = RunDocuments.of(row["validation"], row["state"], policies)
-                self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
+                with self._noting(f"run {row['run']}"):
+                    self._documents[row["run"]] = RunDocuments.of(row["validation"], row["state"], policies)
+                    self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
+
+    def can_read(self, name: str) -> bool:
+        """Return whether the documents of one of the day's runs can be read; if not, note the run."""
+        if name not in self._documents and (run := self._storage.run(name)) is not None:
+            with self._noting(run.uri):
+                self._documents[name] = RunDocuments.read(run)
+        return name in self._documents
 
     def blocked(self, name: str) -> bool:
-        """Return whether validation blocked one of the day's runs."""
-        if name not in self._documents:
-            run = self._storage.run(name)
-            self._documents[name] = RunDocuments.of(None, None, None) if run is None else RunDocuments.read(run)
+        """Return whether validation blocked a run whose documents can be read."""
         return self._documents[name].blocked
 
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
@@ -134,7 +139,7 @@ class _Reader:
         """Add files that cannot be read to `unreadable`; storage failures are raised."""
         try:
             yield
-        except SnapshotError as error:
+        except (SnapshotError, StateError) as error:
             if error.reason is Reason.STORAGE_FAILED:
                 raise
             self.unreadable.append(error.message if what in error.message else f"{what}: {error.message}")

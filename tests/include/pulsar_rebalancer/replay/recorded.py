@@ -7,10 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.minute import NO_POLICIES
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.run import tables
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -62,11 +66,12 @@ class Run:
         cluster = [{"cluster": CLUSTER, "collected_at": at, "bundles": len(bundles)}]
         rows = {"cluster": cluster, "brokers": brokers, "bundles": bundles}
         tables.write(run, {name: tables.table(found, tables.INPUT[name]) for name, found in rows.items()})
-        findings = [{"reason": "load_in_doubt", "effect": "quarantine", "subject": name} for name in self.left_out]
+        findings = [Finding(reason=Reason.LOAD_IN_DOUBT, subject=name) for name in self.left_out]
         if self.blocked:
-            findings.append({"reason": "too_few_brokers", "effect": "block", "subject": ""})
-        (run / "input" / "state.json").write_json({"drains": {"brokers": {name: {} for name in self.drained}}})
-        (run / "validation.json").write_json({"version": 1, "findings": findings})
+            findings.append(Finding(reason=Reason.TOO_FEW_BROKERS))
+        Validation(findings=tuple(findings)).write(run)
+        drained = dict.fromkeys(self.drained, Drain(at=at, by="ann", reason="repair"))
+        StateBefore(drains=Drains(brokers=drained)).write(run)
         (run / "input" / "settings.json").write_json({"airflow_run_id": "scheduled"})
         (run / "outcome.json").write_json({})
         if self.policies is not None:

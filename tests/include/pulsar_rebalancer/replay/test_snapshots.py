@@ -114,6 +114,31 @@ def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> N
         assert words in said
 
 
+@pytest.mark.parametrize("as_tables", [False, True], ids=["folders", "history"])
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("validation.json", "no JSON", "validation.json is not a JSON document"),
+        ("validation.json", '{"version": 2, "findings": []}', "validation.json has version 2"),
+        ("input/state.json", "{}", "input/state.json is not a state"),
+        ("input/state.json", '{"decision": {"version": 2}, "moves": {}, "drains": {}}', "has version 2, this release reads 1"),
+    ],
+)
+def test_a_run_whose_documents_cannot_be_read_is_named_and_passed_over(
+    file: str, text: str, why: str, as_tables: bool, tmp_path: Path
+) -> None:
+    """It may have been blocked, or a broker left out."""
+    storage = ClusterStorage(str(tmp_path), CLUSTER)
+    odd, _ = (RUN.write(storage, minute(number)) for number in range(2))
+    (odd / file).write_bytes(text.encode())
+    if as_tables:
+        compacted(storage)
+    coverage = made(storage, tmp_path / "recording", 2).coverage
+    assert (coverage.samples, coverage.unreadable_count) == (1, 1)
+    assert odd.name in coverage.unreadable[0]
+    assert why in coverage.unreadable[0]
+
+
 @pytest.mark.parametrize(("table", "column"), [("brokers", "broker"), ("bundles", "broker"), ("bundles", "bundle")])
 def test_a_table_that_lacks_a_name_is_told_with_its_row(table: str, column: str, tmp_path: Path) -> None:
     storage = ClusterStorage(str(tmp_path), CLUSTER)
