@@ -163,7 +163,8 @@ def _shadow_plan(run: RunInput, shadow: ShadowDecision | None) -> ShadowPlan | N
         return ShadowPlan(strategy=strategy, error=shadow.error)
     taken = [move for move in decided.moves if move.taken]
     after = scores_after(_scores(decided.decisions), taken, _source_traffic(run, decided.decisions, taken))
-    compared = [figure for broker, figure in after.items() if broker not in apart_of(run)]
+    apart = apart_of(run, shadow.context.settings)
+    compared = [figure for broker, figure in after.items() if broker not in apart]
     return ShadowPlan(
         strategy=strategy,
         sentence=decided.sentence,
@@ -195,7 +196,7 @@ def _summary(
     low = profile_of(run.settings).thresholds(run.settings).get("low")
     return Summary(
         **fields,
-        **scores_fields(scores, scores_after(scores, taken, traffic), apart_of(run)),
+        **scores_fields(scores, scores_after(scores, taken, traffic), apart_of(run, run.settings)),
         forced=forced if request.forced else None,
         counting=run.counting.reason,
         pairs=len(gaps),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.decide import pipeline
+from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,8 @@ def decide(
     try:
         learned = lesson()
         context = replace(context, lesson=learned.lesson)
-        return ShadowDecision(context, pipeline.decide(context, run.brokers, bundles(learned.costs)))
+        brokers = run.brokers_without(left_out_of(run, context.settings))
+        return ShadowDecision(context, pipeline.decide(context, brokers, bundles(learned.costs)))
     except Exception as error:
         _log.exception("shadow %s failed", context.settings.strategy)
         return ShadowDecision(context, error=f"{type(error).__name__}: {error}"[:300])

@@ -15,15 +15,19 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
 
 
-def left_out_of(run: Snapshot) -> dict[str, Reason]:
-    """Return a run's brokers that can be neither source nor destination, each with the reason."""
+def left_out_of(run: Snapshot, settings: Settings | None = None) -> dict[str, Reason]:
+    """Return a run's brokers that can be neither source nor destination, each with the reason.
+
+    Args:
+        settings: settings of the shadow; None for the run's own.
+    """
     quarantined, drained = run.validation.quarantined, run.before.drains.brokers
-    return left_out(run.settings, run.policies, quarantined=quarantined, drained=drained)
+    return left_out(settings or run.settings, run.policies, quarantined=quarantined, drained=drained)
 
 
-def apart_of(run: Snapshot) -> dict[str, Reason]:
-    """Return a run's brokers that are not compared with other brokers, each with the reason."""
-    return apart(run.settings, run.policies, run.before.drains.brokers)
+def apart_of(run: Snapshot, settings: Settings) -> dict[str, Reason]:
+    """Return a run's brokers that the strategy in these settings does not compare with others, each with the reason."""
+    return apart(settings, run.policies, run.before.drains.brokers)
 
 
 def left_out(
@@ -32,7 +36,7 @@ def left_out(
     """Return the brokers that can be neither source nor destination, each with the most serious reason.
 
     Args:
-        quarantined: brokers that validation excluded or that have no report; unknown names are returned too.
+        quarantined: brokers that validation left out or that have no report; unknown names are returned too.
     """
     reasons = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
     return reasons | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)

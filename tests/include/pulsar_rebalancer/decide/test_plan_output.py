@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
+from tests.spark_apps.pulsar_rebalancer_spark import runs
 
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide import pipeline, plan_output
 from pulsar_rebalancer.decide.pipeline import RunDecision
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_lesson import RunLesson
+from pulsar_rebalancer.decide.shadow import decide as decide_shadow
+from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Forced, read_state, verify
@@ -81,6 +87,31 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     assert (summary.predicted_min, summary.predicted_max) == (65.0, 65.0)
     (pair,) = (decision for decision in decided.decisions if decision.pair == 0)
     assert (pair.source, pair.destination, pair.gap, pair.fired, pair.target) == ("b:1", "c:1", 70.0, True, 15.0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shadow"), [(Strategy.OVERLOAD, Strategy.AVG), (Strategy.AVG, Strategy.OVERLOAD)]
+)
+def test_a_shadow_compares_the_brokers_that_it_would_compare_as_the_strategy(
+    strategy: Strategy, shadow: Strategy, tmp_path: Path
+) -> None:
+    """AvgShedder leaves out a broker without persistent topics, OverloadShedder relieves it."""
+    content, policies = runs.tables("east", 4, 3), Policies(without_persistent=("broker-00003.pulsar:8080",))
+
+    def given(**settings: Strategy) -> RunInput:
+        root = str(tmp_path / "_".join(settings))
+        return RunInput.read(root, runs.make(root, content, policies=policies, **settings).uri)
+
+    alone, both = given(strategy=shadow), given(strategy=strategy, shadow=shadow)
+    context = replace(alone.context, seed=both.folder.name)
+    expected = pipeline.decide(context, alone.brokers, runs.sample(alone)[1])
+    found = decide_shadow(both, RunLesson, lambda _: runs.sample(both)[1])  # type: ignore[arg-type, return-value]
+    assert found is not None
+    assert found.decided is not None
+    assert found.decided.decisions == expected.decisions
+    planned = plan_output.write(both, RunDecision([], [], KeptState(), "", {}), found).shadow
+    assert planned is not None
+    assert planned.predicted_range == plan_output.write(alone, expected).predicted_range
 
 
 EARLIER = NOW - timedelta(seconds=60)
