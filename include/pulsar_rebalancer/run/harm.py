@@ -97,7 +97,7 @@ class HarmSummary(BaseModel):
         """Return the summary of moves that unloaded their bundle; None if there are none.
 
         Args:
-            harms: the cost of each such move; None if it was not measured, for example by an earlier release.
+            harms: the cost of each such move; None if it was not measured.
         """
         moves = list(harms)
         known = [harm for harm in moves if harm is not None and not harm.unknown]

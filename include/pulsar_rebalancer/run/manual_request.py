@@ -47,7 +47,7 @@ def _position(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    """Return a list of names; forms and plans from earlier releases have a single name instead."""
+    """Return a list of names; forms may have a single name instead."""
     return [value] if isinstance(value, str) and value else value or []
 
 

@@ -60,7 +60,7 @@ def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]
         for part, share in parts.get(row["bundle"], {}).items():
             if part in known:
                 continue
-            carried = {name: None if row[name] is None else row[name] * share for name in (*TRAFFIC, *LONG_TERM)}
+            carried = {name: row[name] * share for name in (*TRAFFIC, *LONG_TERM)}
             rows.append(row | carried | {"bundle": part})
     return rows
 
@@ -78,9 +78,5 @@ def _mean(sample: Row, old: Row | None) -> Row:
         **sample,
         "samples": samples,
         **{name: ((short - 1) * old[name] + sample[name]) / short for name in TRAFFIC},
-        # Files of earlier versions lack long-term means.
-        **{
-            name: figure if old.get(name) is None else ((samples - 1) * old[name] + figure) / samples
-            for name, figure in now.items()
-        },
+        **{name: ((samples - 1) * old[name] + figure) / samples for name, figure in now.items()},
     }

@@ -18,7 +18,6 @@ from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
@@ -176,14 +175,9 @@ def test_a_broker_that_restarts_between_two_samples_loses_what_the_variant_has_t
     others = {name: rate for name, rate in HOT.held[A].items() if name != FOUR[0]}
     split = Run({A: 80, B: 20}, {A: halves | others, B: HOT.held[B]}, started=first | {A: 1.5})
     assert outcome(recorded(tmp_path / "split", {0: before, 1: split}), "nothing").lost == 5
-    # A broker that is alone takes its bundles again; without the column nothing is known of a start.
+    # A broker that is alone takes its bundles again.
     alone = [Run({A: 80}, {A: HOT.held[A]}, started={A: at}) for at in (0.0, 1.5)]
     assert outcome(recorded(tmp_path / "alone", {1: alone[0], 2: alone[1]}), "nothing").lost == 4
-    for file in (tmp_path / "alone").rglob("brokers.parquet"):
-        table = StoragePath(str(file)).read_table()
-        StoragePath(str(file)).write_table(table.drop_columns("started_at"))
-    older = made(ClusterStorage(str(tmp_path / "alone"), CLUSTER), tmp_path / "older", 2)
-    assert outcome(older, "nothing").lost == 0
 
 
 def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from pulsar_rebalancer.run import harm as module
 from pulsar_rebalancer.run.harm import BundleHarm, Harm, HarmSummary, last_time
-from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -60,11 +59,6 @@ def test_what_is_unknown_is_not_0() -> None:
     assert unknown.sentence == "2 of 2 moves could not be measured"
     assert nobody.sentence == "no client was connected"
     assert HarmSummary.of([]) is None
-
-
-def test_outcomes_of_earlier_releases_are_unknown() -> None:
-    old = {"bundle": "t/n/0x00000000_0xffffffff", "source": "a:1", "destination": "b:1", "reason": "moved"}
-    assert MoveOutcome.model_validate(old).harm is None
 
 
 def test_the_newest_known_figures_of_each_bundle_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
