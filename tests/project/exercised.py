@@ -50,9 +50,10 @@ from tests.project.documentation import ROOT, commands
 
 from experiments import assumption
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.decide.by_hand import check_removal
 from pulsar_rebalancer.replay.command_line import options as replay_options
 from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.show import check_age, check_removal
+from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
 from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -324,7 +325,7 @@ def asked_from_outside(words: list[str]) -> None:
 
 def removal_checked(words: list[str]) -> None:
     """The load of a broker fits on the others, until the sample is too old."""
-    assert words[:3] == ["python", "-m", "pulsar_rebalancer.show.check_removal"]
+    assert words[:3] == ["python", "-m", "pulsar_rebalancer.decide.by_hand.check_removal"]
     broker, given = words[3], dict(zip(words[4::2], words[5::2], strict=True))
     with tempfile.TemporaryDirectory() as root:
         name = broker.removesuffix(":8080")

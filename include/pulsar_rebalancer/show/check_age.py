@@ -7,17 +7,16 @@ outcome.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of
-from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
+from pulsar_rebalancer.storage.command_options import parser_of
+from pulsar_rebalancer.storage.layout import SKEW, ClusterStorage
 from pulsar_rebalancer.storage.path import failures_of
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
-SKEW = timedelta(minutes=1)
-"""Tolerated difference between the clocks of two machines."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +48,14 @@ def _since(at: datetime | None, now: datetime) -> float | None:
 
 
 def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
-    # Names of days and runs sort by time. Ignore runs from the future: a clock has since been set back.
-    for day in reversed([name for name in storage.runs.names() if name.startswith("date=")]):
-        for run in reversed((storage.runs / day).names()):
-            at = time_of(run)
-            file = storage.runs / day / run / "outcome.json"
-            if at is not None and at <= now + SKEW and file.exists():
-                try:
-                    return datetime.fromisoformat(file.read_json()["ended_at"]).astimezone(UTC)
-                except (KeyError, TypeError, ValueError):
-                    raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no valid ended_at") from None
+    # Ignore runs from the future: a clock has since been set back.
+    for run in storage.newest_runs(now + SKEW):
+        file = run / "outcome.json"
+        if file.exists():
+            try:
+                return datetime.fromisoformat(file.read_json()["ended_at"]).astimezone(UTC)
+            except (KeyError, TypeError, ValueError):
+                raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no valid ended_at") from None
     return None
 
 
@@ -100,7 +95,7 @@ def _old(age: float | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the line, and return the exit code. Unreadable files count as CRITICAL."""
-    given = parser_of("check_age", __doc__).parse_args(arguments)
+    given = parser_of("pulsar_rebalancer.show.check_age", __doc__).parse_args(arguments)
     try:
         measured = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
@@ -109,36 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CRITICAL
     print(line(given.cluster, measured, given.max_age_seconds))
     return judge_ages(measured, given.max_age_seconds)
-
-
-def parser_of(command: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a command's parser, with the options that all commands in this folder share."""
-    parser = argparse.ArgumentParser(prog=f"python -m pulsar_rebalancer.show.{command}", description=description)
-    parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
-    parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=positive, help="several intervals")
-    return parser
-
-
-def _cluster(text: str) -> str:
-    if CLUSTER_NAME.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
-    return text
-
-
-def positive(text: str) -> float:
-    """Return the value of an option that must be positive.
-
-    Raises:
-        ArgumentTypeError: the text is not a positive number.
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
 
 
 if __name__ == "__main__":

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.storage.path import StoragePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SKEW = timedelta(minutes=1)
+"""Tolerated difference between the clocks of two machines."""
 
 LOAD_DATA = "load-data.json"
 """File in a cluster's state folder with the load data published by brokers that use the extensible load manager."""
@@ -102,3 +109,23 @@ class ClusterStorage:
         """Return the path of a run's folder, which need not exist; None if the name is not a valid run name."""
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name
+
+    def newest_runs(self, until: datetime) -> Iterator[StoragePath]:
+        """Yield the folder of each run up to a given time, newest first. Raises the same errors as `dated_runs`."""
+        return (folder for _, folder in self.dated_runs(until))
+
+    def dated_runs(self, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
+        """Yield the time and folder of each run up to a given time, newest first.
+
+        Raises:
+            SnapshotError: `storage_failed`.
+        """
+        # Names of days and runs sort by time.
+        for name in reversed(self.runs.names()):
+            day = day_of(name)
+            if day is None or day > until.date():
+                continue
+            for run in reversed((self.runs / name).names()):
+                at = time_of(run)
+                if at is not None and at <= until:
+                    yield at, self.runs / name / run

@@ -30,7 +30,6 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.topic_loads import Candidates
-from pulsar_rebalancer.show.page.recent_runs import folders
 from pulsar_rebalancer.state.manual_plans import Drain, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
 from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
@@ -279,7 +278,7 @@ class CarryOutOperator(HandOverOperator):
         In mode `approve`, the run that receives the plan asks the question; another run carries out the approved plan.
         """
         run_ids = {handed.run_id}
-        newest = folders(self.storage, datetime.now(UTC))
+        newest = self.storage.newest_runs(datetime.now(UTC))
         young = takewhile(lambda run: (time_of(run.name) or handed.at) >= handed.plan.at, newest)
         for run in reversed([*young]):
             request = RunRequest.known(run)

@@ -14,7 +14,7 @@ from pulsar_rebalancer.decide.by_hand import roll_plan
 from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, advance
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.check_removal import newest_sample
+from pulsar_rebalancer.run.newest_sample import newest_sample
 from pulsar_rebalancer.state.orders.in_force import closings
 from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
 from pulsar_rebalancer.state.roll_document import Phase

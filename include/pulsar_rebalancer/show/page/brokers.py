@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.show.page.page_model import BrokerView
-from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded, scores_are_known
+from pulsar_rebalancer.show.page.recent_runs import known_scores, rounded, scores_are_known
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _is_percent(figure: float) -> bool:
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
     """Return each broker's lowest and highest score in the half hour before a time."""
     recent: dict[int, StoragePath] = {}
-    for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, dated_folders(storage, until)):
+    for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, storage.dated_runs(until)):
         recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
     ranges: dict[str, tuple[float, float]] = {}
     end = time.monotonic() + _READING

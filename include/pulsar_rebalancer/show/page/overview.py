@@ -13,7 +13,7 @@ from pulsar_rebalancer.show.page.facts import AirflowFacts
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, RollView, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, worth_listing
-from pulsar_rebalancer.show.page.recent_runs import folders, known_scores, newest, read_run, rounded
+from pulsar_rebalancer.show.page.recent_runs import known_scores, newest, read_run, rounded
 from pulsar_rebalancer.show.page.status import Said, now_of, of_run
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.show.scores import Scores
@@ -178,7 +178,7 @@ _moved: Cache[bool] = Cache(20_000)
 
 
 def _last_that_moved(storage: ClusterStorage, shown: Run, now: datetime) -> PlanView | None:
-    looked_at = islice(folders(storage, shown.request.collected_at), _LOOKED_BACK)
+    looked_at = islice(storage.newest_runs(shown.request.collected_at), _LOOKED_BACK)
     views = (plan_view(storage, read_run(folder), now) for folder in looked_at if _has_moved(folder))
     return next(filter(None, views), None)
 

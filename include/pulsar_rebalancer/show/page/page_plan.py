@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.snapshot import CLIENTS
 from pulsar_rebalancer.run.splits import read_splits, taken_rows
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView, SplitView
-from pulsar_rebalancer.show.page.recent_runs import dated_folders, known_scores, rounded
+from pulsar_rebalancer.show.page.recent_runs import known_scores, rounded
 from pulsar_rebalancer.show.prediction_check import predicted_scores
 from pulsar_rebalancer.texts import number_of
 
@@ -277,7 +277,7 @@ def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
 def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:
     """Return score ranges after the run: at the first sample after each interval in `MINUTES`."""
     end = min(now, ended_at + timedelta(minutes=MINUTES[-1]) + _LATE)
-    later = list(takewhile(lambda dated: dated[0] >= ended_at, dated_folders(storage, end)))[::-1]
+    later = list(takewhile(lambda dated: dated[0] >= ended_at, storage.dated_runs(end)))[::-1]
     begins = ((minutes, ended_at + timedelta(minutes=minutes)) for minutes in MINUTES)
     return tuple(Measured(minutes=minutes, score_range=_range_from(later, begin)) for minutes, begin in begins)
 

@@ -16,11 +16,10 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import read_outcomes
 from pulsar_rebalancer.show.scores import Scores, scores_of
 from pulsar_rebalancer.storage.cache import Cache
-from pulsar_rebalancer.storage.layout import day_of, time_of
 from pulsar_rebalancer.strategies.left_out import left_out_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import datetime
     from typing import TypeVar
 
@@ -148,7 +147,7 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
         SnapshotError: `storage_failed`.
     """
     begun: Run | None = None
-    runs = (read_run(folder) for folder in folders(storage, now))
+    runs = (read_run(folder) for folder in storage.newest_runs(now))
     for looked_at, run in enumerate(run for run in runs if run is None or not run.request.dry_run):
         if run is not None and run.outcome is None and opened and run.request.airflow_run_id == opened:
             run = replace(run, opened=True)
@@ -159,28 +158,6 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
         if looked_at == _LOOKED_AT:
             break
     return begun, None
-
-
-def dated_folders(storage: ClusterStorage, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
-    """Yield the time and folder of each run up to a given time, newest first.
-
-    Raises:
-        SnapshotError: `storage_failed`.
-    """
-    # Names of days and runs sort by time.
-    for name in sorted(storage.runs.names(), reverse=True):
-        day = day_of(name)
-        if day is None or day > until.date():
-            continue
-        for run in sorted((storage.runs / name).names(), reverse=True):
-            at = time_of(run)
-            if at is not None and at <= until:
-                yield at, storage.runs / name / run
-
-
-def folders(storage: ClusterStorage, until: datetime) -> Iterator[StoragePath]:
-    """Yield the folder of each run up to a given time, newest first."""
-    return (folder for _, folder in dated_folders(storage, until))
 
 
 _scores: Cache[Scores] = Cache(200_000)

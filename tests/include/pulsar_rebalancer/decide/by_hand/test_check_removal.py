@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
 
+from pulsar_rebalancer.decide.by_hand.check_removal import DOES_NOT_FIT, FITS, UNKNOWN, check, main
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.show.check_removal import DOES_NOT_FIT, FITS, UNKNOWN, check, main
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 
-INCLUDE = Path(__file__).parents[4] / "include"
+INCLUDE = Path(__file__).parents[5] / "include"
 OWNED = {
     "a": {name(1): 20.0, name(2): 20.0, name(3, "pulsar/system"): 0.0},
     "b": {name(4): 10.0},
@@ -139,7 +139,7 @@ def test_it_runs_without_airflow(cluster: Snapshots, capsys: pytest.CaptureFixtu
     program = (
         "import runpy, sys\n"
         "sys.modules.update(airflow=None, pyspark=None, great_expectations=None)\n"
-        "runpy.run_module('pulsar_rebalancer.show.check_removal', run_name='__main__')\n"
+        "runpy.run_module('pulsar_rebalancer.decide.by_hand.check_removal', run_name='__main__')\n"
     )
     arguments = ["b:1", "--root", cluster.storage.root, "--cluster", "east", "--max-age-seconds", "3000"]
 

@@ -1,7 +1,7 @@
 """Report whether the other brokers could take over a broker's load, from the newest run's files; no broker is queried.
 
-`python -m pulsar_rebalancer.show.check_removal BROKER --root ROOT --cluster NAME --max-age-seconds N` prints one
-sentence, which also names the broker that is cheapest to remove, and exits with a code: 0 FITS; 1 DOES NOT FIT; 2
+`python -m pulsar_rebalancer.decide.by_hand.check_removal BROKER --root ROOT --cluster NAME --max-age-seconds N` prints
+one sentence, which also names the broker that is cheapest to remove, and exits with a code: 0 FITS; 1 DOES NOT FIT; 2
 UNKNOWN: there is no recent usable sample, or the sample does not contain the broker.
 """
 
@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.decide.by_hand.removal import removal
-from pulsar_rebalancer.errors import PlanError, RebalancerError, SnapshotError
-from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.errors import PlanError, RebalancerError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.newest_sample import newest_sample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.show.check_age import SKEW, parser_of, positive
-from pulsar_rebalancer.show.page.recent_runs import folders
+from pulsar_rebalancer.storage.command_options import parser_of, positive
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import number_of
 
@@ -27,37 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pulsar_rebalancer.decide.by_hand.removal import Removal
+    from pulsar_rebalancer.run.snapshot import Snapshot
 
 FITS, DOES_NOT_FIT, UNKNOWN = 0, 1, 2
 _NAMES = {FITS: "FITS", DOES_NOT_FIT: "DOES NOT FIT", UNKNOWN: "UNKNOWN"}
 
-_LOOKED_AT = 20
-"""Maximum number of recent runs to search for one that was validated."""
-
 _TRIED = 20
 """Maximum number of brokers that are checked as candidates for removal, those with the least traffic first."""
-
-
-def newest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
-    """Return the sample of the newest run that was validated.
-
-    Raises:
-        SnapshotError: `file_missing` if there is none, `report_stale` if it is too old, `blocked` if validation stopped
-            the run; or a file cannot be read.
-    """
-    for folder in islice(folders(storage, now + SKEW), _LOOKED_AT):
-        if (folder / Validation.FILE).exists():
-            break
-    else:
-        raise SnapshotError(Reason.FILE_MISSING, "no run has validated a sample")
-    snapshot = Snapshot(folder)
-    age = (now - snapshot.request.collected_at).total_seconds()
-    if age > max_age_seconds:
-        raise SnapshotError(Reason.REPORT_STALE, f"the newest sample is {age:.0f} s old, limit {max_age_seconds:g} s")
-    blocking = snapshot.validation.reasons(Effect.BLOCK)
-    if blocking:
-        raise SnapshotError(Reason.BLOCKED, f"validation stopped the newest run: {', '.join(blocking)}")
-    return snapshot
 
 
 def check(
@@ -102,7 +75,7 @@ def _cheapest(snapshot: Snapshot, storage: ClusterStorage, limit: float | None) 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the sentence, and return the exit code."""
-    parser = parser_of("check_removal", __doc__)
+    parser = parser_of("pulsar_rebalancer.decide.by_hand.check_removal", __doc__)
     parser.add_argument("broker", help="brokerId, host:port")
     parser.add_argument("--limit", type=positive, help="highest score of the others, percent (overloaded_threshold)")
     given = parser.parse_args(arguments)
