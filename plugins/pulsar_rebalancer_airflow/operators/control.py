@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.state.orders.control_form import ControlAction
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import time_of
-from pulsar_rebalancer_airflow.control import handover, kept_state, stopping
+from pulsar_rebalancer_airflow.control import kept_state, own_shedding, stopping
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
@@ -65,7 +65,7 @@ class ControlOperator(ClusterOperator):
 
         Raises:
             AirflowFailException: a field is invalid or missing, the state cannot be restored (`kept_state.change`), or
-                shedding cannot be switched (`handover.switch`).
+                shedding cannot be switched (`own_shedding.switch`).
             AdminError: no broker answered.
         """
         with final_unless_passing(context):
@@ -90,7 +90,7 @@ class ControlOperator(ClusterOperator):
         elif action is ControlAction.EXPORT:
             told["file"] = kept_state.export(store, storage, order.at)
         elif action in (ControlAction.TAKE_OVER, ControlAction.HAND_BACK):
-            told["shedding"] = handover.switch(self.entry.settings, storage, action, order, self.timeout_seconds)
+            told["shedding"] = own_shedding.switch(self.entry.settings, storage, action, order, self.timeout_seconds)
         elif action in (ControlAction.RESET, ControlAction.RESTORE):
             lost = kept_state.change(store, storage, action, order, request.file)
             told["state"] = _state(store)
@@ -131,7 +131,7 @@ class ControlOperator(ClusterOperator):
     def _shedding(self) -> dict[str, str] | str:
         """Return the value of Pulsar's shedding switch on each broker; a reason code if listing brokers fails."""
         try:
-            return handover.read(self.entry.settings.connection)
+            return own_shedding.read(self.entry.settings.connection)
         except AirflowNotFoundException:
             return Reason.CONNECTION_NOT_FOUND
         except RebalancerError as error:
