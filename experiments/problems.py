@@ -246,7 +246,7 @@ PROBLEMS = (
         f"Where one broker is far stronger ({', '.join(FAR_STRONGER)}), the range of the scores at the end, as a share "
         f"of that without shedding, mean of the two: {SHARE_OF_RANGE.words()}. And in the cluster with other processes "
         f"({OTHER_PROCESSES}), how much hotter the hottest broker ends than without shedding: {HOTTER.words()}. The "
-        "worse of the two verdicts counts. What is without shedding has the placement of the strategy.",
+        "worse of the two verdicts counts. The run without shedding uses the same placement as the strategy.",
         (*FAR_STRONGER, OTHER_PROCESSES),
         _heterogeneous,
         compared=True,

@@ -110,8 +110,7 @@ class Settings(PulsarSettings):
     placement: Placement | None = Field(
         None,
         description="strategy that names destinations where the shedder does not, by Pulsar's class name; "
-        "empty: AvgShedder for AvgShedder, LeastResourceUsageWithWeight for TransferShedder, "
-        "else LeastLongTermMessageRate",
+        "empty: the shedder's own default",
     )
     min_bundle_share: float = Field(
         0,
@@ -148,7 +147,8 @@ class Settings(PulsarSettings):
         0.25,
         ge=0,
         le=1,
-        description="maximum share of a broker's traffic on bundles left out before the broker is left out, ratio",
+        description="a broker is left out if more than this share (0 to 1) of its traffic is on bundles that "
+        "validation left out",
     )
     pause: Pause | None = Field(None, description="nothing is moved until its end")
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")
