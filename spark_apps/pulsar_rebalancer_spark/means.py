@@ -21,7 +21,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
     The table is written to a file, from which strategies read the means.
 
     Args:
-        bundles: the bundles table with the column `refused`, true if validation excluded the bundle. The means of such
+        bundles: the bundles table with the column `refused`, true if validation left out the bundle. The means of such
             a bundle do not change, because invalid figures would affect them for ten samples.
         previous: the means table of the last counted sample.
         shared: True if two brokers might report the same bundle (column `owners`). The larger figure is then used.

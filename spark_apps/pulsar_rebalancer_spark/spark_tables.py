@@ -34,7 +34,7 @@ _DICTIONARY = "parquet.enable.dictionary"
 _MANY_VALUES = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
 
 QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
-"""Columns of the table of bundles that validation excluded."""
+"""Columns of the table of bundles that validation left out."""
 
 PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share", pa.float64())])
 """Columns of the table of parts of recently split bundles, with each part's share of the bundle's traffic."""
@@ -77,7 +77,7 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.
 
     Args:
         spark: the session.
-        rows: a few rows, such as excluded bundles. A missing key becomes null.
+        rows: a few rows, such as bundles left out. A missing key becomes null.
         schema: the columns.
     """
     text = json.dumps([dict(row) for row in rows])

@@ -1,4 +1,4 @@
-"""Choose the brokers and bundles that a run excludes, and check that enough brokers remain."""
+"""Choose the brokers and bundles that a run leaves out, and check that enough brokers remain."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
-    """Return the brokers and bundles that validation excludes for a reason other than a recent move.
+    """Return the brokers and bundles that validation leaves out for a reason other than a recent move.
 
     Args:
-        moved: recently moved bundles. For one interval, two brokers might report such a bundle; it is then excluded.
+        moved: recently moved bundles. For one interval, two brokers might report such a bundle; it is then left out.
     """
     return frozenset(
         f.subject
@@ -51,10 +51,10 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
 
 
 def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return a finding for each broker that has too much traffic in excluded bundles, the largest share first.
+    """Return a finding for each broker that has too much traffic in bundles that are left out, the largest share first.
 
     Args:
-        shares: share of a broker's traffic that is in excluded bundles, 0 to 1, by broker.
+        shares: share of a broker's traffic that is in bundles that are left out, 0 to 1, by broker.
     """
     allowed = settings.max_quarantined_traffic
     return [
@@ -136,7 +136,7 @@ def _counts(reason: Reason) -> bool:
 
 
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    """Return text that says how many brokers are excluded for each reason, and when new brokers will be included."""
+    """Return text that says how many brokers are left out for each reason, and when new brokers will be included."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}

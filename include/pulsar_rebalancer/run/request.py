@@ -84,5 +84,5 @@ class Validation(VersionedDocument):
 
     @property
     def quarantined(self) -> dict[str, Reason]:
-        """Return the excluded brokers and bundles, each with the reason."""
+        """Return the brokers and bundles that are left out, each with the reason."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}

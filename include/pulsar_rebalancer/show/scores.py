@@ -16,7 +16,7 @@ class Scores(NamedTuple):
     """Scores in percent; mean, range and deviation are None if no brokers are compared.
 
     Attributes:
-        by_broker: scores of all brokers with a valid load report, including excluded brokers.
+        by_broker: scores of all brokers with a valid load report, including those that are left out.
         compared: scores of the brokers that the strategy compares, by broker.
     """
 

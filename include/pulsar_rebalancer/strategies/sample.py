@@ -188,7 +188,7 @@ class SheddingResult(NamedTuple):
     """The result of running a shedder once.
 
     Attributes:
-        decisions: one decision per pair or compared broker, then one per excluded broker. `explain.complete` later adds
+        decisions: one decision per pair or compared broker, then one per broker left out. `explain.complete` later adds
             the number of bundles that move after policies and caps.
         moves: every candidate bundle for the decisions that fired; `wave` is still None.
         kept: the strategy's state for the next run.
@@ -204,7 +204,7 @@ class SheddingResult(NamedTuple):
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:
-    """Return the decisions for excluded brokers, sorted by name."""
+    """Return the decisions for brokers that are left out, sorted by name."""
     left_out = [(broker.broker, broker.left_out) for broker in sample.brokers if broker.left_out is not None]
     return [Decision(name, reason) for name, reason in sorted(left_out)]
 

@@ -86,7 +86,7 @@ class UnloadWaveOperator(PlanPartOperator):
 
     Nothing is unloaded if the store now has another plan, or if Pulsar's own shedding was switched on. If the wave does
     not start in time, its moves are recorded as not made. The same applies to moves to a broker that is now drained,
-    and to moves of a bundle or broker that is now excluded.
+    and to moves of a bundle or broker that a setting now excludes.
     """
 
     template_fields: Sequence[str] = ("run", "wave")

@@ -1,4 +1,4 @@
-"""A run's tables as input for the suites, and the share of each broker's traffic in excluded bundles."""
+"""A run's tables as input for the suites, and the share of each broker's traffic in bundles left out."""
 
 from __future__ import annotations
 

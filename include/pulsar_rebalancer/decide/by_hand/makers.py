@@ -146,7 +146,7 @@ def drain(scene: Scene, brokers: Collection[str]) -> list[Wish]:
     """Return every bundle on the brokers to drain; raise an error if one of these brokers cannot be drained.
 
     Raises:
-        PlanError: `unknown_destination`, `last_broker`, or the reason why validation or a setting excludes the broker.
+        PlanError: `unknown_destination`, `last_broker`, or the reason why the broker is left out.
     """
     for broker in brokers:
         if scene.left_out.get(broker) is not Reason.DRAINING:
@@ -168,7 +168,7 @@ def fill(scene: Scene, brokers: Sequence[str]) -> list[Wish]:
     the mean and at most the source's score.
 
     Raises:
-        PlanError: `unknown_destination`, or the reason why one of the brokers is excluded.
+        PlanError: `unknown_destination`, or the reason why one of the brokers is left out.
     """
     for broker in brokers:
         check_broker(scene, broker)
@@ -233,7 +233,7 @@ def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collec
         brokers: brokers that are to get their bundles back; empty for all brokers.
 
     Raises:
-        PlanError: `nothing_remembered`, `unknown_destination`, or the reason why one of the brokers is excluded.
+        PlanError: `nothing_remembered`, `unknown_destination`, or the reason why one of the brokers is left out.
     """
     if placement is None:
         raise PlanError(Reason.NOTHING_REMEMBERED, Reason.NOTHING_REMEMBERED.meaning)

@@ -52,7 +52,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
 
     Raises:
         PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`,
-            `nothing_remembered`, or the reason why a named broker is excluded.
+            `nothing_remembered`, or the reason why a named broker is left out.
         SnapshotError: one of the run's files cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()

@@ -67,7 +67,7 @@ class Run:
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers; `left_out` has the reason why a broker is excluded. Unreadable documents are ignored.
+        """Return the brokers; `left_out` has the reason why a broker is left out. Unreadable documents are ignored.
 
         If several reasons apply, exclusion in the settings takes precedence, then quarantine by validation.
 

@@ -33,7 +33,7 @@ class Breaker(StateDocument):
         brokers_before: number of brokers compared for `range_before`.
         moved_at: when the last moves ended.
         worse: number of consecutive rounds of moves after which the score range was larger.
-        bad: number of faulty brokers that the previous run excluded.
+        bad: number of faulty brokers that the previous run left out.
         run: name of the run that last changed the document, so that a run is counted only once.
     """
 
@@ -72,7 +72,7 @@ class Round(NamedTuple):
     """The results of one run, from which the breaker's next state is computed.
 
     Attributes:
-        bad_brokers: number of faulty brokers that the run excluded; None if the run did not validate the brokers.
+        bad_brokers: number of faulty brokers that the run left out; None if the run did not validate the brokers.
         failed: number of moves that failed or ended up on an unplanned broker.
         moved: True if at least one bundle has a new owner.
         score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no

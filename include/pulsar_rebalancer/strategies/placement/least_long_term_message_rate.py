@@ -69,7 +69,7 @@ class _Queue:
         self._least: list[tuple[float, str]] = []
 
     def least(self, without: Collection[str]) -> list[str]:
-        """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or excluded.
+        """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out.
 
         Args:
             without: a few candidates to exclude.

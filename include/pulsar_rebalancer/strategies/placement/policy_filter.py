@@ -30,7 +30,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     """Return the brokers that policies permit for a namespace (LoadManagerShared.applyNamespacePolicies).
 
     Args:
-        brokers: all active brokers, including excluded brokers, which count towards failover to secondary brokers.
+        brokers: all active brokers, including those left out, which count towards failover to secondary brokers.
 
     Returns:
         For a namespace under an isolation policy, the policy's brokers. Otherwise, the brokers that no policy reserves
@@ -122,7 +122,7 @@ class PolicyFilter:
     """The rules for one cluster. Once placed, a bundle counts as owned by its destination for later placements.
 
     Args:
-        brokers: all brokers that the cluster lists. Excluded brokers cannot be destinations.
+        brokers: all brokers that the cluster lists. Brokers left out cannot be destinations.
         settings: effective settings, such as the topic ceiling, even distribution and the preference for newer
             versions.
     """
@@ -151,7 +151,7 @@ class PolicyFilter:
             self._count(namespace, broker, count)
 
     def policy_set(self, bundle: str) -> list[str]:
-        """Return the brokers that policies permit for a bundle, sorted by name, without excluded brokers."""
+        """Return the brokers that policies permit for a bundle, sorted by name, without those left out."""
         namespace = namespace_of(bundle)
         # All namespaces under the same policy, or under no policy, share one list.
         ruling = self._ruling(namespace)

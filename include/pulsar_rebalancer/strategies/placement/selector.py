@@ -96,7 +96,7 @@ def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
 
 
 def usages(sample: ClusterSample) -> dict[str, float]:
-    """Return the weighted usage of each broker that is not excluded; 1 is 100 percent."""
+    """Return the weighted usage of each broker that is not left out; 1 is 100 percent."""
     return {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
 
 

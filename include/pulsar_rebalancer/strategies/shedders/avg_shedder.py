@@ -204,7 +204,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run.
 
     Args:
-        sample: the cluster. The hits of excluded brokers do not change.
+        sample: the cluster. The hits of brokers left out do not change.
         kept: state after the last counted run; only `hits` is used.
 
     Returns:
@@ -220,7 +220,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         if decision.measure is not None and decision.target is not None:
             moves += select(sample, pair, Amount(decision.measure, decision.target))
     words = sentence(decisions, sample.settings)
-    decisions += excluded(sample, before)
+    decisions += left_out(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
 
 
@@ -237,8 +237,8 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math
     return [(pair, _judged(sample, pair, hits, hot)) for pair in pairs(brokers)]
 
 
-def excluded(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
-    """Return the decisions for excluded brokers, with their unchanged hits."""
+def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
+    """Return the decisions for brokers that are left out, with their unchanged hits."""
     return [_frozen(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
 
 
@@ -326,7 +326,7 @@ def _reason(pair: Pair, settings: Settings, counting: Counting, *, repeated: boo
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:
-    """Return the decision for an excluded broker, with its unchanged hits."""
+    """Return the decision for a broker that is left out, with its unchanged hits."""
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 

@@ -120,7 +120,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         moves = [move for pool in pools for move in _planned(sample, own, pool)]
         words: dict[int | None, str] = {broker.pair: broker.words for pool in pools for broker in pool if broker.gives}
         decisions = _completed(sample, decisions, words, moves)
-    decisions += avg_shedder.excluded(sample, before)
+    decisions += avg_shedder.left_out(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
 

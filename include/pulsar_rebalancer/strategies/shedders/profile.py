@@ -81,7 +81,7 @@ class Profile:
         thresholds: thresholds for pairs: `low` and, if the shedder has one, `high`; empty if the shedder does not pair
             brokers by score. Hits are counted for both brokers of a pair. If there are thresholds, the page and the
             metrics show them, a forced run may set the gap (`ClusterSample.force_threshold`), and brokers without
-            persistent topics are excluded.
+            persistent topics are left out.
         judges_pairs: True if the shedder itself handles repeated samples and policies for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
         learns: True if the shedder needs the results of `strategies.learning`.

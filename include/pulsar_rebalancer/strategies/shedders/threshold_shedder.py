@@ -6,8 +6,8 @@ busiest broker sheds bundles if another broker is equally far below the mean (PI
 `ThresholdShedder.findBundlesForUnloading` in Pulsar 4.2.4. The placement strategy chooses the destinations.
 
 Deviations: Ties are broken by name; in Pulsar, by hash map order. The averages of brokers that have left the
-cluster are dropped in the next run; in Pulsar, when the list of active brokers changes. An excluded broker's average is
-kept, but is not included in the mean.
+cluster are dropped in the next run; in Pulsar, when the list of active brokers changes. The average of a broker that is
+left out is kept, but is not included in the mean.
 """
 
 from __future__ import annotations

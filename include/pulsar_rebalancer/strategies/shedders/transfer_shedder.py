@@ -9,7 +9,7 @@ throughput that moves back is counted only in debug mode (`credit_swaps`).
 Brokers that use the extensible load manager report their moving averages. For other brokers, the averages are computed
 here as in BrokerLoadData. If a broker leaves the cluster and returns, its average starts over.
 
-Deviations: Ties are broken by name; in Pulsar, by hash map order. A broker without a report is excluded, and
+Deviations: Ties are broken by name; in Pulsar, by hash map order. A broker without a report is left out, and
 its averages are kept; Pulsar sheds nothing while any broker has no report. Bundles that must never move are not used in
 a swap. A source with load 0 sheds nothing; Pulsar divides by this load.
 """
@@ -81,7 +81,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
-    """Return the loads of brokers that are not excluded, and the averages for the next run (BrokerLoadData.update)."""
+    """Return the loads of brokers that are not left out, and the averages for the next run (BrokerLoadData.update)."""
     listed = {broker.broker for broker in sample.brokers}
     loads_after = {name: average for name, average in kept.loads.items() if name in listed}
     throughputs_after = {name: average for name, average in kept.throughputs.items() if name in listed}
