@@ -68,9 +68,15 @@ def test_only_the_job_that_publishes_may_ask_for_an_identity() -> None:
         assert asking == ({"publish": {"id-token": "write"}} if path.stem == "publish" else {})
 
 
-def test_pre_commit_runs_make_lint() -> None:
+def test_pre_commit_runs_make_lint_and_refuses_a_long_subject(tmp_path: Path) -> None:
     file = ROOT / ".pre-commit-config.yaml"
     subprocess.run([sys.executable, "-m", "pre_commit", "validate-config", file], check=True)
     (repository,) = load(file)["repos"]
     assert repository["repo"] == "local"
-    assert [hook["entry"] for hook in repository["hooks"]] == ["make lint"]
+    lint, subject = repository["hooks"]
+    assert lint["entry"] == "make lint"
+    message = tmp_path / "message"
+    for length, code in ((72, 0), (73, 1)):
+        message.write_text(f"{'x' * length}\n\n{'a body may have longer lines ' * 3}\n")
+        words = [*subject["args"], subject["entry"], message]
+        assert subprocess.run([sys.executable, "-m", "pre_commit.languages.pygrep", *words]).returncode == code
