@@ -48,7 +48,7 @@ _LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:
-    """Open the page of a cluster that nobody has looked at before, again and again, and an empty page by turns."""
+    """Open the page of a cluster that nobody has looked at before and an empty page, by turns, repeatedly."""
     names = [f"{brokers} brokers" for brokers in BROKERS]
     with tempfile.TemporaryDirectory() as folder, _served(Path(folder), repetitions) as url, browser() as chromium:
         token = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}).json()["access_token"]

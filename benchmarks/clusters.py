@@ -43,7 +43,7 @@ VERSION = "4.0.8"
 
 _PER_NAMESPACE = 64
 _EVERY = 100
-"""One broker of so many is reserved, one namespace of so many is in an anti-affinity group, one bundle is new."""
+"""Of this number, one broker is reserved, one namespace is in an anti-affinity group, one bundle is new."""
 
 POLICIES = (IsolationPolicy(name="reserved", namespaces=("tenant/reserved-.*",), primary=("reserved-.*",)),)
 
@@ -60,7 +60,7 @@ ONE_IN_TWENTY = {"hit_count_low": 8, "hit_count_high": 8}
 """With these instead, only pairs fire whose hot broker has had hits before: one in twenty."""
 
 EAGER_TRANSFER = {"hit_count_transfer": 0, "shedding_delay_seconds": 0}
-"""Without them TransferShedder only counts a hit, and waits while a broker was unloaded lately."""
+"""Without them TransferShedder only counts a hit, and waits after a broker was unloaded."""
 
 
 def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **settings: Any) -> StoragePath:
@@ -71,7 +71,7 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
         brokers: how many.
         bundles_each: bundles of each of them.
         seed: of the traffic.
-        settings: beside `FIRING`.
+        settings: in addition to `FIRING`.
 
     Returns:
         The run's folder, ready to be decided.

@@ -1,4 +1,4 @@
-"""`collect`: a sample over HTTP from brokers that take a tenth of a second each, beside the slowest single answer."""
+"""`collect`: a sample over HTTP from brokers that take a tenth of a second each, next to the slowest single answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
 
 @contextmanager
 def slow_brokers(brokers: int, bundles: int, late: float) -> Iterator[tuple[list[int], str]]:
-    """Start brokers whose answers are so many seconds late; yields their ports and the token."""
+    """Start brokers whose answers are late by some seconds; yields their ports and the token."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
         command = [sys.executable, "-m", "benchmarks.slow_brokers", str(brokers), str(bundles), str(late), str(ready)]

@@ -79,7 +79,7 @@ def _measured(
             own |= clusters.EAGER_TRANSFER
         run = clusters.make(root, brokers, each, strategy=strategy, **own)
         if strategy is Strategy.TRANSFER:
-            # It would try the coldest broker, which is reserved, again and again, and move nothing.
+            # It would only try the coldest broker, which is reserved, and move nothing.
             Policies().write(run)
         decided = _anew(root, submit(path_of("application"), "--root", root, "--run", run.uri))
         subjects: dict[str, Callable[[], Taken]] = {APPLICATION: decided, FLOOR: floor(root)}

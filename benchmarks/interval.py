@@ -1,4 +1,4 @@
-"""`interval`: the DAG of a cluster through real Airflow, task by task, beside the same tasks with nothing in them.
+"""`interval`: the DAG of a cluster through real Airflow, task by task, next to the same tasks with nothing in them.
 
 Both run in one Airflow against one simulated cluster, by turns, and every second run has a shadow. The runs that are
 measured are scheduled, in mode observe: each of them counts hits, fires and picks bundles, and leaves the cluster as it

@@ -1,4 +1,4 @@
-"""Simulated brokers that take their time: every answer is what the simulated cluster says, so many seconds later.
+"""Simulated brokers that take their time: every answer is what the simulated cluster says, some seconds later.
 
     python -m benchmarks.slow_brokers BROKERS BUNDLES SECONDS FILE
 
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._port = transport.get_extra_info("sockname")[1]
 
     def data_received(self, data: bytes) -> None:
-        """Answer every whole request, so many seconds from now."""
+        """Answer every whole request, some seconds from now."""
         *heads, self._received = (self._received + data).split(b"\r\n\r\n")
         for head in heads:
             self._answering = asyncio.create_task(self._answer(head))

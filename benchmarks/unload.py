@@ -1,4 +1,4 @@
-"""`unload`: bundles moved at once between real brokers, beside one after the other, as Pulsar moves them itself."""
+"""`unload`: bundles moved at once between real brokers, next to one after the other, as Pulsar moves them itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTINGS = {"brokers": 3, "pulsar": VERSION, "bundles": len(NAMESPACES) * RANGES
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:
-    """Move all bundles from broker to broker, so many at once, while a producer is connected to each."""
+    """Move all bundles from broker to broker, several at once, while a producer is connected to each."""
     try:
         pulsar = from_dependencies(VERSION)
     except DistributionError as error:

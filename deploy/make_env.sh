@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes .env from .env.example, a fresh random value for every secret; an existing .env is left alone.
+# Writes .env from .env.example, a fresh random value for every secret; an existing .env is not changed.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 if [ -e .env ]; then
@@ -18,4 +18,4 @@ while IFS= read -r line; do
   esac
 done <.env.example >.env.part
 mv .env.part .env
-echo ".env is written, readable by you alone" >&2
+echo ".env is written, only you can read it" >&2

@@ -17,7 +17,7 @@ HOT = 80.0
 """Percent above which a broker counts as hot in `minutes_above_80`."""
 
 _ROUNDING = 1e-6
-"""Points by which arithmetic may be off: a broker that was set up to stand at 80 is not above it."""
+"""Points by which arithmetic may be off: a broker that was set up to be at 80 is not above it."""
 
 FROM_MEAN = 5.0
 """Points above the mean of the brokers from which a destination was hot already; below it a source gave too much."""
@@ -54,9 +54,9 @@ class Measures:
         settled_after: minutes from the disturbance to the last unload; 0 without any, None when bundles still moved in
             the last minutes.
         range_mean: largest minus least score from the disturbance on, points, mean over time.
-        range_end: likewise over the last minutes.
+        range_end: the same, over the last minutes.
         std_mean: standard deviation of the scores from the disturbance on, points, mean over time.
-        std_end: likewise over the last minutes.
+        std_end: the same, over the last minutes.
         minutes_above_80: minutes in which a broker was above 80 percent.
         hot_placements: bundles that were given to a broker already above the mean by 5 points; without what came back
             in a swap that the shedder declared.

@@ -140,7 +140,7 @@ def _draw_point(field: Axes, results: Results, variant: str, style: dict[str, An
 
 
 def _marker(number: int, colours: Palette) -> dict[str, Any]:
-    """Return the mark of a variant: rings of different sizes can be told apart where they are at the same place."""
+    """Return the mark of a variant: rings of different sizes can be distinguished where they are at the same place."""
     colour = (colours.accent, colours.hot, colours.good, colours.text, colours.dim)[number % 5]
     return {
         "marker": "o",

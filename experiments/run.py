@@ -103,7 +103,7 @@ def true_scores(simulation: Simulation) -> Floats:
 
 
 def minute_of(report: Report, machines: BrokerColumns) -> Minute:
-    """Return what a balancer is told at the end of a simulated minute."""
+    """Return what a balancer knows at the end of a simulated minute."""
     said, owned = report.brokers, report.owner[report.owner != NOBODY]
     # A topic in each bundle.
     topics = np.bincount(owned, minlength=len(report.registered))

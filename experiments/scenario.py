@@ -46,7 +46,7 @@ class Brokers(Strict):
 
 
 class OnOffMinutes(Strict):
-    """Topics that pause again and again."""
+    """Topics that pause repeatedly."""
 
     on: int = Field(ge=1)
     off: int = Field(ge=0, description="0: no pause")
@@ -61,7 +61,7 @@ class Bundles(Strict):
     message_bytes: float = Field(1024, gt=0)
     fan_out: float = Field(1, ge=0, description="messages delivered for each one published")
     spread: float = Field(0.3, ge=0, le=3, description="of their sizes, standard deviation of the logarithm")
-    cost_spread: float = Field(0.1, ge=0, le=3, description="likewise of what a message costs")
+    cost_spread: float = Field(0.1, ge=0, le=3, description="the same for what a message costs")
     clients: int = Field(4, ge=0, description="producers and consumers of each")
     noise: float = Field(0.05, ge=0, le=1, description="relative standard deviation from minute to minute")
     daily: Share = Field(0, description="relative amplitude of the daily cycle")

@@ -53,7 +53,7 @@ def baseline_of(name: str) -> str:
 
 
 def from_outside(path: str) -> Variant:
-    """Return the variant of a shedder by its import path: whoever names it here may load it.
+    """Return the variant of a shedder by its import path: anyone who names it here may load it.
 
     Raises:
         SettingsError: `wrong_setting`; it cannot be loaded.

@@ -13,8 +13,9 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PLACES = ("*.md", "Makefile", "dags", "deploy", "docs", "expectations", "include", "plugins", "scripts", "spark_apps")
-SUFFIXES = {".css", ".html", ".js", ".json", ".md", ".py", ".yaml", ""}
+FOLDERS = ("dags", "deploy", "docs", "expectations", "include", "plugins", "scripts", "spark_apps")
+PLACES = ("*.md", "Makefile", *FOLDERS, "benchmarks/*.py", "experiments/*.py", "experiments/*.toml")
+SUFFIXES = {".css", ".html", ".js", ".json", ".md", ".py", ".sh", ".toml", ".yaml", ""}
 TEXTS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 INSTEAD = {
@@ -35,17 +36,24 @@ INSTEAD = {
 }
 """What to write instead, by pattern."""
 
-_PHRASE = re.compile(rf"\b({'|'.join(INSTEAD)})\b", re.IGNORECASE)
-_NAME = re.compile(r"`[^`\n]*`|^\s*\w+:")
+_GAP = r"""(?: |[ "']*\n[ #/*>"'f]*)"""
+"""A space, or the end of a line and what starts the next one in a comment, a string or a quotation."""
+
+_PHRASES = {
+    re.compile(rf"\b(?:{pattern.replace(' ', _GAP)})\b", re.IGNORECASE): instead
+    for pattern, instead in INSTEAD.items()
+}
+_NAME = re.compile(r"`[^`\n]*`|^[^\S\n]*\w+:", re.MULTILINE)
 
 
 def phrases_in(text: str) -> list[tuple[int, str, str]]:
     """Return line number, phrase and replacement of each phrase in a text."""
-    return [
-        (number, phrase, next(instead for pattern, instead in INSTEAD.items() if re.fullmatch(pattern, phrase, re.I)))
-        for number, line in enumerate(text.splitlines(), start=1)
-        for phrase in (match.group() for match in _PHRASE.finditer(_NAME.sub("", line)))
-    ]
+    prose = _NAME.sub("", text)
+    return sorted(
+        (prose.count("\n", 0, match.start()) + 1, " ".join(re.findall(r"\w+", match.group())), instead)
+        for phrase, instead in _PHRASES.items()
+        for match in phrase.finditer(prose)
+    )
 
 
 def prose_of(file: Path) -> str:
