@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pulsar_rebalancer.decide.by_hand.filling import NEW as NEW_FOR
 from pulsar_rebalancer.decide.by_hand.returning import within_shares
-from pulsar_rebalancer.decide.remembered import close_together, is_good
+from pulsar_rebalancer.decide.remembered import KEPT_WITHOUT, close_together, is_good
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
 from pulsar_rebalancer.replay.minute import broker_samples
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.columns import Floats, Ints
     from pulsar_rebalancer.replay.minute import Minute
 
-NEW, DAY = 30, 24 * 60
-"""Minutes: `filling.NEW`, and the time for which a placement is kept while one of its brokers is away."""
+NEW, DAY = (time // timedelta(minutes=1) for time in (NEW_FOR, KEPT_WITHOUT))
+"""Minutes for which a broker is new, and for which a placement is kept while one of its brokers is away."""
 
 
 class RestoringBalancer(Balancer):

@@ -36,7 +36,7 @@ noisy load would remember nothing."""
 _RENEWED = 10
 """A placement that stays good is stored again, with any new bundles, each time this number of samples has passed."""
 
-_KEPT = timedelta(days=1)
+KEPT_WITHOUT = timedelta(days=1)
 """Age up to which a placement is kept while one of its brokers is missing or left out, because the broker may come
 back."""
 
@@ -130,7 +130,7 @@ def close_together(brokers: Iterable[BrokerSample], policies: Policies, settings
 def _may_replace(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
     at, known = run.before.decision.placement.at, RememberedPlacement.read(run, run.state_folder)
     missing = known.shares.keys() - {broker.broker for broker in brokers} if known else ()
-    return not missing or at is None or abs(run.request.collected_at - at) > _KEPT
+    return not missing or at is None or abs(run.request.collected_at - at) > KEPT_WITHOUT
 
 
 def _placement(run: RunInput) -> pa.Table:

@@ -87,6 +87,11 @@ class Snapshot:
         """
         return broker_samples(self._listed, left_out)
 
+    @property
+    def started(self) -> dict[str, datetime | None]:
+        """Return when each broker's process started; None if that is unknown."""
+        return {broker.broker: broker.started_at for broker in self.brokers_without({})}
+
     @cached_property
     def silent(self) -> frozenset[str]:
         """Return the names of the brokers without a report."""

@@ -24,7 +24,6 @@ from pulsar_rebalancer.strategies.scoring import scores_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from pulsar_rebalancer.run.outcome import Outcome
     from pulsar_rebalancer.state.state_documents import MovesState
@@ -148,10 +147,10 @@ def _compared(
     if not counts or not comparison.awaited or at - comparison.moved_at < WAIT:
         return comparison
     try:
-        expected, started = scores_of(before).by_broker, _started(before)
+        expected, started = scores_of(before).by_broker, before.started
     except (SnapshotError, StateError):
         return _without(comparison, comparison.awaited, Reason.FILE_MISSING)
-    restarted = {name for name, time in _started(now).items() if time != started.get(name, time)}
+    restarted = {name for name, time in now.started.items() if time and time != (started.get(name) or time)}
     comparison = _without(comparison, restarted, Reason.BROKER_RESTARTED)
     others = expected.keys() & scores.keys() - comparison.brokers.keys()
     apart = {name: scores[name] - expected[name] for name in others}
@@ -162,10 +161,6 @@ def _compared(
         for name in comparison.awaited
     }
     return comparison.model_copy(update={"compared_at": at, "brokers": comparison.brokers | measured})
-
-
-def _started(run: Snapshot) -> dict[str, datetime]:
-    return {broker.broker: broker.started_at for broker in run.brokers_without({}) if broker.started_at}
 
 
 def _without(comparison: ComparedRun, brokers: Iterable[str], reason: Reason) -> ComparedRun:

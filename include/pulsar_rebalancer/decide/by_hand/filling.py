@@ -130,5 +130,4 @@ def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
 def new_brokers(snapshot: Snapshot) -> frozenset[str]:
     """Return the brokers whose processes started recently."""
     now = snapshot.request.collected_at
-    started = {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
-    return frozenset(name for name, at in started.items() if at and abs(now - at) <= NEW)
+    return frozenset(name for name, at in snapshot.started.items() if at and abs(now - at) <= NEW)
