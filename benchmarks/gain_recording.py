@@ -68,7 +68,9 @@ def _read_by_replays(runs: pa.Table) -> pa.Table:
 def replayed() -> list[Figures]:
     """Return the figures of each strategy in a replay of the recording; none without one."""
     runs = RECORDED.base / "history" / RUNS
-    times = [row["collected_at"] for name in runs.names() for some in (runs / name).read_batches() for row in _rows(some)]
+    times = [
+        row["collected_at"] for name in runs.names() for some in (runs / name).read_batches() for row in _rows(some)
+    ]
     if not times:
         return []
     variants = [Variant(name, Settings.model_validate({**SETTINGS, "strategy": name})) for name in STRATEGIES]

@@ -142,8 +142,8 @@ def judge(results: Mapping[str, Results], variant: str) -> list[Judgement | None
 def judged(figures: Sequence[Figure], overall: float | None = None) -> Judgement:
     """Return the judgement on figures: the worst of their verdicts.
 
-    The nearest bound is the nearest in relation to its size. If no single bound changes the verdict, because two figures
-    are bad, it is the farthest of the bounds that have to be crossed.
+    The nearest bound is the nearest in relation to its size. If no single bound changes the verdict, because two
+    figures are bad, it is the farthest of the bounds that have to be crossed.
     """
     worst = max(figure.level for figure in figures)
     flips = []

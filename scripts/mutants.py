@@ -85,7 +85,10 @@ SUBJECTS = {
     "manual plans": Subject(
         [f"{DOMAIN}/decide/by_hand/*.py", f"{DOMAIN}/state/manual_plans.py"],
         [f"tests/{DOMAIN}/decide", f"tests/{DOMAIN}/state"]
-        + [f"tests/{OPERATORS}/test_{name}.py" for name in ("by_hand", "decide", "control_own_shedding", "control_state")],
+        + [
+            f"tests/{OPERATORS}/test_{name}.py"
+            for name in ("by_hand", "decide", "control_own_shedding", "control_state")
+        ],
     ),
 }
 

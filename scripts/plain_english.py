@@ -40,8 +40,7 @@ _GAP = r"""(?: |[ "']*\n[ #/*>"'f]*)"""
 """A space, or the end of a line and what starts the next one in a comment, a string or a quotation."""
 
 _PHRASES = {
-    re.compile(rf"\b(?:{pattern.replace(' ', _GAP)})\b", re.IGNORECASE): instead
-    for pattern, instead in INSTEAD.items()
+    re.compile(rf"\b(?:{pattern.replace(' ', _GAP)})\b", re.IGNORECASE): instead for pattern, instead in INSTEAD.items()
 }
 _NAME = re.compile(r"`[^`\n]*`|^[^\S\n]*\w+:", re.MULTILINE)
 

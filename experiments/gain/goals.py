@@ -1,4 +1,4 @@
-"""The goals for GainShedder, committed before any held-out result was seen, and what became of them."""
+"""The goals for GainShedder, committed before any held-out result was seen, and their outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(results: Mapping[str, FamilyResults], other: str) -> list[Verdict]:
-    """Return what became of the goals, compared with another contestant, by the means of the families."""
+    """Return the verdict on each goal, compared with another contestant, by the means of the families."""
     found = []
     for goal, measure in (
         (f"at most {MOVES} x the moves, {MOVES_OF_LARGE} x with large bundles", _moves),

@@ -89,16 +89,14 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     assert (pair.source, pair.destination, pair.gap, pair.fired, pair.target) == ("b:1", "c:1", 70.0, True, 15.0)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "shadow"), [(Strategy.OVERLOAD, Strategy.AVG), (Strategy.AVG, Strategy.OVERLOAD)]
-)
+@pytest.mark.parametrize(("strategy", "shadow"), [(Strategy.OVERLOAD, Strategy.AVG), (Strategy.AVG, Strategy.OVERLOAD)])
 def test_a_shadow_compares_the_brokers_that_it_would_compare_as_the_strategy(
     strategy: Strategy, shadow: Strategy, tmp_path: Path
 ) -> None:
     """AvgShedder leaves out a broker without persistent topics, OverloadShedder relieves it."""
     content, policies = runs.tables("east", 4, 3), Policies(without_persistent=("broker-00003.pulsar:8080",))
 
-    def given(**settings: Strategy) -> RunInput:
+    def given(**settings: Any) -> RunInput:
         root = str(tmp_path / "_".join(settings))
         return RunInput.read(root, runs.make(root, content, policies=policies, **settings).uri)
 

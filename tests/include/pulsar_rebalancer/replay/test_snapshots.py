@@ -121,7 +121,11 @@ def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> N
         ("validation.json", "no JSON", "validation.json is not a JSON document"),
         ("validation.json", '{"version": 2, "findings": []}', "validation.json has version 2"),
         ("input/state.json", "{}", "input/state.json is not a state"),
-        ("input/state.json", '{"decision": {"version": 2}, "moves": {}, "drains": {}}', "has version 2, this release reads 1"),
+        (
+            "input/state.json",
+            '{"decision": {"version": 2}, "moves": {}, "drains": {}}',
+            "has version 2, this release reads 1",
+        ),
     ],
 )
 def test_a_run_whose_documents_cannot_be_read_is_named_and_passed_over(
