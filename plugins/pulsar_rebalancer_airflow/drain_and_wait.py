@@ -97,7 +97,7 @@ class Airflow:
                 left = (bundles or 0) - sum(reason in _NEVER_MOVE for reason in stay)
             if bundles is not None and left <= 0:
                 return
-            held = "no run has looked at it yet" if bundles is None else f"{left} bundles are left"
+            held = "no run knows its bundles yet" if bundles is None else f"{left} bundles are left"
             self._pause(f"{broker} is drained, {held}")
 
     def _pause(self, awaited: str) -> None:

@@ -392,8 +392,11 @@ def test_a_broker_is_drained_by_one_command_that_waits(
         while not wait([draining], timeout=0.1).done:
             if waiting := wise.queued("by_hand"):
                 wise.begin(waiting[0], "by_hand")
-            elif broker in wise.document(Drains).brokers and runs < 2:
+            elif broker in wise.document(Drains).brokers and runs < 3:
+                if not runs:  # the first run has no report of the broker, which is not empty for that
+                    cluster.faults.add("error_500", broker)
                 runs += wise.run().state == "success"
+                cluster.faults.clear("error_500")
 
     assert draining.result() == 0
     assert capsys.readouterr().out.endswith(f"{broker} holds nothing that can move\n")

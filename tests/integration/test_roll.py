@@ -107,7 +107,13 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
 
     # The first broker, by the user's own DAG.
     begun = east.begin(east.start("roll", plan=told["plan"]), "roll", last="roll")
-    roll = conduct(east, begun, lambda now: now.phase is Phase.RESTARTING)
+    roll = conduct(east, begun, lambda now: now.phase is Phase.DRAINING)
+    cluster.faults.add("error_500", first)
+    east.run()
+    roll = east.go_on(roll, last="roll")
+    assert (state(east).phase, state(east).left) == (Phase.DRAINING, None), "a broker without a report is not empty"
+    cluster.faults.clear("error_500")
+    roll = conduct(east, roll, lambda now: now.phase is Phase.RESTARTING)
     assert state(east).broker == first
     assert loaded(east, first) == set()
     assert refused(east.run("roll", plan=told["plan"]), "roll") == ("failed", "roll_under_way")

@@ -202,7 +202,7 @@ class DrainProgress(BaseModel):
     Attributes:
         since, by, reason: when the drain was ordered, by whom and why.
         overrule: rules that do not apply to the drain.
-        bundles: number of bundles that the broker reports, including those that cannot move.
+        bundles: number of bundles that the broker reports, including those that cannot move; None without a report.
         moving: number of bundles that this plan moves.
         stay: number of bundles that do not move, by reason.
         named: names of the first bundles that can never move: heartbeat bundles, system bundles and bundles without
@@ -215,7 +215,7 @@ class DrainProgress(BaseModel):
     by: str
     reason: str
     overrule: tuple[Overrule, ...] = ()
-    bundles: int
+    bundles: int | None
     moving: int
     stay: dict[Reason, int] = {}
     named: tuple[str, ...] = ()

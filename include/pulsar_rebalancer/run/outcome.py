@@ -247,6 +247,8 @@ def _decided(summary: Summary) -> list[str]:
     drains = [
         f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} to be moved, "
         f"{drain.left} left for later; stay: {stay}; never move: {', '.join(drain.named) or 'none'}"
+        if drain.bundles is not None
+        else f"  drain:   {broker}: no load report, so its bundles are unknown"
         for broker, drain in summary.drains.items()
         for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
     ]

@@ -102,7 +102,7 @@ def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.
         ([BEGUN, RUNNING], 0.1, NOT_YET, "Airflow has not planned or ordered the drain: its run is running"),
         ([BEGUN, 502], 0.1, NOT_YET, "Airflow does not answer"),
         ([BEGUN, SHOWN, BEGUN, DONE, page(9, "no_topic", "policy_forbids")], 0.1, NOT_YET, "8 bundles are left"),
-        ([BEGUN, SHOWN, BEGUN, DONE, page(None)], 0.1, NOT_YET, "no run has looked at it yet"),
+        ([BEGUN, SHOWN, BEGUN, DONE, page(None)], 0.1, NOT_YET, "no run knows its bundles yet"),
         ([BEGUN, SHOWN, BEGUN, DONE, page(1, broker="b:1")], 60, REFUSED, f"{BROKER} is not drained any more"),
     ],
 )

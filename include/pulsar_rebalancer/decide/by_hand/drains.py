@@ -139,12 +139,12 @@ class DrainedBrokers:
         of_drain = [move for move in capped if move.pair < 0]
         pairs = {move.source: move.pair for move in of_drain}
         of_drains = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
-        givers = {move.source for move in of_drain if move.taken}
+        givers, silent = {move.source for move in of_drain if move.taken}, self._snapshot.silent
         return Served(
             [*of_drains, *decisions],
             capped,
             {broker: scenes[broker].traffic[broker] for broker in givers},
-            {broker: _progress(broker, drains[broker], of_drain) for broker in sorted(drains)},
+            {broker: _progress(broker, drains[broker], of_drain, broker in silent) for broker in sorted(drains)},
         )
 
     def _capped(self, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
@@ -167,7 +167,7 @@ def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:
     )
 
 
-def _progress(broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
+def _progress(broker: str, drain: Drain, moves: Iterable[CandidateMove], silent: bool) -> DrainProgress:
     mine = [move for move in moves if move.source == broker]
     stay = Counter(move.reason for move in mine if not move.taken)
     return DrainProgress(
@@ -175,7 +175,7 @@ def _progress(broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> Drai
         by=drain.by,
         reason=drain.reason,
         overrule=drain.overrule,
-        bundles=len(mine),
+        bundles=None if silent else len(mine),
         moving=len(mine) - stay.total(),
         stay=dict(sorted(stay.items())),
         named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),

@@ -186,14 +186,17 @@ def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reaso
     if roll.phase is Phase.RETURNING:
         return _returning(snapshot, roll)
     drain = summary.drains.get(roll.broker)
-    return (drain.bundles - sum(drain.stay.get(reason, 0) for reason in NEVER) if drain else None), {}
+    if drain is None or drain.bundles is None:
+        return None, {}
+    return drain.bundles - sum(drain.stay.get(reason, 0) for reason in NEVER), {}
 
 
 def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
     """Return the number of bundles that are not back, 0 if none of them can come; and why these stay, in bundles.
 
-    A bundle can come if the run moves it, if validation leaves out a broker of its move, if no report shows it yet, or
-    if its home only seems to be full because bundles have just arrived there (`filling.unreported`).
+    A bundle can come if the run moves it, if validation leaves out a broker of its move, if no report shows it yet or
+    a broker without a report may own it, or if its home only seems to be full because bundles have just arrived there
+    (`filling.unreported`).
     """
     home, table = set(roll.home), snapshot.table("bundles")
     reported = set(table.filter(pc.is_in(table["bundle"], pa.array(roll.home, pa.string())))["bundle"].to_pylist())
@@ -204,7 +207,9 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     }
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
-    hidden = (lately.keys() - back) & home - reported
+    hidden = home - back - reported
+    if not snapshot.silent:
+        hidden &= lately.keys()
     left_out = snapshot.validation.quarantined.keys()
     ready = roll.broker in _started(snapshot) and roll.broker not in left_out
 

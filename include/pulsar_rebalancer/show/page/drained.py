@@ -46,10 +46,11 @@ def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
         if reason and row["source"] in left:
             left[row["source"]].append((reason, row["bundle"], row["source"]))
     for broker, drain in drains.items():
+        bundles = served[broker].bundles if broker in served else None
         yield DrainView(
             broker=broker,
             drained=drained(drain),
-            bundles=served[broker].bundles - own[broker] if broker in served else None,
+            bundles=None if bundles is None else bundles - own[broker],
             left=_named(left[broker]),
             more=max(0, len(left[broker]) - LISTED),
         )

@@ -127,7 +127,8 @@ class DrainView(View):
 
     Attributes:
         drained: text about the drain: when it began, who ordered it and why.
-        bundles: number of bundles that the broker had; None if the drain began after the run's sample.
+        bundles: number of bundles that the broker had; None if the drain began after the run's sample, or if the
+            broker had no report.
         left: the first bundles that are still on the broker, although the run has considered them.
         more: number of such bundles that are not listed.
     """

@@ -56,6 +56,7 @@ class Snapshots:
         self.ended: dict[str, Any] = {}
         self.started: dict[str, timedelta] = {}
         self.looks_idle: list[str] = []
+        self.silent: list[str] = []
         self.load_manager = "ModularLoadManagerImpl"
         self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
 
@@ -72,9 +73,8 @@ class Snapshots:
             resolved=Resolved(settings=self.settings, origins={}),
             collected_at=at,
         ).write(run)
-        Validation(findings=tuple(Finding(reason="report_missing", subject=each) for each in self.quarantined)).write(
-            run
-        )
+        missing = (Finding(reason="report_missing", subject=each) for each in [*self.quarantined, *self.silent])
+        Validation(findings=tuple(missing)).write(run)
         self.policies.write(run)
         cluster = table([{"cluster": "east", "load_manager": self.load_manager}], CLUSTER)
         write(run, {"cluster": cluster, "brokers": self._brokers(), "bundles": self._bundles()})
@@ -98,6 +98,8 @@ class Snapshots:
             | {"msg_throughput_in": sum(held.values()), "topics": len(held), "bundles": len(held)}
             | {"started_at": NOW - self.started.get(broker, timedelta(days=9))}
             | ({"cpu_usage": 0.0} if broker in self.looks_idle else {})
+            if broker not in self.silent
+            else {"cluster": "east", "broker": broker, "error": "timeout"}
             for broker, held in self.owned.items()
         ]
         return table(listed, BROKERS)
@@ -107,6 +109,7 @@ class Snapshots:
             {"cluster": "east", "broker": broker, "bundle": bundle, "msg_throughput_in": traffic, "owners": 1}
             | {"msg_rate_in": traffic, "topics": self.topics.get(bundle, 2), "producers": 3, "consumers": 4}
             for broker, bundles in self.owned.items()
+            if broker not in self.silent
             for bundle, traffic in bundles.items()
         ]
         return table([dict.fromkeys(TRAFFIC, 0.0) | row for row in held], BUNDLES)

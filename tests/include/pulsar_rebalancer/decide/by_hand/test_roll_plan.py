@@ -16,6 +16,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
+from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -108,14 +109,15 @@ SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
 
 
-def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
-    """What a roll sees of the return of three bundles to c: two of `AWAY`, and one that no broker reports."""
+def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> RollSample:
+    """What a roll sees of the turn of c, whose three bundles are two of `AWAY`, and one that no broker reports."""
     snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
     for attribute, value in given.items():
         setattr(snapshots, attribute, value)
     home = (name(0), name(1), name(2), SYSTEM)
-    roll = Roll(id="f", order=("c:1",), turn_at=NOW, phase=Phase.RETURNING, home=home)
-    run = snapshots.take(roll=roll.model_dump(mode="json"))
+    roll = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW, phase=phase, home=home)
+    drains = Drains(brokers=roll.drains())
+    run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
     its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
     decided = RunDecision([], [its._replace(wave=0)], KeptState(), "", {})
@@ -123,10 +125,21 @@ def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> Rol
     return roll_plan.seen(Snapshot(run), snapshots.storage.state, roll, ())
 
 
+def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
+    return in_phase(Phase.RETURNING, tmp_path, owned, **given)
+
+
+@pytest.mark.parametrize(("silent", "left"), [([], 1), (["c:1"], None), (["a:1"], 1)])
+def test_a_drained_broker_without_a_report_is_not_empty(tmp_path: Path, silent: list[str], left: int | None) -> None:
+    assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).left == left
+
+
 @pytest.mark.parametrize(
     ("given", "left"),
     [
         ({}, 2),
+        ({"silent": ["a:1"]}, 4),
+        ({"silent": ["c:1"], "owned": BACK}, 4),
         ({"settings": {"max_bundles_per_run": 1}}, 2),
         ({"quarantined": ["c:1"]}, 2),
         ({"quarantined": ["a:1"]}, 2),
@@ -141,6 +154,8 @@ def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> Rol
     ],
     ids=[
         "moving",
+        "source silent",
+        "home silent",
         "capped",
         "home unwell",
         "source unwell",

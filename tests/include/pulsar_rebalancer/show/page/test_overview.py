@@ -108,6 +108,10 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     # The drain of the other began after the sample.
     assert (later.bundles, later.left) == (None, ())
 
+    unknown = progress.model_copy(update={"bundles": None, "moving": 0})
+    plan.write_json(plan.read_json() | {"drains": {broker(0): unknown.model_dump(mode="json")}})
+    assert seen(made, drains=drains).drains[0].bundles is None, "it gave no report"
+
 
 @pytest.mark.parametrize(
     ("strategy", "left_out"), [(Strategy.AVG, [broker(2)]), (Strategy.THRESHOLD, [])], ids=lambda each: str(each)
