@@ -142,15 +142,17 @@ class RollOperator(BaseSensorOperator):
         closed = closings(settings, control, now)
         held = f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
         seen, unknown = self._seen(store, roll)
+        stop, skip = _since(control.stop_roll, roll.at), _since(control.skip_broker, roll.since)
+        starts = not (held or stop or skip)
         return RollFacts(
             now=now,
             minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
             seen=seen,
             unknown=unknown,
             held=held,
-            stop=_since(control.stop_roll, roll.at),
-            skip=_since(control.skip_broker, roll.since),
-            restart=self._restart(context, roll, held) if settings.roll_restart_dag else None,
+            stop=stop,
+            skip=skip,
+            restart=self._restart(context, roll, starts=starts) if settings.roll_restart_dag else None,
         )
 
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
@@ -169,14 +171,18 @@ class RollOperator(BaseSensorOperator):
         if paused:
             raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: DAG {dag_id} is paused")
 
-    def _restart(self, context: Context, roll: Roll, held: str) -> str:
-        """Return the state of the run that restarts the current broker; start this run unless orders hold the roll."""
+    def _restart(self, context: Context, roll: Roll, *, starts: bool) -> str:
+        """Return the state of the run that restarts the current broker; empty if there is none.
+
+        Args:
+            starts: True to start this run if there is none.
+        """
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag
         run_id = f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
         if not ti.get_dr_count(dag_id, run_ids=[run_id]):
-            if held:
+            if not starts:
                 return ""
             try:
                 _trigger(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})

@@ -86,8 +86,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     roll = _looked(roll, facts.now)
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
-    # A broker that restarts is released only if it is up: without a sample, the order waits.
-    if facts.skip is not None and (facts.seen or roll.phase is not Phase.RESTARTING):
+    if facts.skip is not None and _may_be_skipped(roll, facts):
         return _skipped(roll, facts)
     if facts.held and (roll.phase is not Phase.RESTARTING or facts.restart == ""):
         return roll.model_copy(update={"waits": facts.held, "progress_at": facts.now})
@@ -188,6 +187,9 @@ def _counted(roll: Roll, facts: RollFacts, left: int | None, what: str) -> Roll:
 
 
 def _restart_of(roll: Roll, facts: RollFacts) -> str:
+    if facts.skip is not None:
+        end = "the end of the DAG that restarts" if facts.restart == "running" else "a report of"
+        return f"{end} {roll.broker}, to skip it"
     return f"a person: restart {roll.broker} now" if facts.restart is None else f"the DAG that restarts {roll.broker}"
 
 
@@ -197,9 +199,21 @@ def _is_new(roll: Roll, seen: RollSample | None) -> bool:
     return at is not None and roll.started is not None and at > roll.started
 
 
+def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
+    """Return whether the current broker's turn can end now.
+
+    A broker that restarts is released only if it is up and nothing is about to restart it. So the order waits for a
+    sample, for the broker's report and for the end of the DAG that restarts it.
+    """
+    if roll.phase is not Phase.RESTARTING:
+        return True
+    known = facts.seen is not None and (roll.broker not in facts.seen.started or _up(roll, facts.seen))
+    return known and facts.restart != "running"
+
+
 def _skipped(roll: Roll, facts: RollFacts) -> Roll:
-    back = roll.phase is Phase.DRAINING or (roll.phase is Phase.RESTARTING and facts.seen and _up(roll, facts.seen))
-    if back:
+    up = roll.phase is Phase.RESTARTING and facts.seen is not None and _up(roll, facts.seen)
+    if up or roll.phase is Phase.DRAINING:
         skipped = roll.model_copy(update={"outcome": Reason.BROKER_SKIPPED})
         return skipped.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
     if roll.phase is Phase.RETURNING:

@@ -14,6 +14,7 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.manual_plans import HandedOver, HandedOverPlans, ShownPlan
+from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow.notifications import roll_messages
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
@@ -167,6 +168,16 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
     assert desk.act("run") == "restart_failed"
     assert desk.roll.stranded == "a:1"
     assert desk.act("run", plan=plan) == "plan_used", "the task was cleared after the roll's end"
+
+
+def test_the_users_own_dag_restarts_no_broker_that_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(tmp_path, roll_restart_dag="restart_broker")
+    monkeypatch.setattr(roll, "_trigger", lambda *_: pytest.fail("it was triggered"))
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    skip = Order(at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later")
+    StateStore(desk.state).put(Control(skip_broker=skip))
+    desk.empties("run")
+    assert (desk.roll.phase, desk.roll.outcome) == (Phase.RETURNING, "broker_skipped")
 
 
 def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

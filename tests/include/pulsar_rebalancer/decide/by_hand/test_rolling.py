@@ -243,6 +243,23 @@ def test_a_skip_waits_for_a_sample_while_the_broker_restarts() -> None:
     assert step(roll, 5, restarted(5), skip=skip).phase is Phase.RETURNING
     assert advance(new_roll(), RollFacts(now=at(4), skip=skip, **given)).broker == B
 
+    silent = step(roll, 5, seen(5, started=dict.fromkeys(LISTED, LONG_AGO) | {A: None}), skip=skip)
+    assert (silent.broker, silent.waits) == (A, "a report of a:1, to skip it"), "it may be up"
+    assert step(silent, 33, seen(33, started={A: None, B: LONG_AGO, C: LONG_AGO}), skip=skip).ended == "broker_not_back"
+
+
+def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
+    skip = Order(at=at(4), by="eve", reason="later")
+
+    roll = step(drained(), 4, skip=skip, restart="running")
+    assert (roll.phase, list(roll.drains())) == (Phase.RESTARTING, [A]), "it would restart with bundles on it"
+    assert roll.waits == "the end of the DAG that restarts a:1, to skip it"
+
+    for ended in ("success", "failed"):
+        skipped = step(roll, 5, skip=skip, restart=ended)
+        assert (skipped.phase, skipped.outcome) == (Phase.RETURNING, "broker_skipped")
+    assert step(drained(), 4, skip=skip, restart="").phase is Phase.RETURNING, "the DAG never started"
+
 
 def test_without_a_sample_it_waits() -> None:
     facts = RollFacts(now=at(1), minutes=30, seen=None, unknown="a usable sample: none is young enough")
