@@ -65,7 +65,7 @@ class Roll(StateDocument):
         since: when the current phase started.
         progress_at: when the roll last made progress, or was last held up by orders; later by the time without steps.
         looked_at: when the roll took a step, to the minute.
-        started: start time of the broker's process before the restart.
+        started: start time of the broker's process before the restart: when its turn began, then when it was empty.
         home: bundles that the broker owned before it was drained.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         seen: runs in which the restarted broker sent a load report.

@@ -135,7 +135,9 @@ def _why_not(roll: Roll, seen: RollSample) -> str:
 
 def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if seen.left == 0:
-        return roll.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
+        # If the broker crashed while it was drained, it has yet to restart.
+        empty = roll.model_copy(update={"started": seen.started.get(roll.broker) or roll.started})
+        return empty.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
     return _counted(roll, facts, seen.left, "to leave it")
 
 
@@ -194,7 +196,7 @@ def _restart_of(roll: Roll, facts: RollFacts) -> str:
 
 
 def _is_new(roll: Roll, seen: RollSample | None) -> bool:
-    """Return whether the current broker has restarted since its turn began."""
+    """Return whether the current broker has restarted since it was empty."""
     at = seen.started.get(roll.broker) if seen else None
     return at is not None and roll.started is not None and at > roll.started
 

@@ -172,6 +172,18 @@ def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> N
     assert step(fewer, 62, seen(62, left=1)).elsewhere == {A: "it was being drained"}
 
 
+def test_a_crash_during_the_drain_is_not_the_restart() -> None:
+    roll = step(step(new_roll(), 1, seen(1, home=("t/n/1",))), 4, restarted(4, left=0))
+    for minute in (5, 6):
+        roll = step(roll, minute, restarted(minute))
+    assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
+
+    gone = step(step(new_roll(), 1), 4, seen(4, started={B: LONG_AGO, C: LONG_AGO}, left=0))
+    for minute in (5, 6):
+        gone = step(gone, minute, restarted(minute))
+    assert gone.phase is Phase.RETURNING, "a broker that is down when it is empty restarts afterwards"
+
+
 def test_bundles_that_never_return_do_not_hold_the_others_up() -> None:
     roll = drained()
     for minute in (4, 5, 6):
