@@ -598,11 +598,12 @@ class Reason(StrEnum):
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
         "A rolling restart is in force: other moves and splits wait until it ends.",
-        "Wait for its end, or stop it: run pulsar_control__<cluster> with stop_roll.")
+        "Wait for its end, or stop it: run pulsar_control__<cluster> with stop_roll. Only a run of "
+        "pulsar_roll__<cluster> carries out that order: see roll_under_way if there is none.")
     ROLL_UNDER_WAY = ("roll_under_way", VERDICT, Trait.TYPED,
         "Another rolling restart is in force.",
-        "Wait for its end, or run pulsar_control__<cluster> with stop_roll. If its run of pulsar_roll__<cluster> no "
-        "longer runs, clear that run's task: the roll then continues.")
+        "Wait for its end, or run pulsar_control__<cluster> with stop_roll. If its run of pulsar_roll__<cluster> has "
+        "ended or is gone, trigger that DAG with the roll's id as plan: the new run continues the roll.")
     BROKER_ROLLED = ("broker_rolled", VERDICT, Trait.NONE,
         "The broker restarted, and those of its bundles that fit are back.")
     BROKER_SKIPPED = ("broker_skipped", VERDICT, Trait.NONE,

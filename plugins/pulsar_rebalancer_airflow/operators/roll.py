@@ -107,7 +107,7 @@ class RollOperator(BaseSensorOperator):
         now, shown, settings = datetime.now(UTC), roll.shown, self.entry.settings
         by = context["dag_run"].triggering_user_name or ""
         if roll.active:
-            raise PlanError(Reason.ROLL_UNDER_WAY, f"{roll.progress} (run {roll.run_id})")
+            return self._taken_over(context, roll, plan, by)
         if roll.id == plan:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
         if roll.stranded in store.drained(self.storage).brokers:
@@ -131,6 +131,18 @@ class RollOperator(BaseSensorOperator):
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
         return roll.begun(shown, context["dag_run"].run_id, listed, now, by)
+
+    def _taken_over(self, context: Context, roll: Roll, plan: str, by: str) -> Roll:
+        """Return the document of an active roll that this run continues, because the roll's own run no longer does."""
+        run = context["dag_run"]
+        if plan != roll.id or self._goes_on(context, run.dag_id, roll.run_id):
+            raise PlanError(Reason.ROLL_UNDER_WAY, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
+        self.log.warning("%s has run %s continue the roll of run %s", by or "unknown", run.run_id, roll.run_id)
+        return roll.model_copy(update={"run_id": run.run_id})
+
+    @staticmethod
+    def _goes_on(context: Context, dag_id: str, run_id: str) -> bool:
+        return bool(context["ti"].get_dr_count(dag_id, run_ids=[run_id], states=["queued", "running"]))
 
     def _sample(self) -> Snapshot:
         age = timedelta(seconds=2 * self.entry.settings.interval_seconds) + _LONGEST_RUN

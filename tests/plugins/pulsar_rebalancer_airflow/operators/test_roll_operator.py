@@ -74,7 +74,26 @@ def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path: Path) -
     assert desk.act("first", plan=plan) == {}
     assert (desk.roll.broker, desk.roll.by, desk.roll.reason) == ("b:1", "bob", "patch")
     assert desk.act("first", plan=plan) == {}, "its own run goes on"
+    desk.runs = {"first": "running"}
     assert desk.act("second", plan=plan) == "roll_under_way"
+
+
+@pytest.mark.parametrize("runs", [{}, {"first": "failed"}], ids=["gone", "ended"])
+def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, runs: dict[str, str]) -> None:
+    desk = Desk(tmp_path)
+    plan = desk.plan(brokers=["b:1", "a:1"])
+    desk.act("first", plan=plan)
+    begun = desk.roll
+    desk.runs = runs
+    assert desk.act("second", plan="0" * 64) == "roll_under_way"
+
+    assert desk.act("second", user="eve", plan=plan) == {}
+    assert desk.roll == begun.model_copy(update={"run_id": "second"})
+    desk.runs = {"second": "running"}
+    assert desk.act("first", plan=plan) == "roll_under_way", "the former run was cleared"
+    stop = Order(at=datetime.now(UTC), by="eve", reason="enough")
+    StateStore(desk.state).put(Control(stop_roll=stop))
+    assert desk.act("second") == "roll_stopped"
 
 
 @pytest.mark.parametrize(
