@@ -104,11 +104,12 @@ class RollOperator(BaseSensorOperator):
 
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
         """Return the document of the roll that starts now; raise an error if it may not start."""
-        now, shown, settings = datetime.now(UTC), roll.shown, self.entry.settings
+        now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
         by = context["dag_run"].triggering_user_name or ""
         if roll.active:
             return self._taken_over(context, roll, plan, by)
-        if roll.id == plan:
+        again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
+        if roll.id == plan and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
         if roll.stranded in store.drained(self.storage).brokers:
             raise PlanError(Reason.DRAINING, f"{roll.stranded} was left drained by an earlier roll: release it first")
@@ -130,7 +131,7 @@ class RollOperator(BaseSensorOperator):
         self._check_restart_dag(context)
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
-        return roll.begun(shown, context["dag_run"].run_id, listed, now, by)
+        return roll.begun(shown, run_id, listed, now, by)
 
     def _taken_over(self, context: Context, roll: Roll, plan: str, by: str) -> Roll:
         """Return the document of an active roll that this run continues, because the roll's own run no longer does."""

@@ -96,6 +96,22 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
     assert desk.act("second") == "roll_stopped"
 
 
+def test_a_roll_that_restarted_no_broker_may_be_shown_and_begin_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    plan = desk.plan()
+    desk.act("first", plan=plan)
+    StateStore(desk.state).put(Control(stop_roll=Order(at=datetime.now(UTC), by="eve", reason="enough")))
+    assert desk.act("first") == "roll_stopped"
+
+    assert desk.plan() == plan
+    assert desk.act("second", plan=plan) == "plan_used", "shown from a sample that is older than the roll"
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    assert desk.plan() == plan
+    assert desk.act("first", plan=plan) == "plan_used", "the task of the roll's run was cleared"
+    assert desk.act("second", plan=plan) == {}
+    assert (desk.roll.active, desk.roll.run_id) == (True, "second")
+
+
 @pytest.mark.parametrize(
     ("settings", "form", "reason"),
     [
