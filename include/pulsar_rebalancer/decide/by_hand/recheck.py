@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand import makers
 from pulsar_rebalancer.decide.by_hand.drains import leaving
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed, write
@@ -50,7 +51,11 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
         _refuse_superseded(storage, request, before.moves, handed)
     # A plan that a strategy made is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
-    scene = Scene.read(snapshot, storage.state, wanted.overruled)
+    overruled = wanted.overruled
+    if handed.approved and summary.by_hand is None:
+        # The run that made the plan applied the grace period, and only the plan's own runs have moved bundles since.
+        overruled |= {Overrule.GRACE_PERIOD}
+    scene = Scene.read(snapshot, storage.state, overruled)
     approved = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
     asked_by = summary.by_hand.by if summary.by_hand and approved else handed.by
     record = ByHand(by=asked_by, request=wanted, carries_out=summary.hash, **approved)

@@ -12,6 +12,8 @@ from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
+from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
@@ -21,7 +23,9 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 if TYPE_CHECKING:
@@ -115,6 +119,21 @@ def test_what_is_overruled_for_a_drain_is_overruled_after_an_approval(
     # Marked anew since, with nothing overruled: what holds now holds.
     with pytest.raises(PlanError, match=rf"\({reason}\).*not_whole"):
         approved(snapshots, shown, marks())
+
+
+def test_what_a_rolling_restart_brings_back_within_the_grace_period_is_carried_out_after_an_approval(
+    tmp_path: Path,
+) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded = {name(4): timedelta(minutes=1)}
+    snapshots.ended = {"source": "a:1", "destination": "b:1", "outcome": "moved", "owner": "b:1"}
+    roll = Roll(id="f", order=("a:1",), turn_at=NOW, phase=Phase.RETURNING, home=(name(4),))
+    run = snapshots.take(roll=roll.model_dump(mode="json"))
+    nothing = RunDecision([], [], KeptState(), "", {})
+    shown = plan_output.write(RunInput.read(snapshots.storage.root, run.uri), nothing)
+    assert shown.bundles_taken == 1
+
+    assert approved(snapshots, shown, Drains()) == {name(4): "a:1"}
 
 
 def test_what_leaves_two_drained_brokers_is_carried_out_after_an_approval(tmp_path: Path) -> None:
