@@ -94,6 +94,8 @@ def leaving(
     left = Leaving([], {}, overruled)
     for rules, brokers in groups.items():
         scene = Scene.read(snapshot, state_folder, rules)
+        if snapshot.before.roll is not None:
+            scene = scene.of_roll()
         wanted = [wish for broker in brokers for wish in wishes(scene, broker)]
         left.moves.extend(placed(scene, candidates_of(scene, wanted, len(left.scenes) - len(overruled))))
         left.scenes.update(dict.fromkeys(brokers, scene))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Overrule
@@ -45,7 +44,9 @@ class Removal(NamedTuple):
         return not self.stay
 
 
-def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None) -> Removal:
+def removal(
+    snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None, *, rolls: bool = False
+) -> Removal:
     """Predict the effect of removing a broker: its bundles are placed on the others as a drain would place them.
 
     Caps and the grace period only slow a drain down, so they are ignored. Bundles that never move, such as bundles
@@ -54,15 +55,17 @@ def removal(snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: f
     Args:
         state_folder: the folder with the cluster's moving averages.
         limit: highest score that a remaining broker may reach, in percent; None for `overloaded_threshold`.
+        rolls: True if a rolling restart would drain the broker, with its rules (`Scene.of_roll`).
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why the removal cannot be predicted.
         SnapshotError, StateError: one of the run's files cannot be read.
     """
     scene = Scene.read(snapshot, state_folder, {Overrule.CAPS, Overrule.GRACE_PERIOD}, [broker])
+    if rolls:
+        scene = scene.of_roll()
     if limit is not None:
-        settings = scene.settings.model_copy(update={"overloaded_threshold": limit})
-        scene = replace(scene, sample=replace(scene.sample, settings=settings))
+        scene = scene.limited(limit)
     drained = [name for name, why in scene.left_out.items() if why is Reason.DRAINING and name != broker]
     moves = _fitted(scene, broker, drained)
     after = scores_after(scene.scores, [move for move in moves if move.taken], scene.traffic)

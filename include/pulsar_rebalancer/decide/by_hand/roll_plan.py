@@ -91,7 +91,7 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
     for name in order:
         bundles, why_not = len(_bundles_of(snapshot, name)), ""
         try:
-            fit = removal(snapshot, state_folder, name, settings.roll_max_score)
+            fit = removal(snapshot, state_folder, name, rolls=True)
         except PlanError as error:
             why_not = error.message
         else:
@@ -164,7 +164,7 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
 
 def _why_no_room(snapshot: Snapshot, state_folder: StoragePath, broker: str) -> str:
     try:
-        fit = removal(snapshot, state_folder, broker, snapshot.settings.roll_max_score)
+        fit = removal(snapshot, state_folder, broker, rolls=True)
     except PlanError as error:
         return error.message
     return "" if fit.fits else _lacks(fit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -79,6 +79,16 @@ class Scene:
         table = with_loads(table.append_column("reason", reasons_to_stay(table["bundle"], settings, passed_over)))
         table = with_means(table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table())
         return cls(snapshot, ClusterSample(brokers, _bundles(table), settings), policies)
+
+    def of_roll(self) -> Self:
+        """Return a copy with the rules for brokers that a rolling restart drains: `roll_max_score` is the limit."""
+        highest = self.settings.roll_max_score
+        return self if highest is None else self.limited(highest)
+
+    def limited(self, highest: float) -> Self:
+        """Return a copy with another `overloaded_threshold`, in percent."""
+        settings = self.settings.model_copy(update={"overloaded_threshold": highest})
+        return replace(self, sample=replace(self.sample, settings=settings))
 
     @property
     def settings(self) -> Settings:

@@ -10,14 +10,17 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 
 from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand import roll_plan
+from pulsar_rebalancer.decide.by_hand.removal import removal
 from pulsar_rebalancer.decide.pipeline import RunDecision
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
@@ -132,6 +135,26 @@ def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> Rol
 @pytest.mark.parametrize(("silent", "left"), [([], 1), (["c:1"], None), (["a:1"], 1)])
 def test_a_drained_broker_without_a_report_is_not_empty(tmp_path: Path, silent: list[str], left: int | None) -> None:
     assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).left == left
+
+
+@pytest.mark.parametrize(
+    ("settings", "moving"),
+    [
+        ({"roll_max_score": 29}, 0),
+        ({"roll_max_score": 95, "overloaded_threshold": 29}, 1),
+        ({"overloaded_threshold": 29}, 0),
+        ({}, 1),
+    ],
+    ids=["below the threshold", "above the threshold", "no limit of its own", "room"],
+)
+def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(
+    tmp_path: Path, settings: dict[str, Any], moving: int
+) -> None:
+    storage = ClusterStorage(str(tmp_path), "east")
+    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, settings=settings).run)
+    assert run is not None
+    assert Summary.read(run).drains["c:1"].moving == moving
+    assert removal(Snapshot(run), storage.state, "c:1", rolls=True).fits == bool(moving), "as it was permitted"
 
 
 @pytest.mark.parametrize(
