@@ -65,7 +65,7 @@ def removal(
     if rolls:
         scene = scene.of_roll()
     if limit is not None:
-        scene = scene.limited(limit)
+        scene = scene.with_settings(overloaded_threshold=limit)
     drained = [name for name, why in scene.left_out.items() if why is Reason.DRAINING and name != broker]
     moves = _fitted(scene, broker, drained)
     after = scores_after(scene.scores, [move for move in moves if move.taken], scene.traffic)

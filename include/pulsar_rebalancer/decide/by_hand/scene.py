@@ -81,13 +81,18 @@ class Scene:
         return cls(snapshot, ClusterSample(brokers, _bundles(table), settings), policies)
 
     def of_roll(self) -> Self:
-        """Return a copy with the rules for brokers that a rolling restart drains: `roll_max_score` is the limit."""
-        highest = self.settings.roll_max_score
-        return self if highest is None else self.limited(highest)
+        """Return a copy with the rules for brokers that a rolling restart drains: `roll_max_score` is the limit.
 
-    def limited(self, highest: float) -> Self:
-        """Return a copy with another `overloaded_threshold`, in percent."""
-        settings = self.settings.model_copy(update={"overloaded_threshold": highest})
+        Brokers of any version take the bundles, which soon return. During an upgrade, the few brokers of the latest
+        version could not take them.
+        """
+        highest = self.settings.roll_max_score
+        limit = {} if highest is None else {"overloaded_threshold": highest}
+        return self.with_settings(prefer_later_versions=False, **limit)
+
+    def with_settings(self, **changes: float) -> Self:
+        """Return a copy with other settings."""
+        settings = self.settings.model_copy(update=changes)
         return replace(self, sample=replace(self.sample, settings=settings))
 
     @property

@@ -57,6 +57,7 @@ class Snapshots:
         self.started: dict[str, timedelta] = {}
         self.looks_idle: list[str] = []
         self.silent: list[str] = []
+        self.versions: dict[str, str] = {}
         self.load_manager = "ModularLoadManagerImpl"
         self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
 
@@ -96,6 +97,7 @@ class Snapshots:
             {"cluster": "east", "broker": broker, "cpu_usage": sum(held.values()), "cpu_limit": 100.0}
             | dict.fromkeys(TRAFFIC, 0.0)
             | {"msg_throughput_in": sum(held.values()), "topics": len(held), "bundles": len(held)}
+            | {"version": self.versions.get(broker)}
             | {"started_at": NOW - self.started.get(broker, timedelta(days=9))}
             | ({"cpu_usage": 0.0} if broker in self.looks_idle else {})
             if broker not in self.silent

@@ -150,11 +150,21 @@ def test_a_drained_broker_without_a_report_is_not_empty(tmp_path: Path, silent: 
 def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(
     tmp_path: Path, settings: dict[str, Any], moving: int
 ) -> None:
+    assert drained(tmp_path, settings=settings) == (moving, bool(moving))
+
+
+def test_while_versions_are_mixed_brokers_of_all_versions_take_bundles(tmp_path: Path) -> None:
+    only_a_has_room = {"prefer_later_versions": True, "overloaded_threshold": 35}
+    versions = {"a:1": "4.0.1", "b:1": "4.0.2", "c:1": "4.0.1"}
+    assert drained(tmp_path, settings=only_a_has_room, versions=versions) == (1, True)
+
+
+def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
+    """How many bundles leave c, which a roll drains; whether the roll was permitted to begin that."""
     storage = ClusterStorage(str(tmp_path), "east")
-    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, settings=settings).run)
+    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
-    assert Summary.read(run).drains["c:1"].moving == moving
-    assert removal(Snapshot(run), storage.state, "c:1", rolls=True).fits == bool(moving), "as it was permitted"
+    return Summary.read(run).drains["c:1"].moving, removal(Snapshot(run), storage.state, "c:1", rolls=True).fits
 
 
 @pytest.mark.parametrize(
