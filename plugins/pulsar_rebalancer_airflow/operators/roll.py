@@ -98,9 +98,11 @@ class RollOperator(BaseSensorOperator):
         by = context["dag_run"].triggering_user_name or ""
         shown = roll_plan.shown(sample, form.brokers, by, form.reason)
         planned = roll_plan.turns(sample, self.storage.state, shown.order)
+        awaited = roll_plan.awaited(sample, store.drained(self.storage).brokers)
+        waits = "; ".join(filter(None, [self._held(store, datetime.now(UTC)), awaited]))
         store.put_roll(self.storage, roll.model_copy(update={"shown": shown}))
-        self.log.info("%s", roll_plan.text(shown, planned, context["dag_run"].dag_id))
-        return roll_plan.document(shown, planned)
+        self.log.info("%s", roll_plan.text(shown, planned, waits, context["dag_run"].dag_id))
+        return roll_plan.document(shown, planned, waits)
 
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
         """Return the document of the roll that starts now; raise an error if it may not start."""
@@ -111,8 +113,8 @@ class RollOperator(BaseSensorOperator):
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
         if roll.id == plan and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
-        if roll.stranded in store.drained(self.storage).brokers:
-            raise PlanError(Reason.DRAINING, f"{roll.stranded} was left drained by an earlier roll: release it first")
+        if drained := store.drained(self.storage).brokers:
+            raise PlanError(Reason.DRAINING, f"release first, no roll is begun before: {', '.join(drained)[:500]}")
         if shown is None or shown.id != plan:
             raise PlanError(Reason.OTHER_PLAN, f"no roll {plan[:16]} was shown last")
         age = (now - shown.at).total_seconds()
@@ -151,9 +153,7 @@ class RollOperator(BaseSensorOperator):
 
     def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
-        control = store.control(self.storage)
-        closed = closings(settings, control, now)
-        held = f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
+        control, held = store.control(self.storage), self._held(store, now)
         seen, unknown = self._seen(store, roll)
         stop, skip = _since(control.stop_roll, roll.at), _since(control.skip_broker, roll.since)
         starts = not (held or stop or skip)
@@ -167,6 +167,11 @@ class RollOperator(BaseSensorOperator):
             skip=skip,
             restart=self._restart(context, roll, starts=starts) if settings.roll_restart_dag else None,
         )
+
+    def _held(self, store: StateStore, now: datetime) -> str:
+        """Return the orders or settings that hold a roll; empty if there are none."""
+        closed = closings(self.entry.settings, store.control(self.storage), now)
+        return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.decide.by_hand.drains import NEVER
 from pulsar_rebalancer.decide.by_hand.filling import moved_lately
 from pulsar_rebalancer.decide.by_hand.removal import removal
-from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample
+from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary, considered
@@ -100,6 +100,7 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent
         load = 0.0 if silent else score(broker, settings)
+        why_not = why_not or ("" if broker.started_at else "it does not report its start time")
         result.append(Turn(name, load, broker.traffic(Measure.THROUGHPUT), bundles, minutes, why_not))
     return result
 
@@ -110,25 +111,40 @@ def _runs(bundles: int, settings: Settings, way: int | None) -> int:
     return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
 
 
-def document(roll: ShownRoll, planned: Sequence[Turn]) -> dict[str, Any]:
-    """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals."""
+def awaited(snapshot: Snapshot, drained: Collection[str]) -> str:
+    """Return what the turn of any broker would wait for now; empty if nothing.
+
+    Args:
+        drained: all drained brokers.
+    """
+    return why_none(_unwell(snapshot, _started(snapshot)), drained)
+
+
+def document(roll: ShownRoll, planned: Sequence[Turn], waits: str) -> dict[str, Any]:
+    """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals.
+
+    Args:
+        waits: what the roll would wait for before its first turn; empty if nothing.
+    """
     return {
         "plan": roll.id,
+        "waits": waits,
         "turns": [turn._asdict() for turn in planned],
         "minutes": sum(turn.minutes for turn in planned),
         "moves_twice": sum(turn.bundles for turn in planned),
     }
 
 
-def text(roll: ShownRoll, planned: Sequence[Turn], dag_id: str) -> str:
-    """Return a shown roll as human-readable text."""
+def text(roll: ShownRoll, planned: Sequence[Turn], waits: str, dag_id: str) -> str:
+    """Return a shown roll as human-readable text. The argument `waits` is that of `document`."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
         + (f"; it could not go now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(planned, 1)
     ]
-    sums = document(roll, planned)
+    lines += [f"Now it would wait for {waits}."] if waits else []
+    sums = document(roll, planned, waits)
     twice = f"{number_of(sums['moves_twice'], 'bundle')} move twice, away and back"
     total = f"About {sums['minutes']:.0f} minutes and the restarts themselves; {twice}."
     how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {roll.id}"
@@ -146,14 +162,13 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
         SnapshotError, StateError: one of the run's files cannot be read.
     """
     started, waits = _started(snapshot), roll.phase is Phase.WAITING
-    quarantined = snapshot.validation.quarantined
     home = _home_of(snapshot, roll.broker) if waits else ()
     left, stay = _progress(snapshot, roll)
     return RollSample(
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,
-        unwell={name: why for name, why in quarantined.items() if name in started},
+        unwell=_unwell(snapshot, started),
         drained=tuple(sorted(drained)),
         home=home,
         left=left,
@@ -220,6 +235,11 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     if hidden or any(map(may_come, rows)):
         return len(rows) + len(hidden), {}
     return 0, Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
+
+
+def _unwell(snapshot: Snapshot, started: Collection[str]) -> dict[str, Reason]:
+    """Return why validation leaves brokers out, by broker."""
+    return {name: why for name, why in snapshot.validation.quarantined.items() if name in started}
 
 
 def _started(snapshot: Snapshot) -> dict[str, Any]:

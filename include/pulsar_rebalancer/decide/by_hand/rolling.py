@@ -10,7 +10,7 @@ from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from pulsar_rebalancer.state.orders.control_document import Order
@@ -124,13 +124,22 @@ def _why_not(roll: Roll, seen: RollSample) -> str:
     missing = [name for name in roll.listed if name not in seen.started]
     if missing:
         return f"{', '.join(missing[:3])} to come back: the cluster does not list it"
-    if seen.unwell:
-        return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(seen.unwell.items())[:3])
-    if seen.drained:
-        return f"the release of {', '.join(seen.drained[:3])}, which is drained"
-    if seen.started[roll.broker] is None:
+    why = why_none(seen.unwell, seen.drained)
+    if not why and seen.started[roll.broker] is None:
         return f"the start time of {roll.broker}, which it does not report"
-    return seen.no_room
+    return why or seen.no_room
+
+
+def why_none(unwell: Mapping[str, Reason], drained: Collection[str]) -> str:
+    """Return what the turn of any broker waits for; empty if nothing.
+
+    Args:
+        unwell: why validation leaves brokers out, by broker.
+        drained: brokers drained by people.
+    """
+    if unwell:
+        return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(unwell.items())[:3])
+    return f"the release of {', '.join(sorted(drained)[:3])}, which is drained" if drained else ""
 
 
 def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:

@@ -13,7 +13,7 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.state.manual_plans import HandedOver, HandedOverPlans, ShownPlan
+from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow.notifications import roll_messages
@@ -156,6 +156,19 @@ def test_a_pause_lets_it_wait(tmp_path: Path) -> None:
     desk = Desk(tmp_path, **PAUSE)
     assert desk.act(plan=desk.plan()) == {}
     assert (desk.roll.phase, desk.roll.waits.startswith("permission: paused ")) == (Phase.WAITING, True)
+
+
+def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, **PAUSE)
+    drain = Drain(at=NOW, by="ada", reason="new disks")
+    StateStore(desk.state).put(Drains(brokers={"c:1": drain}))
+    shown = desk.act(user="ada", reason="patch", brokers=["a:1"])
+    assert shown["waits"].startswith("permission: paused until 2100-01-01 00:00 UTC")
+    assert shown["waits"].endswith("; the release of c:1, which is drained")
+    assert desk.act(plan=shown["plan"]) == "draining"
+
+    StateStore(desk.state).put(Drains())
+    assert desk.act(plan=shown["plan"]) == {}
 
 
 def test_a_manual_plan_that_waits_comes_first(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ class Snapshots:
         self.started: dict[str, timedelta] = {}
         self.looks_idle: list[str] = []
         self.silent: list[str] = []
+        self.ageless: list[str] = []
         self.versions: dict[str, str] = {}
         self.load_manager = "ModularLoadManagerImpl"
         self.state = DecisionState(seq=7, plan_id="before", hits={"a:1": (3, 5)})
@@ -100,6 +101,7 @@ class Snapshots:
             | {"version": self.versions.get(broker)}
             | {"started_at": NOW - self.started.get(broker, timedelta(days=9))}
             | ({"cpu_usage": 0.0} if broker in self.looks_idle else {})
+            | ({"started_at": None} if broker in self.ageless else {})
             if broker not in self.silent
             else {"cluster": "east", "broker": broker, "error": "timeout"}
             for broker, held in self.owned.items()
