@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -51,6 +52,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
             return
         folder = StoragePath(run) if run else None
         ended = _ended(context, _closed(store, cluster, settings, now), now)
+        ended = replace(ended, roll=store.readable_roll(storage_of(cluster)))
         if folder is not None:
             ended = ended.with_documents(folder)
         incidents = store.readable(AlertsState).incidents

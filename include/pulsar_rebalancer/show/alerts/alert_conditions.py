@@ -14,6 +14,7 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 
 UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
 """If nothing is unloaded, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
+
+LEFT, LEFT_INTERVALS = timedelta(minutes=10), 5
+"""A rolling restart stands still if its last step is older than this time and this number of intervals."""
 
 
 class Condition(StrEnum):
@@ -98,6 +102,12 @@ class Condition(StrEnum):
         "The rolling restart is over before each broker had its turn.",
         "Do what the reasons say; release the broker that the message names as drained once it is up.",
     )
+    ROLL_LEFT = (
+        "roll_left",
+        "a rolling restart stands still",
+        "No run of pulsar_roll__<cluster> continues the rolling restart; until it ends, nothing else is moved.",
+        "Unpause that DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
+    )
     NO_RUN = (
         "no_run",
         "no run",
@@ -132,6 +142,7 @@ class EndedRun:
         seconds: seconds since the run started.
         manual: True if a person started the run.
         closed: temporary reasons that keep the gate closed for every plan, with details.
+        roll: the rolling restart, which may be over.
     """
 
     states: Mapping[str, str]
@@ -139,6 +150,7 @@ class EndedRun:
     seconds: float | None = None
     manual: bool = False
     closed: Mapping[Reason, str] = field(default_factory=dict)
+    roll: Roll = field(default_factory=Roll)
     request: RunRequest | None = None
     validation: Validation | None = None
     summary: Summary | None = None
@@ -187,6 +199,7 @@ def judge_run(
         slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
         detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
         judged[Condition.SLOW] = _observed(slow, detail)
+    judged[Condition.ROLL_LEFT] = _roll_left(run.roll, settings, now)
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
         longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
@@ -196,6 +209,14 @@ def judge_run(
 
 def _observed(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
     return Observation(True, reasons, detail) if reasons else Observation(False)
+
+
+def _roll_left(roll: Roll, settings: Settings, now: datetime) -> Observation:
+    stepped = roll.looked_at or roll.at
+    longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
+    if not roll.active or stepped is None or now - stepped <= longest:
+        return Observation(False)
+    return Observation(True, {Reason.ROLLING: 1}, f"last step {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
 
 
 def _unsafe(run: EndedRun) -> Observation | None:

@@ -22,6 +22,7 @@ from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition
 from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
+from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
@@ -245,3 +246,14 @@ def test_a_task_leaves_the_reason_it_failed_with(state: MemoryState) -> None:
         raise StateError(Reason.STATE_LOST, "the store is empty")
 
     assert given["ti"].pushed == {FAILURE: "state_lost", MESSAGE: "the store is empty"}
+
+
+def test_a_rolling_restart_that_no_run_continues_is_told_with_its_id(
+    storage: ClusterStorage, state: MemoryState, hook: Webhook
+) -> None:
+    day_ago = datetime.now(UTC) - timedelta(days=1)
+    StateStore(state).put(Roll(id="0a1b", order=("a:1", "b:1"), at=day_ago, looked_at=day_ago))
+    report(make_run(storage), state, gate="nothing_to_do")
+
+    assert hook.titles == ["Pulsar east: a rolling restart stands still"]
+    assert "plan 0a1b" in hook.messages[0]["message"]

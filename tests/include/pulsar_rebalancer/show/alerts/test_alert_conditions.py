@@ -15,6 +15,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition, EndedRun, judge_run
+from pulsar_rebalancer.state.roll_document import Roll
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -205,3 +206,21 @@ def test_predictions_are_off(run: EndedRun, reasons: object) -> None:
 )
 def test_runs_take_too_long(seconds: float | None, reasons: object) -> None:
     assert told(ended(seconds=seconds), Condition.SLOW) == reasons
+
+
+ROLL = Roll(id="0a1b", order=("a:1",), at=NOW - timedelta(days=1), looked_at=NOW - timedelta(minutes=11))
+
+
+@pytest.mark.parametrize(
+    ("roll", "reasons"),
+    [
+        (Roll(), None),
+        (ROLL, {"rolling": 1}),
+        (ROLL.model_copy(update={"looked_at": None}), {"rolling": 1}),
+        (ROLL.model_copy(update={"looked_at": NOW - timedelta(minutes=9)}), None),
+        (ROLL.stopped(Reason.ROLL_STOPPED, "", NOW, stranded=False), None),
+    ],
+    ids=["none", "left", "before its first step", "goes on", "over"],
+)
+def test_a_rolling_restart_that_no_run_continues(roll: Roll, reasons: object) -> None:
+    assert told(ended(roll=roll), Condition.ROLL_LEFT) == reasons
