@@ -1,4 +1,4 @@
-"""Messages about a rolling restart: a request to restart a broker, or a notice that the roll has stopped."""
+"""Messages about a rolling restart: restart a broker, the roll has stopped, or bundles are elsewhere after its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     """Send the message that is due, if any, and return the document with an updated `asked`.
 
-    A restart request that no receiver accepted is sent again when the roll next changes; a message about a stopped roll
+    A restart request that no receiver accepted is sent again when the roll next changes; a message about the roll's end
     is sent only once.
     """
     settings = entry.settings
@@ -31,6 +31,8 @@ def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
         condition, reason = Condition.ROLL_ASKS, Reason.ROLLING
     elif roll.ended not in (None, Reason.ROLLED):
         condition, reason = Condition.ROLL_STOPPED, roll.ended
+    elif roll.ended and roll.elsewhere:
+        condition, reason = Condition.ROLL_ELSEWHERE, roll.ended
     else:
         return roll
     if settings.alert_connection:

@@ -66,7 +66,8 @@ class RollOperator(BaseSensorOperator):
         """Take one step.
 
         Returns:
-            Whether the task is done, and its XCom: the shown roll (`roll_plan.document`), or the outcome by broker.
+            Whether the task is done, and its XCom: the shown roll (`roll_plan.document`), or the outcome by broker. The
+            XCom `elsewhere` says at the roll's end why bundles are not back, by broker.
 
         Raises:
             AirflowFailException: the form is invalid; the roll is refused (`unknown_destination`, `last_broker`,
@@ -88,6 +89,8 @@ class RollOperator(BaseSensorOperator):
                 store.put_roll(self.storage, after)
                 emit_orders(context, self.entry.name, self.entry.settings)
             self.log.info("%s", after.progress)
+            if not after.active:
+                context["ti"].xcom_push(key="elsewhere", value=after.elsewhere)
             if after.ended not in (None, Reason.ROLLED):
                 raise PlanError(after.ended, after.progress)
             return PokeReturnValue(not after.active, after.done)

@@ -102,6 +102,12 @@ class Condition(StrEnum):
         "The rolling restart is over before each broker had its turn.",
         "Do what the reasons say; release the broker that the message names as drained once it is up.",
     )
+    ROLL_ELSEWHERE = (
+        "roll_elsewhere",
+        "bundles stay elsewhere",
+        "A rolling restart is over, but bundles of the brokers that it names are still on other brokers.",
+        "Move them by hand if they have to be back: the strategy balances the brokers again from now on.",
+    )
     ROLL_LEFT = (
         "roll_left",
         "a rolling restart stands still",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _LOOKED_BACK = 240
 """Maximum number of runs to search for the last one that moved something."""
+
+_ENDED_ROLL = timedelta(days=1)
+"""Time for which the page shows a rolling restart that has ended."""
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
@@ -156,15 +160,16 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
         hits=cluster_hits(run, kept),
         plan=_plan(storage, run, now),
         drains=tuple(drain_views(run, facts.drains)),
-        roll=_roll(facts.roll),
+        roll=_roll(facts.roll, now),
         findings=_findings(run),
         validated=run.validation is not None,
         learns=any(profile_shown(of).learns for of in (settings, settings.of_shadow()) if of),
     )
 
 
-def _roll(roll: Roll) -> RollView | None:
-    return RollView(text=roll.progress, done=len(roll.done), total=len(roll.order)) if roll.active else None
+def _roll(roll: Roll, now: datetime) -> RollView | None:
+    shown = roll.active or (roll.ended_at is not None and now - roll.ended_at < _ENDED_ROLL)
+    return RollView(text=roll.progress, done=len(roll.done), total=len(roll.order)) if shown else None
 
 
 def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:

@@ -148,10 +148,10 @@ class ShownQuestion(View):
 
 
 class RollView(View):
-    """A rolling restart.
+    """A rolling restart in progress, or one that has ended lately.
 
     Attributes:
-        text: the roll's phase, and what the roll is waiting for.
+        text: the roll's phase and what the roll is waiting for, or how it ended, and whose bundles are elsewhere.
         done, total: number of brokers whose turn is over, and total number of brokers in the roll.
     """
 

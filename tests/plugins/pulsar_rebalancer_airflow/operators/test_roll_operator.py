@@ -37,12 +37,13 @@ class Desk:
         self.state = MemoryState()
         self.runs: dict[str, str] = {}
         self.dag: Any = None
+        self.pushed: dict[str, Any] = {}
 
     def act(self, run: str = "", user: str = "bob", **form: Any) -> Any:
         """What the task returns after one step, or the reason code."""
         entry = ClusterEntry(name="east", given={}, settings=self.settings)
         given: Any = context("east", self.state, params=form, user=user, run_id=run, dag_id="pulsar_roll__east")
-        given["ti"].runs = self.runs
+        given["ti"].runs, self.pushed = self.runs, given["ti"].pushed
         if self.dag is not None:
             given["ti"].get_dag = self.dag
         task = RollOperator(task_id="roll", entry=entry, root=self.snapshots.storage.root)
@@ -250,3 +251,19 @@ def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, m
     assert desk.act("run") == "broker_not_back"
     assert "a:1 stays drained until a person releases it" in sent[1]
     assert "broker_not_back x1" in sent[1]
+
+
+def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, sent = Desk(tmp_path, alert_connection="pulsar_alerts"), []
+    monkeypatch.setattr(roll_messages, "deliver", lambda _, messages: sent.extend(messages) or [True])
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    assert desk.pushed == {}
+    skipped = {"phase": Phase.RETURNING, "left": 2, "since": NOW}
+    StateStore(desk.state).put_roll(desk.snapshots.storage, desk.roll.model_copy(update=skipped))
+    StateStore(desk.state).put(Control(skip_broker=Order(at=datetime.now(UTC), by="eve", reason="enough")))
+
+    assert desk.act("run") == {"a:1": "broker_rolled"}
+    assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
+    (message,) = sent
+    assert message.title == "Pulsar east: bundles stay elsewhere"
+    assert "bundles are elsewhere: a:1 (2 bundles)" in message.body

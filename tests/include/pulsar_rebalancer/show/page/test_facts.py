@@ -55,7 +55,11 @@ def test_a_rolling_restart_is_told_until_its_end_and_as_long_as_it_left_a_broker
     assert (found.text, found.done, found.total) == (said, 0, 2)
 
     over = roll.stopped(Reason.BROKER_NOT_BACK, "it is down", NOW, stranded=True)
-    assert seen(made, roll=over).roll is None
+    ended = seen(made, roll=over).roll
+    assert ended is not None
+    assert f"{first} stays drained" in ended.text
+    long_over = over.model_copy(update={"ended_at": NOW - timedelta(days=1, seconds=1)})
+    assert seen(made, roll=long_over).roll is None
     assert f"{first} stays drained until a person releases it" in ordered(made, roll=over, drains=over.drains())
     assert ordered(made, roll=over) == ""
 
