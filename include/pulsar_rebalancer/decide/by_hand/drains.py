@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.decide.by_hand.filling import arrived_lately
 from pulsar_rebalancer.decide.by_hand.makers import of_broker
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
@@ -141,12 +142,12 @@ class DrainedBrokers:
         of_drain = [move for move in capped if move.pair < 0]
         pairs = {move.source: move.pair for move in of_drain}
         of_drains = [_decision(scenes[broker], broker, pairs[broker], drains[broker]) for broker in sorted(pairs)]
-        givers, silent = {move.source for move in of_drain if move.taken}, self._snapshot.silent
+        givers = {move.source for move in of_drain if move.taken}
         return Served(
             [*of_drains, *decisions],
             capped,
             {broker: scenes[broker].traffic[broker] for broker in givers},
-            {broker: _progress(broker, drains[broker], of_drain, broker in silent) for broker in sorted(drains)},
+            {broker: _progress(self._snapshot, broker, drains[broker], of_drain) for broker in sorted(drains)},
         )
 
     def _capped(self, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
@@ -169,16 +170,17 @@ def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:
     )
 
 
-def _progress(broker: str, drain: Drain, moves: Iterable[CandidateMove], silent: bool) -> DrainProgress:
+def _progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
     mine = [move for move in moves if move.source == broker]
-    stay = Counter(move.reason for move in mine if not move.taken)
+    unreported = arrived_lately(snapshot, broker) - {move.bundle for move in mine}
+    stay = Counter(move.reason for move in mine if not move.taken) + Counter({Reason.RECENTLY_UNLOADED: len(unreported)})
     return DrainProgress(
         since=drain.at,
         by=drain.by,
         reason=drain.reason,
         overrule=drain.overrule,
-        bundles=None if silent else len(mine),
-        moving=len(mine) - stay.total(),
+        bundles=None if broker in snapshot.silent else len(mine) + len(unreported),
+        moving=sum(move.taken for move in mine),
         stay=dict(sorted(stay.items())),
         named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),
     )

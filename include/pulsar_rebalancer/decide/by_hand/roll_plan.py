@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.decide.by_hand.drains import NEVER
-from pulsar_rebalancer.decide.by_hand.filling import moved_lately
+from pulsar_rebalancer.decide.by_hand.filling import arrived_lately, moved_lately
 from pulsar_rebalancer.decide.by_hand.removal import removal
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.errors import PlanError
@@ -247,12 +247,13 @@ def _started(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
-    """Return the bundles that a broker reports, without those that have just moved to another broker."""
+    """Return a broker's bundles: those that it reports or has just got, without those that have just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
         for name, unload in moved_lately(snapshot).items()
     }
-    return tuple(name for name in _bundles_of(snapshot, broker) if owners.get(name, "") in ("", broker))
+    known = {*_bundles_of(snapshot, broker), *arrived_lately(snapshot, broker)}
+    return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
 
 
 def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:

@@ -146,6 +146,20 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots: 
 
 
 @pytest.mark.parametrize(
+    ("minutes", "owner", "bundles"),
+    [(3, "a:1", 6), (5, "a:1", 5), (3, "b:1", 5)],
+    ids=["just come", "reported by now", "went astray"],
+)
+def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(
+    snapshots: Snapshots, minutes: float, owner: str, bundles: int
+) -> None:
+    snapshots.unloaded = dict.fromkeys((name(1), name(7)), timedelta(minutes=minutes))
+    snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": owner}
+    progress = served(snapshots, a=DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})).progress["a:1"]
+    assert (progress.bundles, progress.moving, progress.left) == (bundles, 2, bundles - 5)
+
+
+@pytest.mark.parametrize(
     ("limit", "overrule", "fates"),
     [
         (30.0, (), {"b:1", "c:1"}),

@@ -124,6 +124,14 @@ def test_what_has_just_left_a_broker_is_none_of_its_bundles(tmp_path: Path, ende
     assert home == tuple(HELD)[0 if kept else 1 :]
 
 
+def test_what_has_just_come_to_a_broker_is_one_of_its_bundles_before_it_reports_it(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded = {name(9): timedelta(minutes=3)}
+    snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": "a:1"}
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
+    assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
+
+
 AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
 """Two bundles whose home is c."""
 BACK: dict[str, Any] = AWAY | {"a": {}, "c": AWAY["a"] | AWAY["c"]}
