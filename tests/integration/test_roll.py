@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
 from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 
@@ -122,6 +124,10 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     assert refused(east.run("by_hand", action="release", broker=first, reason="no"), "carry_out")[1] == "rolling"
     east.lose_state()  # its copy is under the storage root
     east.run("control", action="restore", reason="it was lost")
+    with create_session() as session:
+        session.delete(session.get(DagRun, roll.run.id))
+    roll = east.begin(east.start("roll", plan=told["plan"]), "roll", last="roll")
+    assert (state(east).run_id, state(east).phase) == (roll.run.run_id, Phase.RESTARTING), "it continues the roll"
 
     # One of its bundles goes astray in one run, with all its retries, another one in every run.
     once, ever = sorted(bundles[first])[:2]
