@@ -173,7 +173,9 @@ def _decision(scene: Scene, broker: str, pair: int, drain: Drain) -> Decision:
 def _progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
     mine = [move for move in moves if move.source == broker]
     unreported = arrived_lately(snapshot, broker) - {move.bundle for move in mine}
-    stay = Counter(move.reason for move in mine if not move.taken) + Counter({Reason.RECENTLY_UNLOADED: len(unreported)})
+    stay = Counter(move.reason for move in mine if not move.taken)
+    if unreported:
+        stay[Reason.RECENTLY_UNLOADED] += len(unreported)
     return DrainProgress(
         since=drain.at,
         by=drain.by,
