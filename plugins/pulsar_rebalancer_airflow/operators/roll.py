@@ -141,14 +141,11 @@ class RollOperator(BaseSensorOperator):
     def _taken_over(self, context: Context, roll: Roll, plan: str, by: str) -> Roll:
         """Return the document of an active roll that this run continues, because the roll's own run no longer does."""
         run = context["dag_run"]
-        if plan != roll.id or self._goes_on(context, run.dag_id, roll.run_id):
+        goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
+        if plan != roll.id or goes_on:
             raise PlanError(Reason.ROLL_UNDER_WAY, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
         self.log.warning("%s has run %s continue the roll of run %s", by or "unknown", run.run_id, roll.run_id)
         return roll.model_copy(update={"run_id": run.run_id})
-
-    @staticmethod
-    def _goes_on(context: Context, dag_id: str, run_id: str) -> bool:
-        return bool(context["ti"].get_dr_count(dag_id, run_ids=[run_id], states=["queued", "running"]))
 
     def _sample(self) -> Snapshot:
         age = timedelta(seconds=2 * self.entry.settings.interval_seconds) + _LONGEST_RUN
