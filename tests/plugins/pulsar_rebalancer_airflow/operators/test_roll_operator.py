@@ -255,7 +255,12 @@ def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, m
 
 def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk, sent = Desk(tmp_path, alert_connection="pulsar_alerts"), []
-    monkeypatch.setattr(roll_messages, "deliver", lambda _, messages: sent.extend(messages) or [True])
+
+    def deliver(_: str, messages: Any) -> list[bool]:
+        sent.extend(messages)
+        return [True]
+
+    monkeypatch.setattr(roll_messages, "deliver", deliver)
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     assert desk.pushed == {}
     skipped = {"phase": Phase.RETURNING, "left": 2, "since": NOW}
