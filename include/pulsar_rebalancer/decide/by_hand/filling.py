@@ -128,7 +128,7 @@ def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
 
 
 def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
-    """Return the bundles that a broker has got lately, although its report may still lack them."""
+    """Return the bundles that a broker has got recently, although its report may still lack them."""
     return {bundle for bundle, unload in moved_lately(snapshot).items() if unload.owner == broker}
 
 

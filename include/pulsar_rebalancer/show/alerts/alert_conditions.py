@@ -31,7 +31,7 @@ UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
 """If nothing is unloaded, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
 
 LEFT, LEFT_INTERVALS = timedelta(minutes=10), 5
-"""A rolling restart stands still if its last step is older than this time and this number of intervals."""
+"""A rolling restart counts as abandoned if its last step is older than this time and this number of intervals."""
 
 
 class Condition(StrEnum):
@@ -110,7 +110,7 @@ class Condition(StrEnum):
     )
     ROLL_LEFT = (
         "roll_left",
-        "a rolling restart stands still",
+        "a rolling restart is not continued",
         "No run of pulsar_roll__<cluster> continues the rolling restart; until it ends, nothing else is moved.",
         "Unpause that DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
     )

@@ -148,7 +148,7 @@ class ShownQuestion(View):
 
 
 class RollView(View):
-    """A rolling restart in progress, or one that has ended lately.
+    """A rolling restart in progress, or one that has ended recently.
 
     Attributes:
         text: the roll's phase and what the roll is waiting for, or how it ended, and whose bundles are elsewhere.

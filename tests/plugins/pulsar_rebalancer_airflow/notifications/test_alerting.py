@@ -255,5 +255,5 @@ def test_a_rolling_restart_that_no_run_continues_is_told_with_its_id(
     StateStore(state).put(Roll(id="0a1b", order=("a:1", "b:1"), at=day_ago, looked_at=day_ago))
     report(make_run(storage), state, gate="nothing_to_do")
 
-    assert hook.titles == ["Pulsar east: a rolling restart stands still"]
+    assert hook.titles == ["Pulsar east: a rolling restart is not continued"]
     assert "plan 0a1b" in hook.messages[0]["message"]
