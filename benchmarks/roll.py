@@ -114,6 +114,8 @@ class _Scene:
         """Restart all brokers once."""
         say(f"{kind}: every bundle goes to its broker")
         self._real.bring_home()
+        # What the last trial moved is elsewhere now.
+        self._world.run("control", action="reset", reason="another trial")
         self._moves, self._again, self._ranges = Counter[str](), Counter[str](), list[tuple[float, float]]()
         self._restarted_at, self._fresh, self._usage = 0.0, set[str](), dict[str, float]()
         rates = dict.fromkeys(self._real.topics.values(), self._given.rate)

@@ -162,7 +162,7 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
         SnapshotError, StateError: one of the run's files cannot be read.
     """
     started, waits = _started(snapshot), roll.phase is Phase.WAITING
-    home = _home_of(snapshot, roll.broker) if waits else ()
+    home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
     left, stay = _progress(snapshot, roll)
     return RollSample(
         run=snapshot.folder.name,
@@ -254,6 +254,14 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     }
     known = {*_bundles_of(snapshot, broker), *arrived_lately(snapshot, broker)}
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
+
+
+def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
+    """Return the bundles that have left the current broker in its turn, also those that no report showed before it."""
+    unloads, since = snapshot.before.moves.unloads, roll.turn_at
+    return tuple(
+        name for name, unload in unloads.items() if unload.source == roll.broker and since and unload.at >= since
+    )
 
 
 def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class RollSample(NamedTuple):
         started: start time of each broker's process, by broker; None if unknown or if the broker provided no report.
         unwell: why validation leaves brokers out, by broker.
         drained: brokers drained by people, not by the roll.
-        home: the current broker's bundles while it waits for its turn; empty once its turn has begun.
+        home: the current broker's bundles while it waits for its turn; then those that have left it in its turn.
         left: number of bundles that must still leave the current broker or return to it; None if the run began before
             this phase or has no plan yet.
         stay: number of bundles that do not return, by reason.
@@ -143,6 +143,7 @@ def why_none(unwell: Mapping[str, Reason], drained: Collection[str]) -> str:
 
 
 def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+    roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *seen.home}))})
     if seen.left == 0:
         # If the broker crashed while it was drained, it has yet to restart.
         empty = roll.model_copy(update={"started": seen.started.get(roll.broker) or roll.started})

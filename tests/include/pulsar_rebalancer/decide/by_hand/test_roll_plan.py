@@ -132,6 +132,18 @@ def test_what_has_just_come_to_a_broker_is_one_of_its_bundles_before_it_reports_
     assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
 
 
+@pytest.mark.parametrize(("minutes", "source", "left"), [(3, "a:1", True), (3, "b:1", False), (9, "a:1", False)])
+def test_what_left_a_broker_in_its_turn_is_one_of_its_bundles(
+    tmp_path: Path, minutes: int, source: str, left: bool
+) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded = {name(9): timedelta(minutes=minutes)}
+    snapshots.ended = {"source": source, "destination": "c:1", "outcome": "moved", "owner": "c:1"}
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW - timedelta(minutes=6), phase=Phase.DRAINING)
+    home = roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
+    assert home == ((name(9),) if left else ())
+
+
 AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
 """Two bundles whose home is c."""
 BACK: dict[str, Any] = AWAY | {"a": {}, "c": AWAY["a"] | AWAY["c"]}

@@ -52,8 +52,9 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
 
     roll = step(roll, 2, seen(2, left=1))
     assert (roll.phase, roll.left, roll.waits) == (Phase.DRAINING, 1, "1 bundle to leave it")
-    roll = step(roll, 3, seen(3, left=0))
+    roll = step(roll, 3, seen(3, home=("t/n/2", "t/n/3"), left=0))
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
+    assert roll.home == ("t/n/1", "t/n/2", "t/n/3"), "what left it only showed in the drain"
     assert list(roll.drains()) == [A]
 
     assert step(roll, 4).phase is Phase.RESTARTING, "it still runs in its old process"
