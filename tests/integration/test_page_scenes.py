@@ -134,7 +134,7 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
 def test_a_plan_is_approved(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
-    stage.says("would move", "waits for a person's approval", "waits for approval until")
+    stage.says("would move", "needs a person's approval", "waits for approval until")
     stage.draw("acts")
     stage.opens("Approve…", "Reject…")
     press(stage.chromium, "Approve…", "it is quiet now")

@@ -74,24 +74,35 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
         return Said(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.held_by(entry.settings, now)
     firing = WOULD_FIRE if held else FIRES
-    said = _rejected(known, facts) or of_run(known, firing, age)
+    until = facts.waits_until(entry.settings, now)
+    said = _answered(known, facts, waits=until is not None) or of_run(known, firing, age)
     if held and said.state in _LOOKS_WELL:
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
         return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
-    until = facts.waits_until(entry.settings, now)
     if until is not None and said.state in _LOOKS_WELL:
         waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
         return Said(State.WOULD_MOVE, f"{waits} {said.sentence}", firing)
     return said._replace(firing=firing)
 
 
-def _rejected(run: Run, facts: AirflowFacts) -> Said | None:
-    """Return the state if a person was asked to approve the run's plan and rejected it; None otherwise."""
-    answer = facts.answers.plans.get(run.folder.name)
+def _answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
+    """Return the state if a person was asked to approve the run's plan and is asked no more; None otherwise.
+
+    Args:
+        waits: whether a plan is awaiting approval.
+    """
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
-    if answer is None or answer.carried_out_by or not asked or run.summary is None:
+    if not asked or run.summary is None or facts.approvals_unreadable:
         return None
-    return Said(State.CLOSED, f"A plan to {_actions(run.summary)} was rejected {answer.because}.")
+    # A run with the moves of the open question does not ask about them again.
+    of_same_moves = facts.question.at is not None and facts.question.at <= run.request.collected_at
+    answers, open_question = facts.answers.plans, facts.question.plan_id if of_same_moves else ""
+    answer, plan = answers.get(run.folder.name) or answers.get(open_question), f"A plan to {_actions(run.summary)}"
+    if answer is None:
+        return None if waits else Said(State.CLOSED, f"{plan} was not answered.")
+    if answer.carried_out_by:
+        return Said(State.WOULD_MOVE, f"{plan} was approved {answer.because}; its run has not begun to move yet.")
+    return Said(State.CLOSED, f"{plan} was rejected {answer.because}.")
 
 
 def _why_held(closed: Closed) -> str:
@@ -213,7 +224,7 @@ def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> 
     if verdict is Reason.OPEN:
         return _moved(run)
     if verdict is Reason.AWAITING_APPROVAL:
-        return Said(State.WOULD_MOVE, f"A plan to {planned} waits for a person's approval.")
+        return Said(State.WOULD_MOVE, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
         return Said(State.WOULD_MOVE, f"Would {planned}, but mode {mode} moves nothing.")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED

@@ -73,7 +73,7 @@ def test_a_high_gap_counts_its_high_hits(tmp_path: Path) -> None:
     [
         ("auto", None, "moved", "Moved 4 bundles, each verified on its new broker."),
         ("observe", None, "would move", "Would move 4 bundles, but mode observe moves nothing."),
-        ("approve", Reason.AWAITING_APPROVAL, "would move", "A plan to move 4 bundles waits for a person's approval."),
+        ("approve", Reason.AWAITING_APPROVAL, "would move", "A plan to move 4 bundles needs a person's approval."),
         ("auto", Reason.PAUSED, "paused", "A plan to move 4 bundles was not carried out: "),
         ("auto", Reason.OVER_CAP, "held back", "A plan to move 4 bundles was not carried out: "),
     ],
@@ -92,19 +92,38 @@ def test_a_plan_says_what_became_of_it(
         assert verdict.meaning in found.sentence
 
 
-def test_a_plan_that_was_rejected_waits_no_longer(tmp_path: Path) -> None:
+APPROVED = "A plan to move 4 bundles was approved by ada: now; its run has not begun to move yet."
+LONG_AGO = Question(plan_id="an older plan", at=NOW - timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("own", "carried_out_by", "facts", "mode", "state", "said"),
+    [
+        (True, "", {}, "approve", "held back", "A plan to move 4 bundles was rejected by ada: now."),
+        (True, "approved__1", {}, "approve", "would move", APPROVED),
+        # The run made the same moves as the plan that people were asked about.
+        (False, "approved__1", {}, "approve", "would move", APPROVED),
+        (None, "", {}, "approve", "would move", "A plan to move 4 bundles needs a person's approval."),
+        (None, "", {"question": LONG_AGO}, "approve", "held back", "A plan to move 4 bundles was not answered."),
+        (None, "", {"question": Question()}, "approve", "held back", "A plan to move 4 bundles was not answered."),
+        (None, "", {}, "auto", "held back", "A plan to move 4 bundles was not answered."),
+        (None, "", {"question": Question(), "approvals_unreadable": "x"}, "approve", "would move", "A plan to move 4"),
+    ],
+)
+def test_a_plan_waits_no_longer_than_its_question(
+    tmp_path: Path, own: bool | None, carried_out_by: str, facts: dict[str, Any], mode: str, state: str, said: str
+) -> None:
     made = scene(tmp_path, mode="approve")
     made.run(JUST_NOW - timedelta(minutes=1))
     run = made.run(JUST_NOW, verdict=Reason.AWAITING_APPROVAL)
-    answer = Answer(question=Question(plan_id=run.name), at=NOW, by="ada", reason="wrong hour")
+    question = Question(plan_id=run.name if own is not False else "the first plan", at=JUST_NOW)
+    answer = Answer(question=question, at=NOW, by="ada", reason="now", carried_out_by=carried_out_by)
+    answers = Answers(plans={question.plan_id: answer} if own is not None else {})
+    made.settings = made.settings.model_copy(update={"mode": Mode(mode)})
 
-    for carried_out_by, state, said in (
-        ("", "held back", "A plan to move 4 bundles was rejected by ada: wrong hour."),
-        ("approved__1", "would move", "A plan to move 4 bundles waits for a person's approval."),
-    ):
-        answers = Answers(plans={run.name: answer.model_copy(update={"carried_out_by": carried_out_by})})
-        found = strip(made, answers=answers)
-        assert (found.state, found.sentence) == (state, said)
+    found = strip(made, **{"question": question, "answers": answers} | facts)
+
+    assert (found.state, found.sentence[: len(said)]) == (state, said)
 
 
 def test_a_hold_is_named(tmp_path: Path) -> None:
