@@ -1,6 +1,6 @@
 // Requests the documents of the page repeatedly, and shows them.
 
-import { acts, offered, open } from "./acts.js";
+import { acts, disabled, offered, open } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
@@ -172,7 +172,9 @@ function announce({ cluster, state, sentence, in_force: force }) {
 async function refreshRequests() {
   /** @type {RequestView[]} */
   const all = await ask(`${base}${dagPath(dag)}/requests?limit=${requested}`);
-  renew(section("orders"), all, () => requestList(all, requested, base, { stop, more, changed: follow }));
+  const stopOff = last.view ? disabled({ dag: last.view.acts.control }, last.view) : "";
+  const actions = { stop, more, changed: follow, stopOff };
+  renew(section("orders"), [all, stopOff], () => requestList(all, requested, base, actions));
   clearTimeout(asking);
   const open = all.filter(isOpen).length;
   if (open) asking = setTimeout(follow, 2000);

@@ -16,15 +16,18 @@ export const ALL = 200;
  * @param {RequestView[]} all
  * @param {number} limit - maximum number of requests
  * @param {string} base
- * @param {{ stop: () => void, more: () => void, changed: () => void }} actions
+ * @param {{ stop: () => void, more: () => void, changed: () => void, stopOff: string }} actions - `stopOff`: why *Stop* is
+ *   disabled; empty if it is not
  */
-export function requestList(all, limit, base, { stop, more, changed }) {
+export function requestList(all, limit, base, { stop, more, changed, stopOff }) {
   if (!all.length) return [];
+  const off = stopOff && { disabled: true, title: stopOff, "aria-describedby": "stop-off" };
   const items = all.map((request) => {
     const { state, text, dag, run, reason } = request;
-    const label = request.cancel === "stop" ? "Stop…" : "Cancel…";
-    const onclick = request.cancel === "stop" ? stop : () => cancel(request, base, changed);
-    const button = { type: "button", "data-key": `act ${label} ${run}`, onclick };
+    const stops = request.cancel === "stop";
+    const label = stops ? "Stop…" : "Cancel…";
+    const onclick = stops ? stop : () => cancel(request, base, changed);
+    const button = { type: "button", "data-key": `act ${label} ${run}`, onclick, ...(stops && off) };
     return make(
       "li",
       { class: state === "failed" ? "refused" : state },
@@ -38,7 +41,9 @@ export function requestList(all, limit, base, { stop, more, changed }) {
   });
   const rest = all.length === limit && limit < ALL &&
     make("button", { type: "button", "data-key": "more requests", onclick: more }, `Show the last ${ALL}`);
-  return [make("h2", {}, "Requests"), make("ol", {}, items), rest];
+  const why = off && all.some((request) => request.cancel === "stop") &&
+    make("p", { class: "more", id: "stop-off" }, stopOff);
+  return [make("h2", {}, "Requests"), make("ol", {}, items), why, rest];
 }
 
 /** @param {{ state: string }} request */

@@ -3,7 +3,6 @@ import { test } from "node:test";
 import { carryOut, disabled, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
 import { lines } from "page/picker.js";
-import { share } from "page/requests.js";
 
 const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
@@ -200,9 +199,4 @@ test("what has changed in the cluster since a plan was made is told", () => {
   const ended = { done: 1, ended_at: "2026-03-05T12:00:30Z" };
   assert.match(changed(shown, { ...later, last: ended }), /Bundles have moved/);
   assert.equal(changed(shown, { ...later, last: { ...ended, ended_at: "2026-03-05T11:59:00Z" } }), "");
-});
-
-test("the progress of a request has the time that is left, if known", () => {
-  assert.equal(share(1, 4, null), "1 of 4 done");
-  assert.equal(share(1, 4, 61.2), "1 of 4 done, about 61 s left");
 });

@@ -6,7 +6,6 @@ import { costReader } from "page/costs.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, splitText } from "page/plan.js";
 import { compared } from "page/prediction.js";
-import { isOpen, news } from "page/requests.js";
 import { ask } from "page/server.js";
 
 test("brokers are counted, with their mean and those left out", () => {
@@ -52,18 +51,6 @@ test("ten minutes after its moves, a broker shows how far off its prediction was
   assert.equal(compared({ ...end, measured: 54.12, error: 1.24 }), "measured 54.1 %, +1.2");
   assert.equal(compared({ ...end, measured: 50, error: -2.96 }), "measured 50.0 %, -3.0");
   assert.equal(compared({ ...end, dropped: "It restarted." }), "not compared");
-});
-
-test("a screen reader hears of new requests and new states, once", () => {
-  const request = (run, state) => ({ run, state, name: run, text: "said." });
-  const all = ["waiting", "running", "done"].map((state) => request(state, state));
-  const states = new Map(all.map(({ run, state }) => [run, state]));
-  assert.deepEqual(all.map(isOpen), [true, true, false]);
-  assert.equal(news(all, states), "");
-  assert.equal(news([request("waiting", "done"), ...all.slice(1)], states), "waiting: done said.");
-  assert.equal(news([request("new", "waiting"), ...all], states), "new: waiting said.");
-  // One that has ended long ago, and is shown only now.
-  assert.equal(news([...all, request("old", "done")], states), "");
 });
 
 const BASE = "/air/pulsar_rebalancer";
