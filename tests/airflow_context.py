@@ -55,7 +55,9 @@ class TaskInstance:
         asked = self.runs if run_ids is None else run_ids
         return sum(run_id in asked and (not states or state in states) for run_id, state in self.runs.items())
 
-    def get_task_states(self, *, dag_id: str, run_ids: list[str]) -> dict[str, dict[str, str]]:
+    def get_task_states(
+        self, *, dag_id: str, run_ids: list[str], task_ids: list[str] | None = None
+    ) -> dict[str, dict[str, str]]:
         return {run_id: dict(self.states) for run_id in run_ids}
 
     def xcom_push(self, key: str, value: Any) -> None:

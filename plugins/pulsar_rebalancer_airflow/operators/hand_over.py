@@ -74,6 +74,9 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     """
     runs = {answer.carried_out_by for answer in store.readable(Answers).plans.values()} - {""}
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
+    states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
+    # A run that was cancelled in the queue remains there because of its teardown task, and carries nothing out.
+    runs = {run_id for run_id in runs if states.get(run_id, {}).get("collect") != "skipped"}
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
         raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {dag_id}"[:500])
 

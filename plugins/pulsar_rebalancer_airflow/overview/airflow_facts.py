@@ -16,7 +16,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.state import DagRunState, TaskInstanceState
-from sqlalchemy import select
+from sqlalchemy import exists, select
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
@@ -53,6 +53,16 @@ _ASKS = "approve"
 
 _STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG)
 """Prefixes of the DAGs that the page starts."""
+
+
+CANCELLED = exists().where(
+    TaskInstance.dag_id == DagRun.dag_id,
+    TaskInstance.run_id == DagRun.run_id,
+    TaskInstance.task_id == "collect",
+    TaskInstance.state == TaskInstanceState.SKIPPED,
+    TaskInstance.try_number == 0,
+)
+"""Whether a rebalancing run was marked as failed before it began; it remains queued because of its teardown task."""
 
 
 class _Stored:
@@ -123,7 +133,7 @@ def _opened(session: Session, dag_id: str) -> str:
 
 def _queued(session: Session, dag_id: str) -> tuple[str, ...]:
     waiting = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.QUEUED)
-    return tuple(session.scalars(waiting.order_by(DagRun.id)))
+    return tuple(session.scalars(waiting.where(~CANCELLED).order_by(DagRun.id)))
 
 
 def _failed(session: Session, dag_id: str) -> FailedRun | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.models.dagrun import DagRun
-from airflow.models.taskinstance import TaskInstance
-from airflow.utils.state import DagRunState, TaskInstanceState
+from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from pulsar_rebalancer.config.enums import Action
@@ -17,7 +16,7 @@ from pulsar_rebalancer.show.page.status import of_run
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.failures import MESSAGE
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG, storage_of
-from pulsar_rebalancer_airflow.overview.airflow_facts import failure_of, run_folder
+from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, run_folder
 from pulsar_rebalancer_airflow.xcoms import left_by
 
 if TYPE_CHECKING:
@@ -60,12 +59,9 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
 
 
 def _was_cancelled(session: Session, run: DagRun) -> bool:
-    """Return whether a run was marked as failed before it began. A run with a teardown task then remains queued."""
     if run.start_date is None and run.end_date is not None:
         return True
-    first = (TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id, TaskInstance.task_id == "collect")
-    never_tried = (TaskInstance.state == TaskInstanceState.SKIPPED, TaskInstance.try_number == 0)
-    found = select(TaskInstance.id).where(*first, *never_tried)
+    found = select(DagRun.id).where(DagRun.id == run.id, CANCELLED)
     return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
 
 

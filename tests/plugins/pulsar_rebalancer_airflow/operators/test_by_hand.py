@@ -55,12 +55,13 @@ def act(
     file: Any = None,
     run: str = "",
     user: str | None = "bob",
+    tasks: dict[str, str] | None = None,
     **form: Any,
 ) -> tuple[str, Any]:
-    """The reason code, or `done` with what the other DAG is started with."""
+    """The reason code, or `done` with what the other DAG is started with; `tasks`: states of the tasks of its runs."""
     settings = Settings.model_validate({"mode": "auto"} | (file or {}))
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
-    given: Any = context(CLUSTER, state, params=form, user=user, run_id=run)
+    given: Any = context(CLUSTER, state, params=form, user=user, run_id=run, states=tasks)
     given["ti"].runs = runs or {}
     try:
         CarryOutOperator(task_id="carry_out", entry=entry, root=storage.root).execute(given)
@@ -154,6 +155,9 @@ def test_one_plan_is_carried_out_at_a_time_and_once(storage: ClusterStorage, sta
 
     for going_on in ("queued", "running"):
         assert act(storage, state, {run_id: going_on}, plan=second)[0] == "plan_under_way"
+    # It was cancelled in the queue, where it remains for its teardown.
+    other = MemoryState(dict(state.documents))
+    assert act(storage, other, {run_id: "queued"}, tasks={"collect": "skipped"}, plan=second)[0] == "done"
     assert act(storage, state, {run_id: "success"}, plan=first)[0] == "plan_used"
     assert act(storage, state, {run_id: "failed"}, plan=second)[0] == "done"
 
