@@ -47,9 +47,11 @@ class TaskInstance:
     states: dict[str, str] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     """States of the runs of another DAG, by id."""
+    paused: bool = False
+    """Whether the other DAG is paused in Airflow."""
 
     def get_dag(self, dag_id: str) -> SimpleNamespace:
-        return SimpleNamespace(dag_id=dag_id, is_paused=False)
+        return SimpleNamespace(dag_id=dag_id, is_paused=self.paused)
 
     def get_dr_count(self, dag_id: str, *, run_ids: list[str] | None = None, states: list[str] | None = None) -> int:
         asked = self.runs if run_ids is None else run_ids

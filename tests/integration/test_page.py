@@ -252,6 +252,11 @@ def test_a_plan_of_a_thousand_bundles_fits_into_its_dialog_and_notices_a_change(
     warning = "document.querySelector('dialog .warn[role=status]').textContent"
     chromium.until(f"{warning} === `The cluster's brokers have changed since this plan was made: plan again.`")
     assert chromium.run("document.querySelector('dialog .carry').disabled") is False
+    # While the DAG that would carry it out is paused in Airflow, it would only wait.
+    pausing = "window.present.acts = { ...window.present.acts, paused_dags: [window.present.acts.carries_out] }; 0"
+    chromium.run(pausing)
+    chromium.until(f"{warning}.startsWith('pulsar_rebalance__thousand is paused in Airflow')")
+    assert chromium.run("document.querySelector('dialog .carry').disabled") is True
     chromium.press("Escape", 27)
     assert chromium.problems == []
 

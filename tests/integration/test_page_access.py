@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -21,6 +22,7 @@ from tests.overview_scene import Scene, history, uneven
 
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.app import app
 from pulsar_rebalancer_airflow.validation.page import page_of
 
@@ -158,6 +160,12 @@ def test_acting_wants_what_triggering_the_dag_wants(
             session.merge(DagModel(dag_id=dag_id, is_paused=True))
     assert (acts("USER")["control"], acts("USER")["paused_dags"]) == ("pulsar_control__east", paused)
     assert (acts("USER")["rebalance"], acts("VIEWER")["paused_dags"]) == ("pulsar_rebalance__east", [])
+    # Whoever may make plans is told that nothing carries them out, also without the right to that DAG.
+    with create_session() as session:
+        session.merge(DagModel(dag_id="pulsar_rebalance__east", is_paused=True))
+    with mock.patch.object(airflow_facts, "may", lambda _, dag_id, *_more: "rebalance" not in dag_id):
+        assert (acts("VIEWER")["rebalance"], acts("VIEWER")["carries_out"]) == ("", "pulsar_rebalance__east")
+        assert acts("VIEWER")["paused_dags"] == [*paused, "pulsar_rebalance__east"]
 
     # What the buttons call says so itself: nothing is started, answered or cancelled.
     runs = [f"/api/v2/dags/pulsar_{kind}__east/dagRuns" for kind in (*triggers, "apply")]

@@ -495,6 +495,9 @@ class Reason(StrEnum):
         "The cluster needs two people (two_people), and a request or its approval has no Airflow user.",
         "Make the request again as a user who has signed in to Airflow; release and drain again a broker whose drain "
         "has no user.")
+    DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
+        "The DAG whose run would carry out the plan is paused in Airflow.",
+        "Unpause pulsar_rebalance__<cluster>, then approve the plan or give it again: it stays valid for its time.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
         "Some of what a person approved can no longer be done, so none of it was.",
         "Wait for the next plan, which takes the changes into account.")

@@ -17,8 +17,9 @@ from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.failures import final_unless_passing
+from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
-from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, dag_is_paused, new_run_id
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class ApproveOperator(ApprovalOperator):
     """Ask a person to approve the plan that is awaiting approval.
 
     If nobody answers in time, the question expires. An unanswered question counts neither as an approval nor as a
-    person's rejection. In a cluster that requires two people, the person who requested the plan cannot approve it:
-    their approval is ignored, and the question stays open.
+    person's rejection. In a cluster that requires two people, the person who requested the plan cannot approve it, and
+    nobody can while the rebalancing DAG is paused: the approval is ignored, and the question stays open.
 
     The task is skipped if another run is asking the current question, or if the question was already answered. If a
     person answers before the scheduler has recorded that the task is waiting, Airflow fails the task. The next attempt
@@ -93,7 +94,7 @@ class ApproveOperator(ApprovalOperator):
 
         Raises:
             AirflowFailException: `superseded` if another plan is awaiting approval now.
-            TaskAwaitingInput: another person has to approve the plan.
+            TaskAwaitingInput: the approval is refused (`dag_paused`, `same_person`, `no_user`).
         """
         if "error" not in event:
             event = event | {"params_input": {"reason": _reason(event)}}
@@ -136,13 +137,14 @@ class ApproveOperator(ApprovalOperator):
         question, answers = store.answers(Question), store.readable(Answers)
         if question.run_id != context["dag_run"].run_id:
             raise PlanError(Reason.SUPERSEDED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
-        if self.entry.settings.two_people and event["chosen_options"] == [self.APPROVE]:
-            refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
+        before, carried_out_by = answers.plans.get(question.plan_id), ""
+        if event["chosen_options"] == [self.APPROVE]:
+            refusal = dag_is_paused(context, f"{REBALANCE_DAG}{self.entry.name}")
+            if refusal is None and self.entry.settings.two_people:
+                refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
             if refusal is not None:
                 self._wait_for(question)
                 return refusal
-        before, carried_out_by = answers.plans.get(question.plan_id), ""
-        if event["chosen_options"] == [self.APPROVE]:
             carried_out_by = (before and before.carried_out_by) or new_run_id("approved", question.plan_id)
         answer = Answer(
             question=question,
@@ -163,7 +165,7 @@ class CarryOutApprovedOperator(HandOverOperator):
         """Start the rebalancing run.
 
         Raises:
-            AirflowFailException: `not_approved`, the reason why nothing may be moved now (`paused`, …), or
+            AirflowFailException: `not_approved`, `dag_paused`, the reason why nothing may be moved now (`paused`, …), or
                 `approval_unreadable` if the answers cannot be read.
         """
         with final_unless_passing(context):
@@ -174,7 +176,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             answer = next(noted, None)
             if answer is None:
                 raise PlanError(Reason.NOT_APPROVED, f"no approval is noted of what {asked_by} asked")
-            self._refuse_while_closed(store, datetime.now(UTC))
+            self._refuse_while_closed(context, store, datetime.now(UTC))
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
         super().execute(context)
 

@@ -152,7 +152,7 @@ class CarryOutOperator(HandOverOperator):
 
         Raises:
             AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, `same_person`,
-                `no_user`, or the reason why nothing may be moved now (`observe`, `paused`, …); for a release,
+                `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …); for a release,
                 `not_drained`.
         """
         with final_unless_passing(context):
@@ -164,6 +164,7 @@ class CarryOutOperator(HandOverOperator):
                 emit_orders(context, self.entry.name, self.entry.settings)
                 return
             entry, request = self._shown(store, form, now)
+            self._refuse_while_closed(context, store, now)
             self._refuse_same_person(entry, by)
             handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others, drains = store.get(HandedOverPlans), request.action is Action.DRAIN
@@ -214,7 +215,6 @@ class CarryOutOperator(HandOverOperator):
         age = (now - entry.at).total_seconds()
         if age > self.entry.settings.max_shown_plan_age_seconds:
             raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {form.plan[:16]} is {age:.0f} s old")
-        self._refuse_while_closed(store, now)
         return entry, planned.request
 
     def _refuse_same_person(self, plan: ShownPlan, by: str) -> None:

@@ -38,8 +38,6 @@ class HandOverOperator(TriggerDagRunOperator):
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(
             trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
-            # A run of a paused DAG would wait, and so would the plan.
-            fail_when_dag_is_paused=True,
             skip_when_already_exists=True,
             # Only our own keys are allowed in a run's parameters; any other key would be refused.
             openlineage_inject_parent_info=False,
@@ -50,16 +48,26 @@ class HandOverOperator(TriggerDagRunOperator):
         self.entry = entry
         self.storage = ClusterStorage(root, entry.name)
 
-    def _refuse_while_closed(self, store: StateStore, now: datetime) -> None:
-        """Refuse to hand over a plan while the gate would be closed for it.
+    def _refuse_while_closed(self, context: Context, store: StateStore, now: datetime) -> None:
+        """Refuse to hand over a plan while the gate would be closed for it, or while its run would only wait.
 
         Raises:
-            PlanError: the gate would be closed; the error gives the reason.
+            PlanError: `dag_paused`, or the reason why the gate would be closed.
         """
+        paused = dag_is_paused(context, self.trigger_dag_id)
+        if paused is not None:
+            raise paused
         control = store.control(self.storage)
         closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
         if closed:
             raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
+
+
+def dag_is_paused(context: Context, dag_id: str) -> PlanError | None:
+    """Return why no plan is handed over while a DAG is paused in Airflow; None if the DAG is not paused."""
+    if not context["ti"].get_dag(dag_id).is_paused:
+        return None
+    return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
 
 
 def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) -> None:

@@ -189,18 +189,20 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
     question = None
     if may(user, asks, "POST") and may(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
         question, allowed[APPLY_DAG] = _question(session, entry, facts, asks, now), asks
-    startable = DagModel.dag_id.in_(allowed.values())
+    used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
+    paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
     closings = {closing.reason for closing in facts.held_by(entry.settings, now)}
     return Acts(
         control=allowed.get(CONTROL_DAG, ""),
         rebalance=allowed.get(REBALANCE_DAG, ""),
+        carries_out=dag_ids[REBALANCE_DAG],
         by_hand=allowed.get(BY_HAND_DAG, ""),
         question=question,
         paused=control.pause is not None and now < control.pause.until,
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
         rolls=facts.roll.active,
-        paused_dags=tuple(sorted(session.scalars(select(DagModel.dag_id).where(startable, DagModel.is_paused)))),
+        paused_dags=tuple(sorted(session.scalars(paused))),
         barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),
     )
 

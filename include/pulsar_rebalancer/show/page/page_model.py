@@ -168,19 +168,22 @@ class Acts(View):
     Attributes:
         control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the circuit breaker.
         rebalance: the DAG that balances the cluster.
+        carries_out: the same DAG, also if the user may not start it: its runs carry out approved and manual plans.
         by_hand: the DAG for manual plans.
         question: the open question; None if there is none, or the user may not answer it.
         paused: True if a person has paused the cluster.
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
         rolls: True if a rolling restart is active.
-        paused_dags: DAGs that the user may start but that are paused in Airflow.
+        paused_dags: DAGs that are paused in Airflow, of those that the user may start and the one that carries out their
+            plans.
         barred: the user's id and login name if the cluster requires two people; the user may then not approve their own
             plans or, in mode `auto`, carry them out.
     """
 
     control: str = ""
     rebalance: str = ""
+    carries_out: str = ""
     by_hand: str = ""
     question: ShownQuestion | None = None
     paused: bool = False

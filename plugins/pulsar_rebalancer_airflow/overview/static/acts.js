@@ -1,8 +1,9 @@
 // The acts that the user may do. Each starts a DAG run, or answers the question of one, through Airflow's own API and
 // with the user's session.
 
-import { manual, needsAnother, own } from "./by_hand.js";
+import { manual } from "./by_hand.js";
 import { choices, openDialog, send, started } from "./dialog.js";
+import { disabled, notCarriedOut, own, pausedText } from "./disabled.js";
 import { make } from "./dom.js";
 import { amounts, splitList } from "./plan.js";
 import { moment, points } from "./texts.js";
@@ -12,8 +13,8 @@ import { moment, points } from "./texts.js";
 /** @import { Request } from "./dialog.js" */
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
- * @typedef {Words & { dag: string, optional?: boolean, off?: string, request: () => Request }} Act - `optional`: the
- *   reason may be empty; `off`: why the button is disabled
+ * @typedef {Words & { dag: string, moves?: boolean, optional?: boolean, off?: string, request: () => Request }} Act -
+ *   `moves` and `off`: as in `disabled`; `optional`: the reason may be empty
  * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined, follow: () => void }}
  *   Page - `now`: by the server's clock, milliseconds
  */
@@ -25,15 +26,27 @@ const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a da
  * @param {Page} page
  */
 export function acts(view, page) {
-  const simple = view.of_one_run ? carryOut(view, page.dag) : offered(view, page.now);
+  const simple = view.of_one_run ? carryOut(view, page.dag, page.now()) : offered(view, page.now);
   const all = [...simple.map((act) => ({ ...act, open: () => open(act, page) })), ...manual(view, page)];
-  const reasons = [...new Set([...view.acts.paused_dags.map(paused), ...all.map((act) => disabled(act, view))])];
+  const reasons = [...new Set([...view.acts.paused_dags.map(pausedText), ...all.map((act) => disabled(act, view))])];
   const buttons = all.map((act) => {
     const [label, why] = [`${act.name}…`, disabled(act, view)];
     const off = why && { disabled: true, title: why, "aria-describedby": `off-${reasons.indexOf(why)}` };
     return make("button", { type: "button", "data-key": `act ${label}`, onclick: act.open, ...off }, label);
   });
   return [...buttons, ...reasons.map((why, n) => why && make("p", { class: "more", id: `off-${n}` }, why))];
+}
+
+/**
+ * Return what the buttons and their forms show; if it changes, they are drawn again.
+ * @param {Overview} view
+ * @param {number} now
+ */
+export function neededFor(view, now) {
+  const { awaiting, plan, last, brokers, drains } = view;
+  const plans = [awaiting, plan, last].map((shown) => shown && [shown.hash, shown.ended_at]);
+  const names = [brokers.map(({ name }) => name).sort(), drains.map(({ broker }) => broker)];
+  return [view.acts, view.status.pairing, plans, names, plan && notCarriedOut(plan, view, now)];
 }
 
 /**
@@ -47,20 +60,6 @@ export function open(act, { base, follow }) {
     dialog.close();
     follow();
   });
-}
-
-/**
- * Return why the button of an act is disabled; empty if it is not.
- * @param {{ dag: string, off?: string }} act
- * @param {Overview} view
- */
-export function disabled({ dag, off = "" }, { acts }) {
-  return acts.paused_dags.includes(dag) ? paused(dag) : off;
-}
-
-/** @param {string} dag */
-function paused(dag) {
-  return `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
 }
 
 /**
@@ -114,9 +113,10 @@ export function offered(view, now) {
  * Return the act that carries out the plan of the dry run on the page, for people who did not make it.
  * @param {Overview} view
  * @param {string} run_of - DAG of the run on the page
+ * @param {number} now
  * @returns {Act[]}
  */
-export function carryOut(view, run_of) {
+export function carryOut(view, run_of, now) {
   const { plan, acts: { by_hand: dag } } = view;
   if (!plan || !dag || run_of !== dag) return [];
   return [{
@@ -126,7 +126,8 @@ export function carryOut(view, run_of) {
     hint: amounts(plan),
     fields: () => splitList(plan),
     optional: true,
-    off: needsAnother(plan, view),
+    moves: true,
+    off: notCarriedOut(plan, view, now),
     request: () => started(dag, (form) => ({ plan: plan.hash, reason: form.get("reason") })),
   }];
 }
@@ -190,7 +191,7 @@ function predicted({ bundles, predicted_range: after, range_before: before }) {
  * @returns {Act}
  */
 function answer(option, title, view, { dag, run, task, hash, until }) {
-  const asked = inQuestion(view);
+  const [asked, approves] = [inQuestion(view), option === "Approve"];
   const what = asked
     ? `${amounts(asked)} ${predicted(asked)}`
     : "Its bundles cannot be shown, so it can only be rejected. ";
@@ -202,7 +203,8 @@ function answer(option, title, view, { dag, run, task, hash, until }) {
     hint: `Plan ${hash.slice(0, 12)}. ${what}Answer by ${moment(until)}.`,
     fields: () => asked && splitList(asked),
     optional: true,
-    off: option === "Approve" && asked && own(asked, view)
+    moves: approves,
+    off: approves && asked && own(asked, view)
       ? "You requested this plan: another person approves it."
       : "",
     request: () => ({

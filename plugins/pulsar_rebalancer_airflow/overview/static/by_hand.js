@@ -2,6 +2,7 @@
 
 import { dagPath, runPath } from "./address.js";
 import { attempt, choices, openDialog, send, started } from "./dialog.js";
+import { disabled, notCarriedOut } from "./disabled.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./picker.js";
 import { plan, shortNames } from "./plan.js";
@@ -11,7 +12,7 @@ import { moment } from "./texts.js";
 
 /** @import { Page } from "./acts.js" */
 /** @import { Parts, Request } from "./dialog.js" */
-/** @import { Overview, PlanView, RunAnswer } from "./documents.d.ts" */
+/** @import { Overview, RunAnswer } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /**
  * @typedef {{ name: string, title: string, hint: string, overrule: string[], optional?: boolean, fields?: () => Child,
@@ -232,34 +233,15 @@ export function showPlan(parts, shown, answer, dag, page) {
   buttons.append(carry);
   const look = () => {
     if (!carry.isConnected) return clearInterval(watching);
-    const old = view !== null && page.now() > Date.parse(view.until);
-    const barred = view ? needsAnother(view, shown) : "";
-    carry.disabled = !answer.plan || old || underWay || barred !== "";
-    const text = old ? "This plan is too old to be carried out: plan again." : barred || changed(shown, page.present());
+    const off = view && answer.plan ? notCarriedOut(view, shown, page.now()) : "";
+    const why = disabled({ dag, moves: true, off }, page.present() ?? shown);
+    carry.disabled = !answer.plan || underWay || why !== "";
+    const text = why || changed(shown, page.present());
     if (warning.textContent !== text) warning.textContent = text;
   };
   const watching = setInterval(look, 1000);
   look();
   (answer.plan ? carry : go).focus();
-}
-
-/**
- * Return whether the user requested a plan in a cluster that needs two people.
- * @param {PlanView} plan
- * @param {Overview} view
- */
-export function own(plan, { acts }) {
-  return plan.requested_by.some((name) => acts.barred.includes(name));
-}
-
-/**
- * Return why the user may not carry out a manual plan; empty if they may.
- * @param {PlanView} plan
- * @param {Overview} view
- */
-export function needsAnother(plan, view) {
-  const barred = view.status.mode === "auto" && own(plan, view);
-  return barred ? "You made this plan: another person carries it out, on the page of its run." : "";
 }
 
 /**

@@ -3,6 +3,7 @@
 export interface Acts {
   control: string;
   rebalance: string;
+  carries_out: string;
   by_hand: string;
   question: ShownQuestion | null;
   paused: boolean;
@@ -187,6 +188,7 @@ export interface PlanView {
   until: string;
   ended_at: string | null;
   under_way: boolean;
+  has_effect: boolean;
   by: string;
   requested_by: string[];
   verdict: string;

@@ -1,10 +1,11 @@
 // Requests the documents of the page repeatedly, and shows them.
 
-import { acts, disabled, offered, open } from "./acts.js";
+import { acts, neededFor, offered, open } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
 import { costReader, costs } from "./costs.js";
+import { disabled } from "./disabled.js";
 import { later, make, renew } from "./dom.js";
 import { drains } from "./drains.js";
 import { findings } from "./findings.js";
@@ -112,13 +113,8 @@ function show(view) {
         ),
     );
   }
-  const plans = [view.awaiting, view.plan, view.last].map((shown) => shown && [shown.hash, shown.ended_at]);
-  const drained = view.drains.map(({ broker }) => broker);
-  renew(
-    section("acts", "section", { "aria-label": "Actions" }),
-    [view.acts, status.pairing, plans, drained],
-    () => acts(view, acting),
-  );
+  const buttons = section("acts", "section", { "aria-label": "Actions" });
+  renew(buttons, neededFor(view, serverNow()), () => acts(view, acting));
   if (!past) section("orders");
   showLoad(view);
   section("time");

@@ -124,11 +124,13 @@ def answer(
     by: str | dict[str, Any] = "ada",
     why: str = "",
     run_id: str = "",
+    paused: bool = False,
     **present: Any,
 ) -> str:
     """What the *approve* task does with an answer: the reason code if it refuses it, `asked again` if it drops it."""
     given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
     given |= {"task": Mock(get_direct_relatives=Mock(return_value=[])), "task_instance": Mock(id="7")}
+    given["ti"].paused = paused
     event = {
         "chosen_options": [option],
         "params_input": {"reason": why} if why else {},
@@ -148,9 +150,12 @@ def answer(
     return ""
 
 
-def carried_out(storage: ClusterStorage, state: MemoryState, run_id: str = "", **present: Any) -> tuple[str, str]:
+def carried_out(
+    storage: ClusterStorage, state: MemoryState, run_id: str = "", *, paused: bool = False, **present: Any
+) -> tuple[str, str]:
     """The run that carries the approved plan out, and the plan's hash; refused, the reason code and nothing."""
     given: Any = context(CLUSTER, state, user=None, run_id=run_id or question(state).run_id)
+    given["ti"].paused = paused
     try:
         CarryOutApprovedOperator(task_id="carry_out", entry=entry(**present), root=storage.root).execute(given)
     except AirflowFailException:

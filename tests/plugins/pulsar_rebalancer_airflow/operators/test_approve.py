@@ -86,6 +86,23 @@ def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state
     assert carried_out(storage, state) == ("paused", "")
 
 
+@pytest.mark.usefixtures("waits")
+def test_no_approval_is_used_up_while_the_dag_that_would_carry_it_out_is_paused(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    assert answer(storage, state, "Approve", paused=True) == "asked again"
+    assert StateStore(state).get(Answers).plans == {}
+    assert answer(storage, state, "Approve") == ""
+    assert carried_out(storage, state, paused=True) == ("dag_paused", "")
+    assert carried_out(storage, state)[1] != ""
+
+
+@pytest.mark.usefixtures("waits")
+def test_a_plan_is_rejected_while_the_dag_is_paused(storage: ClusterStorage, state: MemoryState) -> None:
+    assert answer(storage, state, "Reject", paused=True) == ""
+    assert [noted.carried_out_by for noted in StateStore(state).get(Answers).plans.values()] == [""]
+
+
 @pytest.mark.parametrize(
     ("option", "by"), [("", ""), ("Reject", "ada"), ("Approve", ""), ("Reject", ""), ("Approve", {"name": None})]
 )

@@ -56,13 +56,26 @@ def act(
     run: str = "",
     user: str | None = "bob",
     tasks: dict[str, str] | None = None,
+    paused: bool = False,
     **form: Any,
 ) -> tuple[str, Any]:
-    """The reason code, or `done` with what the other DAG is started with; `tasks`: states of the tasks of its runs."""
+    """The reason code, or `done` with what the other DAG is started with.
+
+    Args:
+        storage: of the cluster.
+        state: of Airflow.
+        runs: states of the other DAG's runs.
+        file: settings of the clusters file.
+        run: id of the run.
+        user: who starts it.
+        tasks: states of the tasks of the other DAG's runs.
+        paused: whether the other DAG is paused.
+        form: what is filled in.
+    """
     settings = Settings.model_validate({"mode": "auto"} | (file or {}))
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
     given: Any = context(CLUSTER, state, params=form, user=user, run_id=run, states=tasks)
-    given["ti"].runs = runs or {}
+    given["ti"].runs, given["ti"].paused = runs or {}, paused
     try:
         CarryOutOperator(task_id="carry_out", entry=entry, root=storage.root).execute(given)
     except DagRunTriggerException as handed_over:
@@ -110,6 +123,7 @@ def test_in_mode_approve_a_plan_is_handed_over_as_well_and_its_run_asks(
         ({}, {"mode": "observe"}, "observe"),
         ({}, {"pause": {"until": TOMORROW, "reason": "holiday"}}, "paused"),
         ({"age": timedelta(minutes=16)}, {}, "shown_too_long_ago"),
+        ({}, {}, "dag_paused"),
     ],
 )
 @pytest.mark.parametrize("form", [UNLOAD, DRAIN])
@@ -124,7 +138,7 @@ def test_what_is_refused(
     identity = shown(storage, state, **given, **form)
     before = dict(state.documents)
 
-    assert act(storage, state, file=file, plan=identity) == (reason, None)
+    assert act(storage, state, file=file, plan=identity, paused=reason == "dag_paused") == (reason, None)
     assert state.documents == before
 
 

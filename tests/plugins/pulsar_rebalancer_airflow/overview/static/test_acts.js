@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { carryOut, disabled, offered } from "page/acts.js";
+import { carryOut, neededFor, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
+import { disabled } from "page/disabled.js";
 import { lines } from "page/picker.js";
 
 const PAGE = { base: "/b", dag: "d", now: () => NOW };
@@ -9,6 +10,7 @@ const NOW = Date.parse("2026-03-05T12:00:00Z");
 const NONE = {
   control: "",
   rebalance: "",
+  carries_out: "pulsar_rebalance__a b",
   by_hand: "",
   question: null,
   paused: false,
@@ -22,6 +24,7 @@ const QUESTION = { dag: "pulsar_apply__a b", run: "manual/1", task: "approve", h
 const PLAN = {
   ...{ hash: QUESTION.hash, requested_by: [], bundles: 2, splits: [], predicted_range: 5, range_before: 30 },
   ...{ traffic: 1024, measure: "msg_throughput", topics: 1, clients: 2 },
+  ...{ has_effect: true, until: "2026-03-05T12:10:00Z" },
 };
 
 function view(acts, rest = {}) {
@@ -90,6 +93,14 @@ test("the buttons of a DAG that is paused in Airflow are disabled, with the reas
   ]);
 });
 
+test("nothing is approved or carried out while the DAG that would do it is paused in Airflow", () => {
+  const acts = { control: "c", rebalance: "r", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
+  const given = view({ ...acts, by_hand: "h", paused_dags: [NONE.carries_out] }, { plan: PLAN, drains: [] });
+  const why = `${NONE.carries_out} is paused in Airflow: its buttons work again when it is unpaused.`;
+  const off = [...offered(given, () => NOW), ...carryOut(given, "h", NOW)].filter((each) => disabled(each, given));
+  assert.deepEqual(off.map((each) => [each.name, disabled(each, given)]), [["Approve", why], ["Carry out", why]]);
+});
+
 test("nobody approves their own plan if two people are needed, but they may reject it", () => {
   const acts = { question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
   const off = (barred, requested_by) =>
@@ -104,15 +115,33 @@ test("nobody approves their own plan if two people are needed, but they may reje
 test("the plan of a dry run is carried out by somebody else, from its page", () => {
   const shown = (mode, acts) =>
     view({ by_hand: "h", ...acts }, { plan: { ...PLAN, requested_by: ["ada"] }, of_one_run: true, status: { mode } });
-  assert.deepEqual(carryOut(shown("auto"), "r"), []);
-  assert.deepEqual(carryOut({ ...shown("auto"), plan: null }, "h"), []);
-  const [{ dag, hint, off, request }] = carryOut(shown("auto", { barred: ["8", "bob"] }), "h");
+  assert.deepEqual(carryOut(shown("auto"), "r", NOW), []);
+  assert.deepEqual(carryOut({ ...shown("auto"), plan: null }, "h", NOW), []);
+  const [{ dag, hint, off, request }] = carryOut(shown("auto", { barred: ["8", "bob"] }), "h", NOW);
   assert.deepEqual([dag, off], ["h", ""]);
   assert.match(hint, /^Total: 2 bundles with /);
   assert.deepEqual(request().body(form()).conf, { plan: QUESTION.hash, reason: "a party" });
-  const own = (mode) => carryOut(shown(mode, { barred: ["7", "ada"] }), "h")[0].off;
+  const own = (mode) => carryOut(shown(mode, { barred: ["7", "ada"] }), "h", NOW)[0].off;
   assert.equal(own("auto"), "You made this plan: another person carries it out, on the page of its run.");
   assert.equal(own("approve"), "");
+});
+
+test("a plan is not carried out once it is too old, nor if it has no effect", () => {
+  const off = (plan) => carryOut(view({ by_hand: "h" }, { plan: { ...PLAN, ...plan } }), "h", NOW)[0].off;
+  assert.equal(off({}), "");
+  assert.equal(off({ until: "2026-03-05T11:59:59Z" }), "This plan is too old to be carried out: plan again.");
+  assert.equal(off({ has_effect: false }), "The plan would have no effect.");
+});
+
+test("buttons and forms are drawn again when what they show has changed", () => {
+  const [a, b] = ["a:1", "b:1"].map((name, score) => ({ name, score }));
+  const given = view({ by_hand: "h" }, { plan: PLAN, last: null, drains: [], brokers: [b, a] });
+  const shown = (rest, now = NOW) => JSON.stringify(neededFor({ ...given, ...rest }, now));
+  assert.equal(shown({ brokers: [{ ...a, score: 9 }, b] }), shown({}));
+  for (const rest of [{ brokers: [a] }, { drains: [{ broker: "b:1" }] }, { last: PLAN }]) {
+    assert.notEqual(shown(rest), shown({}));
+  }
+  assert.notEqual(shown({}, Date.parse(PLAN.until) + 1), shown({}));
 });
 
 test("each dialog has a run of its own, and sends it however often", () => {

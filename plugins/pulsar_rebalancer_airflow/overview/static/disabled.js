@@ -1,0 +1,41 @@
+// Why buttons are disabled.
+
+/** @import { Overview, PlanView } from "./documents.d.ts" */
+
+/**
+ * Return why the button of an act is disabled; empty if it is not.
+ * @param {{ dag: string, moves?: boolean, off?: string }} act - `moves`: a run of the DAG that balances carries it out;
+ *   `off`: another reason
+ * @param {Overview} view
+ */
+export function disabled({ dag, moves, off = "" }, { acts }) {
+  const paused = [dag, moves ? acts.carries_out : ""].find((each) => acts.paused_dags.includes(each));
+  return paused ? pausedText(paused) : off;
+}
+
+/** @param {string} dag */
+export function pausedText(dag) {
+  return `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
+}
+
+/**
+ * Return whether the user requested a plan in a cluster that needs two people.
+ * @param {PlanView} plan
+ * @param {Overview} view
+ */
+export function own(plan, { acts }) {
+  return plan.requested_by.some((name) => acts.barred.includes(name));
+}
+
+/**
+ * Return why the user may not carry out a manual plan; empty if they may.
+ * @param {PlanView} plan
+ * @param {Overview} view - the page of its dry run
+ * @param {number} now - by the server's clock, milliseconds
+ */
+export function notCarriedOut(plan, view, now) {
+  if (!plan.has_effect) return "The plan would have no effect.";
+  if (now > Date.parse(plan.until)) return "This plan is too old to be carried out: plan again.";
+  const barred = view.status.mode === "auto" && own(plan, view);
+  return barred ? "You made this plan: another person carries it out, on the page of its run." : "";
+}
