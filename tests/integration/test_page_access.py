@@ -184,16 +184,22 @@ def test_a_cluster_that_cannot_be_read_hides_no_other(
 ) -> None:
     (tmp_path / "root" / "north").mkdir()
     (tmp_path / "root" / "north" / "runs").symlink_to("runs")
+    soon = datetime(2100, 1, 1, tzinfo=UTC)
+    with create_session() as session:
+        session.merge(DagModel(dag_id="pulsar_rebalance__north", next_dagrun_create_after=soon))
     listed = server.get("/pulsar_rebalancer/clusters", headers=header("VIEWER")).json()
     assert {each["cluster"]: each["state"] for each in listed} == {
         "east": "moved",
         "north": "unreadable",
         "west": "broken",
     }
-    (said,) = [each["sentence"] for each in listed if each["cluster"] == "north"]
+    (north,) = [each for each in listed if each["cluster"] == "north"]
+    said = north["sentence"]
     assert "storage_failed" in said
+    assert north["next_run_at"] is not None
     own = server.get("/pulsar_rebalancer/dags/pulsar_rebalance__north/overview", headers=header("USER")).json()
     assert (own["status"]["sentence"], own["acts"]["rebalance"]) == (said, "pulsar_rebalance__north")
+    assert own["status"]["next_run_at"] == north["next_run_at"]
 
 
 @pytest.mark.parametrize(

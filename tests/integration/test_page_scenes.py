@@ -210,10 +210,10 @@ def test_orders_and_approvals_that_cannot_be_read(stage: Stage) -> None:
     assert stage.ended() == "success"
     stage.damages("answers")
     stage.says("waiting", "Approvals cannot be read: ")
-    stage.damages("control")
-    stage.says("held back", "what people ordered cannot be read: ")
     stage.damages("drains")
-    stage.says("held back", "Which brokers are drained cannot be read: ")
+    stage.says("held back", "would fire", "which brokers are drained cannot be read: ", "Approvals cannot be read: ")
+    stage.damages("control")
+    stage.says("held back", "what people ordered cannot be read: ", "which brokers are drained cannot be read: ")
 
 
 SPLITS = WAITS | {"mode": "approve", "split_mode": "auto", "loadBalancerNamespaceBundleMaxMsgRate": 1}

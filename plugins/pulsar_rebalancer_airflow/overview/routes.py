@@ -92,10 +92,11 @@ def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
 
 def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
     storage = ClusterStorage(storage_root(), entry.name)
+    facts = airflow_facts.of_dag(session, storage, dag_id)
     try:
-        return overview.status(storage, entry, airflow_facts.of_dag(session, storage, dag_id), _now())
+        return overview.status(storage, entry, facts, _now())
     except RebalancerError as error:
-        return overview.unreadable(entry, error, _now())
+        return overview.unreadable(entry, facts, error, _now())
 
 
 @router.get("/dags/{dag_id}/overview")
@@ -119,7 +120,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
         view = overview.present(storage, entry, facts, _now())
     except RebalancerError as error:
         # People can still give orders.
-        view = Overview(status=overview.unreadable(entry, error, _now()))
+        view = Overview(status=overview.unreadable(entry, facts, error, _now()))
     return airflow_facts.with_links(view.model_copy(update={"acts": acts}), balances, storage, facts.failed)
 
 

@@ -10,7 +10,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.view import View
 from pulsar_rebalancer.state.manual_plans import Drain, HandedOverPlans
 from pulsar_rebalancer.state.orders.control_document import Control
-from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.in_force import Closed, JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce, beside_the_mode, sentence
 from pulsar_rebalancer.state.roll_document import Roll
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.show.page.recent_runs import Run
-    from pulsar_rebalancer.state.orders.in_force import Closed
 
 
 class FailedRun(View):
@@ -91,8 +90,6 @@ class AirflowFacts(View):
         Args:
             run: the run on the page; a person might have stopped this run.
         """
-        if self.unreadable:
-            return f"Which brokers are drained cannot be read: {self.unreadable}."
         closed, until = self._closed(settings, now), self.waits_until(settings, now)
         orders = OrdersInForce(control=self.control, drains=self.drains, roll=self.roll, answers=self.answers)
         sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
@@ -111,4 +108,5 @@ class AirflowFacts(View):
         return " ".join(f"{text}." for text in sentences)
 
     def _closed(self, settings: Settings, now: datetime) -> list[Closed]:
-        return closings(settings, self.control, now, JudgedRun(now, self.last_plan))
+        unreadable = [Closed(Reason.DRAINS_UNREADABLE, self.unreadable)] if self.unreadable else []
+        return closings(settings, self.control, now, JudgedRun(now, self.last_plan)) + unreadable

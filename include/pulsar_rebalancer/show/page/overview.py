@@ -52,10 +52,10 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, no
     return _status(entry, facts, shown, said, now, measured)
 
 
-def unreadable(entry: ClusterEntry, error: RebalancerError, now: datetime) -> Status:
+def unreadable(entry: ClusterEntry, facts: AirflowFacts, error: RebalancerError, now: datetime) -> Status:
     """Return the content of the strip for a cluster with unreadable files."""
     said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
-    return _status(entry, AirflowFacts(), None, said, now)
+    return _status(entry, facts, None, said, now)
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:

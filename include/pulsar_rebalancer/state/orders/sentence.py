@@ -28,6 +28,7 @@ _NAMED = 3
 
 _WORDS = {
     Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
+    Reason.DRAINS_UNREADABLE: "which brokers are drained cannot be read:",
     Reason.BREAKER_OPEN: "circuit breaker open",
     Reason.PAUSED: "paused",
     Reason.BLACKOUT: "blackout",

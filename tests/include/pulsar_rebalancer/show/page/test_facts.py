@@ -39,7 +39,10 @@ def test_what_people_ordered_is_one_sentence_beside_the_state(tmp_path: Path) ->
     assert f"{broker(0)} drained by bob: a new disk" in ordered(made, drains=drains)
     (drained,) = [each for each in seen(made, drains=drains).brokers if each.drained]
     assert drained.drained == "since 2026-11-22 12:00 UTC by bob: a new disk"
-    assert ordered(made, unreadable="damaged") == "Which brokers are drained cannot be read: damaged."
+    damaged = "which brokers are drained cannot be read: damaged"
+    assert ordered(made, unreadable="damaged") == f"Nothing is moved: mode auto; {damaged}."
+    both = ordered(made, unreadable="damaged", control=Control(pause=PAUSE))
+    assert both == f"{said.removesuffix('.')}; {damaged}."
     assert ordered(made, approvals_unreadable="damaged") == "Approvals cannot be read: damaged."
     assert "what people ordered cannot be read: damaged" in ordered(made, control=Control(unreadable="damaged"))
 

@@ -11,12 +11,13 @@ from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, un
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import wave_file
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.show.page import overview
-from pulsar_rebalancer.show.page.facts import FailedRun
+from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
@@ -167,6 +168,7 @@ FAILED = FailedRun(run_id="scheduled__now", at=NOW, task="collect", reason="unau
         ({"blackouts": [BLACKOUT]}, {}, 0, "held back", f"{Reason.BLACKOUT.meaning} {WOULD_FIRE}"),
         (RULES, {"control": OPEN_BREAKER}, 0, "held back", f"{Reason.BREAKER_OPEN.meaning} {WOULD_FIRE}"),
         ({}, {"control": SKIP}, 0, "held back", f"The next run moves nothing. {WOULD_FIRE}"),
+        ({}, {"unreadable": "damaged"}, 0, "held back", f"{Reason.DRAINS_UNREADABLE.meaning} {WOULD_FIRE}"),
         ({}, {"scheduled": False}, 0, "held back", f"{NO_SCHEDULER}, so no run starts. {WAITS}."),
         ({}, {"paused": True}, 0, "paused", "The DAG is paused in Airflow, so no run starts."),
         ({}, {}, 20, "stale", f"{NOT_LOOKED} 20 minutes."),
@@ -184,6 +186,14 @@ def test_what_is_promised_is_true_in_each_state(
     assert (found.status.state, found.status.sentence) == (state, said)
     assert found.firing == next((words for words in ("would fire", "fires") if words in said), "")
     assert (found.status.next_run_at is None) == (facts.get("paused", False) or not facts.get("scheduled", True))
+
+
+def test_orders_are_told_while_the_files_are_unreadable(tmp_path: Path) -> None:
+    entry = ClusterEntry(name="east", given={}, settings=Settings(mode="auto"))
+    facts = AirflowFacts(control=Control(pause=PAUSE), next_run_at=NOW)
+    found = overview.unreadable(entry, facts, SnapshotError(Reason.STORAGE_FAILED, "no disk"), NOW)
+    assert (found.state, found.next_run_at) == ("unreadable", NOW)
+    assert found.in_force == "Nothing is moved: mode auto; paused until 2026-11-22 13:00 UTC by ada: a holiday."
 
 
 def test_a_skip_is_over_once_a_run_was_recorded_after_it(tmp_path: Path) -> None:
