@@ -346,19 +346,32 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
 @pytest.mark.usefixtures("blocked")
 def test_a_user_who_may_only_read_sees_requests_and_no_buttons(chromium: Browser, url: str, paged: World) -> None:
     address = f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged"
-    paged.run("control", action="show")
+    waiting = paged.start("control", action="show")
     show(chromium, address)
     chromium.until("document.querySelectorAll('section.acts button').length > 5")
+    chromium.until("document.querySelector('.orders li button').textContent === 'Cancel…'")
     cookies = chromium.send("Network.getCookies")["cookies"]
     login = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}, timeout=60)
     of_vera = [each | {"value": login.json()["access_token"]} for each in cookies if each["name"] == "_token"]
     chromium.send("Network.setCookies", cookies=of_vera)
     try:
         show(chromium, address)
-        chromium.until("document.querySelector('.orders li')")
+        told(chromium, "waiting for its turn")
         assert chromium.run("[...document.querySelectorAll('section.acts button, .orders li button')].length") == 0
     finally:
         chromium.send("Network.setCookies", cookies=cookies)
+
+    # Nothing is asked for while people do not want that, also while a request waits; two seconds are 100 milliseconds.
+    show(chromium, address)
+    chromium.run("window.unhurried = setTimeout; window.setTimeout = (act, time) => unhurried(act, time / 20); 0")
+    chromium.run("performance.clearResourceTimings()")
+    chromium.until("performance.getEntriesByType('resource').some(({ name }) => name.includes('/requests?'))")
+    chromium.run("document.getElementById('updates').click()")
+    assert paged.begin(waiting, "control").state == "success"
+    chromium.run("new Promise((done) => unhurried(done, 1000))")
+    assert "waiting for its turn" in chromium.run("document.querySelector('.orders li').textContent")
+    chromium.run("document.getElementById('updates').click()")
+    told(chromium, "done")
 
 
 @pytest.mark.usefixtures("blocked")
@@ -403,7 +416,9 @@ def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url
     chromium.press("Escape", 27)
     chromium.until("!document.querySelector('dialog')")
     assert chromium.run("document.activeElement.dataset.key") == "act Unload…"
-    assert told(chromium, "refused in carry_out (plan_under_way)").count("refused") == 1
+    refused = told(chromium, "refused in carry_out (plan_under_way)")
+    assert refused.count("refused") == 1
+    assert ": a test" in refused
 
 
 @pytest.mark.usefixtures("blocked")

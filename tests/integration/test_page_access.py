@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
     """Three clusters, one of them with a broken entry; the folder of the newest run of `east`."""
     clusters = tmp_path / "clusters.yaml"
     clusters.write_text(
-        yaml.safe_dump({"clusters": {"east": {"mode": "auto"}, "north": {"mode": "auto"}, "west": {"modes": HOSTILE}}})
+        yaml.safe_dump({"clusters": {"east": {"mode": "auto"}, "north": {"mode": "auto", "two_people": True}, "west": {"modes": HOSTILE}}})
     )
     monkeypatch.setenv(CLUSTERS_VARIABLE, str(clusters))
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path / "root"))
@@ -145,14 +145,16 @@ def test_the_right_on_one_dag_is_none_on_another(
 def test_acting_wants_what_triggering_the_dag_wants(
     server: TestClient, folder: StoragePath, known: None, by_dag: None
 ) -> None:
-    def acts(role: str) -> Any:
-        return server.get(
-            "/pulsar_rebalancer/dags/pulsar_rebalance__east/overview", headers=header(role, "east")
-        ).json()["acts"]
+    def acts(role: str, name: str = "east") -> Any:
+        address = f"/pulsar_rebalancer/dags/pulsar_rebalance__{name}/overview"
+        return server.get(address, headers=header(role, name)).json()["acts"]
 
     triggers = ("control", "rebalance", "by_hand")
     assert [acts("VIEWER")[kind] for kind in (*triggers, "question")] == ["", "", "", None]
     assert [acts("USER")[kind] for kind in triggers] == [f"pulsar_{kind}__east" for kind in triggers]
+
+    # Where two people are needed, the page knows the user by id and login name.
+    assert [acts("USER", name)["barred"] for name in ("east", "north")] == [[], ["north", "north"]]
 
     paused = [f"pulsar_{kind}__east" for kind in ("apply", "by_hand", "control")]
     with create_session() as session:

@@ -109,7 +109,7 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
     stage.chromium.press("Enter", 13)
     stage.chromium.until("document.querySelector('dialog[open]')")
     stage.chromium.press("Enter", 13)
-    told(stage.chromium, "cancelled before it began.")
+    told(stage.chromium, "cancelled before it began by admin: no reason given")
 
     stage.pipe.write_bytes(b"")
     stage.pipe.unlink()

@@ -13,7 +13,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import RunAnswer
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.status import of_run
-from pulsar_rebalancer.texts import number_of
+from pulsar_rebalancer.texts import number_of, one_line
 from pulsar_rebalancer_airflow.failures import MESSAGE
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG, storage_of
 from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, run_folder
@@ -37,7 +37,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return None
     state = DagRunState(run.state)
     if _was_cancelled(session, run):
-        return RunAnswer(state="cancelled", text="before it began.")
+        return RunAnswer(state="cancelled", text=_before_it_began(run))
     if state in _IN_PROGRESS:
         return _IN_PROGRESS[state]
     cluster = dag_id.removeprefix(prefix)
@@ -63,6 +63,11 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
         return True
     found = select(DagRun.id).where(DagRun.id == run.id, CANCELLED)
     return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
+
+
+def _before_it_began(run: DagRun) -> str:
+    note = run.dag_run_note  # of the person who cancelled it
+    return one_line(f"before it began by {note.user_id}: {note.content}" if note else "before it began.", 600)
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:

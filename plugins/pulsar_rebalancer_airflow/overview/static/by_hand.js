@@ -197,7 +197,7 @@ async function ended({ dialog, said }, base, dag, run) {
  * @param {Page} page
  */
 export function showPlan(parts, shown, answer, dag, page) {
-  const { dialog, said, result, go, buttons } = parts;
+  const { dialog, form, said, result, go, buttons } = parts;
   const view = shown.plan;
   const warning = make("p", { class: "warn", role: "status" });
   const documents = `${page.base}${dagPath(page.dag)}`;
@@ -209,12 +209,13 @@ export function showPlan(parts, shown, answer, dag, page) {
   go.classList.remove("go");
   buttons.querySelector(".carry")?.remove();
 
-  let request = started(dag, () => ({ plan: answer.plan }));
+  const accepted = () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") }));
+  let request = accepted();
   let underWay = false;
   const onclick = () => {
     underWay = true;
     return attempt(parts, carry, async () => {
-      await send(request, new FormData(), page.base);
+      await send(request, new FormData(form), page.base);
       const { run } = request;
       try {
         await ended(parts, page.base, dag, run);
@@ -222,7 +223,7 @@ export function showPlan(parts, shown, answer, dag, page) {
         page.follow();
       } catch (problem) {
         // It was refused: pressed again, it is another run.
-        if (problem instanceof Refusal && problem.status === 422) request = started(dag, () => ({ plan: answer.plan }));
+        if (problem instanceof Refusal && problem.status === 422) request = accepted();
         throw problem;
       }
     }).finally(() => {

@@ -9,8 +9,8 @@ import { ask, Refusal } from "./server.js";
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
  * @typedef {{ name: string, title: string, hint?: string, fields?: Child, optional?: boolean, confirm?: string,
  *   kind?: string }} Form - `optional`: the reason may be empty
- * @typedef {{ dialog: HTMLDialogElement, go: HTMLButtonElement, buttons: HTMLElement, said: HTMLElement,
- *   result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence; `result`: more below it
+ * @typedef {{ dialog: HTMLDialogElement, form: HTMLFormElement, go: HTMLButtonElement, buttons: HTMLElement,
+ *   said: HTMLElement, result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence; `result`: more below it
  */
 
 /** Maximum number of checkboxes that are shown at a time. */
@@ -86,7 +86,7 @@ export function openDialog({ name, title, hint, fields, optional, confirm = "Con
     focusOn(opener || `act ${name}…`);
   };
   const dialog = make("dialog", { "aria-label": title, class: kind, onclose }, form);
-  const parts = { dialog, go, buttons, said, result };
+  const parts = { dialog, form, go, buttons, said, result };
   document.body.append(dialog);
   dialog.showModal();
   reason.focus();

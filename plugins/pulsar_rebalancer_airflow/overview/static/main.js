@@ -173,8 +173,8 @@ async function refreshRequests() {
   renew(section("orders"), [all, stopOff], () => requestList(all, requested, base, actions));
   clearTimeout(asking);
   const open = all.filter(isOpen).length;
-  if (open) asking = setTimeout(follow, 2000);
-  if (open < unfinished) refresh().catch(report);
+  if (open) asking = later(2, () => updates.checked && follow());
+  if (open < unfinished && updates.checked) refresh().catch(report);
   unfinished = open;
   const heard = requestStates && news(all, requestStates);
   if (heard) live.textContent = heard;

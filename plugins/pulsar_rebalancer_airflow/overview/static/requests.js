@@ -12,6 +12,9 @@ import { moment, span } from "./texts.js";
 export const FEW = 10;
 export const ALL = 200;
 
+/** Airflow keeps nobody's name without a note. */
+const NO_REASON = "no reason given";
+
 /**
  * @param {RequestView[]} all
  * @param {number} limit - maximum number of requests
@@ -95,7 +98,7 @@ function cancel({ name, dag, run }, base, changed) {
       /** @type {RunAnswer} */
       const { state } = await ask(`${base}${runPath(dag, run)}/answer`);
       if (state !== "waiting") throw new Refusal(409, "It has begun, or has ended.");
-      const body = () => ({ state: "failed", note: form.get("reason") });
+      const body = () => ({ state: "failed", note: form.get("reason") || NO_REASON });
       await send({ dag, run, method: "PATCH", path: `dagRuns/${encodeURIComponent(run)}`, body }, form, base);
       dialog.close();
       changed();
