@@ -38,7 +38,10 @@ export function manual(view, page) {
   const dag = view.acts.by_hand;
   if (!dag) return [];
   const all = view.of_one_run ? [] : actions(view, page);
-  return [...all, ...undo(view)].map((action) => ({ name: action.name, dag, open: () => openPlan(action, dag, page) }));
+  return [...all, ...undo(view)].map((action) => {
+    const request = () => planned(action, dag);
+    return { name: action.name, dag, request, open: () => openPlan(action, request, dag, page) };
+  });
 }
 
 /**
@@ -138,23 +141,33 @@ function select(label, name, values, none = "") {
 }
 
 /**
+ * Return the request for the dry run of an action.
  * @param {Action} action
+ * @param {string} dag - of manual plans
+ */
+function planned(action, dag) {
+  const name = action.name.toLowerCase().split(" ")[0];
+  return started(dag, (form) => ({
+    action: name,
+    ...action.conf(form),
+    overrule: form.getAll("overrule"),
+    reason: form.get("reason"),
+  }));
+}
+
+/**
+ * @param {Action} action
+ * @param {() => Request} dryRun
  * @param {string} dag - of manual plans
  * @param {Page} page
  */
-function openPlan(action, dag, page) {
+function openPlan(action, dryRun, dag, page) {
   /** @type {Request | undefined} */
   let request;
   const fields = [action.fields?.(), folded("overrule", "Overrule", choices("Rules", "overrule", action.overrule))];
   openDialog({ ...action, fields, confirm: "Make the plan", kind: "wide" }, async (form, parts) => {
-    const name = action.name.toLowerCase().split(" ")[0];
     // The same run until Airflow has answered, so that no run is started twice.
-    request ??= started(dag, (given) => ({
-      action: name,
-      ...action.conf(given),
-      overrule: given.getAll("overrule"),
-      reason: given.get("reason"),
-    }));
+    request ??= dryRun();
     await send(request, form, page.base);
     const { run } = request;
     request = undefined;

@@ -3,7 +3,6 @@ import { test } from "node:test";
 import { carryOut, neededFor, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
 import { disabled } from "page/disabled.js";
-import { lines } from "page/picker.js";
 
 const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
@@ -37,7 +36,9 @@ function act(name, acts, rest) {
 
 function form(fields) {
   const data = new FormData();
-  for (const [name, value] of Object.entries({ reason: "a party", ...fields })) data.set(name, value);
+  for (const [name, values] of Object.entries({ reason: "a party", ...fields })) {
+    for (const value of [values].flat()) data.append(name, value);
+  }
   return data;
 }
 
@@ -65,6 +66,7 @@ for (
   const [name, action] of [
     ["Stop", "stop"],
     ["Resume", "resume"],
+    ["Skip next run", "skip"],
     ["Close breaker", "close_breaker"],
     ["Skip broker", "skip_broker"],
     ["Stop roll", "stop_roll"],
@@ -203,18 +205,53 @@ test("an answer is sent to the task that asks", () => {
   assert.deepEqual(body(form()), { chosen_options: ["Reject"], params_input: { reason: "a party" } });
 });
 
-test("a manual action sends what its form says, each with its own fields", () => {
-  const NAMES = ["Unload", "Drain", "Fill", "Relieve", "Split", "Undo run"];
-  const brokers = [{ name: "b:1" }, { name: "a:1" }];
-  const given = view({ by_hand: "h" }, {
-    brokers,
-    drains: [],
-    last: { ended_at: "x", done: 2, bundles: 2, folder: "f" },
+const HAND = view({ by_hand: "h" }, {
+  ...{ brokers: [{ name: "b:1" }, { name: "a:1" }], drains: [{ broker: "a:1" }] },
+  last: { ended_at: "2026-03-05T11:00:00Z", done: 2, bundles: 2, folder: "f" },
+});
+const SPLIT = { algorithm: "range_equally_divide", bundles: "a/b" };
+
+test("manual actions are for those who may do them, and undo is on the page of a run as well", () => {
+  const names = ["Unload", "Drain", "Fill", "Relieve", "Split", "Undo run"];
+  assert.deepEqual(manual(view({}, { brokers: [] }), PAGE), []);
+  assert.deepEqual(manual(HAND, PAGE).map(({ name }) => name), names);
+  assert.deepEqual(manual({ ...HAND, of_one_run: true }, PAGE).map(({ name }) => name), ["Undo run"]);
+  for (const last of [{ ended_at: null }, { done: 0 }, { bundles: 0 }]) {
+    const without = { ...HAND, last: { ...HAND.last, ...last } };
+    assert.deepEqual(manual(without, PAGE).map(({ name }) => name), names.slice(0, -1));
+  }
+});
+
+for (
+  const [name, fields, conf] of [
+    ["Unload", { bundles: " a/b \n\nc/*\n", destination: "b:1" }, { bundles: ["a/b", "c/*"], destination: "b:1" }],
+    ["Unload", { bundles: "a/b", destination: "" }, { bundles: ["a/b"], destination: "" }],
+    ["Drain", { broker: ["a:1", "b:1"] }, { broker: ["a:1", "b:1"] }],
+    ["Fill", { broker: "b:1" }, { broker: ["b:1"] }],
+    ["Relieve", { above: "72.5" }, { above: 72.5 }],
+    ["Split", { ...SPLIT, positions: "" }, { ...SPLIT, bundles: ["a/b"], positions: [], unload: false }],
+    [
+      "Split",
+      { ...SPLIT, positions: " 0x10,0x20 0x30\n", unload: "on" },
+      { ...SPLIT, bundles: ["a/b"], positions: ["0x10", "0x20", "0x30"], unload: true },
+    ],
+    ["Undo run", {}, { run: "f" }],
+  ]
+) {
+  test(`${name} asks for its plan with ${JSON.stringify(conf)}`, () => {
+    const request = manual(HAND, PAGE).find((each) => each.name === name).request();
+    const action = name.split(" ")[0].toLowerCase();
+    const sent = request.body(form({ ...fields, overrule: ["policies", "caps"] }));
+    assert.deepEqual([request.dag, request.method, sent.dag_run_id], ["h", "POST", request.run]);
+    assert.deepEqual(sent.conf, { action, ...conf, overrule: ["policies", "caps"], reason: "a party" });
   });
-  assert.deepEqual(manual(view({}, { brokers }), PAGE), []);
-  assert.deepEqual(manual(given, PAGE).map(({ name }) => name), NAMES);
-  assert.deepEqual(manual({ ...given, of_one_run: true }, PAGE).map(({ name }) => name), ["Undo run"]);
-  assert.deepEqual(lines(" a/b \n\nc/*\n"), ["a/b", "c/*"]);
+}
+
+test("the brokers that are ticked are released", () => {
+  const { dag, request } = offered(HAND, () => NOW).find((each) => each.name === "Release");
+  assert.deepEqual([dag, request().body(form({ broker: ["a:1"] })).conf], ["h", {
+    ...{ action: "release", broker: ["a:1"], reason: "a party" },
+  }]);
 });
 
 test("what has changed in the cluster since a plan was made is told", () => {

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { airflowRoot, asked, runPath } from "page/address.js";
 import { counted } from "page/brokers.js";
 import { costReader } from "page/costs.js";
+import { left } from "page/drains.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, splitText } from "page/plan.js";
 import { compared } from "page/prediction.js";
@@ -43,6 +44,15 @@ test("a move has its outcome and the time that it took", () => {
   assert.equal(outcome({ outcome: "moved", ok: true, seconds: 1.25 }), "✓ moved, 1.3 s");
   assert.equal(outcome({ outcome: "moved", ok: true, seconds: 0 }), "✓ moved, < 0.1 s");
   assert.equal(outcome({ outcome: "astray", ok: false, seconds: 0 }), "✗ astray");
+});
+
+test("a drained broker says what is left of its bundles", () => {
+  const drain = { bundles: 3, left: [], more: 0 };
+  assert.equal(left({ ...drain, bundles: null }), "its bundles move from the next run on.");
+  assert.equal(left({ ...drain, bundles: 0 }), "no bundle is left.");
+  assert.equal(left({ ...drain, left: [{}], more: 1 }), "2 of 3 bundles left:");
+  assert.equal(left(drain), "3 bundles leave with this run.");
+  assert.equal(left({ ...drain, bundles: 1 }), "1 bundle leaves with this run.");
 });
 
 test("ten minutes after its moves, a broker shows how far off its prediction was", () => {
