@@ -1,0 +1,179 @@
+"""The list of people's requests, from Airflow's own tables: who asked for what, how far it is, and who may end it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from airflow.models import import_all_models
+from airflow.models.base import Base
+from airflow.models.dagrun import DagRun, DagRunNote
+from airflow.models.hitl import HITLDetail
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunType
+from sqlalchemy import create_engine, insert
+from sqlalchemy.orm import Session
+from tests.overview_scene import JUST_NOW, NOW, Scene, uneven
+
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE, storage_of
+from pulsar_rebalancer_airflow.overview import airflow_facts
+from pulsar_rebalancer_airflow.overview import requests as listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Engine
+
+    from pulsar_rebalancer.show.page.page_model import RequestView
+
+EVERYTHING = frozenset(
+    (f"pulsar_{kind}__east", method)
+    for kind in ("control", "rebalance", "by_hand", "apply")
+    for method in ("GET", "POST", "PUT")
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    """Airflow's tables, empty."""
+    import_all_models()
+    made = create_engine("sqlite://")
+    Base.metadata.create_all(made)
+    return made
+
+
+@pytest.fixture
+def session(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    with Session(engine) as found:  # nothing of it is committed
+        yield found
+
+
+def asked(session: Session, kind: str, minutes: float, state: str = "queued", **given: Any) -> DagRun:
+    """A run that somebody started so many minutes ago."""
+    at = NOW - timedelta(minutes=minutes)
+    made = {"run_id": f"page__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"} | given
+    run = DagRun(f"pulsar_{kind}__east", state=DagRunState(state), queued_at=at, run_after=at, **made)
+    session.add(run)
+    session.flush()
+    return run
+
+
+def task(session: Session, run: DagRun, name: str, **given: Any) -> Any:
+    """A task of a run; returns its id."""
+    number = uuid4()
+    row = {"id": number, "dag_id": run.dag_id, "run_id": run.run_id, "task_id": name, "pool": "default_pool"}
+    session.execute(insert(TaskInstance).values(row | {"try_number": 1} | given))
+    return number
+
+
+def left(session: Session, run: DagRun, name: str, key: str, value: str) -> None:
+    """What a task of a run left."""
+    of_run = {"dag_id": run.dag_id, "run_id": run.run_id, "dag_run_id": run.id}
+    session.execute(insert(XComModel).values(of_run | {"task_id": name, "key": key, "map_index": -1, "value": value}))
+
+
+def seen(
+    session: Session, monkeypatch: pytest.MonkeyPatch, rights: frozenset[tuple[str, str]] = EVERYTHING, limit: int = 10
+) -> list[RequestView]:
+    """The list, as a user with these rights gets it."""
+    monkeypatch.setattr(listed, "may", lambda _, dag_id, method, *_of: (dag_id, method) in rights)
+    nobody: Any = None
+    return listed.requests(session, storage_of("east"), nobody, NOW, limit)
+
+
+def test_the_newest_requests_of_all_people_are_listed_with_their_reasons(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(session, "rebalance", 1, run_id="scheduled__1", run_type=DagRunType.SCHEDULED)
+    asked(session, "control", 2, conf={"action": "skip", "reason": "a look first"})
+    asks = asked(session, "apply", 9, "running", triggering_user_name=None)
+    answered = {"responded_at": NOW - timedelta(minutes=3), "responded_by": {"id": "7", "name": "bob"}}
+    answered |= {"chosen_options": ["Reject"], "params_input": {"reason": "wrong hour"}}
+    row = {"ti_id": task(session, asks, "approve"), "options": ["Approve", "Reject"], "subject": "", "params": {}}
+    session.execute(insert(HITLDetail).values(row | answered))
+    asked(session, "by_hand", 4, conf={"plan": "0123456789abcdef", "reason": ""}, triggering_user_name=None)
+    asked(session, "rebalance", 5, conf={"force": "a broker was added"})
+    asked(session, "by_hand", 6, conf={"action": "unload", "bundles": ["a/b", "c/*"], "reason": "x"})
+
+    found = [(view.name, view.target, view.by, view.reason, view.state) for view in seen(session, monkeypatch)]
+
+    assert found == [
+        ("Skip next run", "", "ada", "a look first", "waiting"),
+        ("Reject", "", "bob", "wrong hour", "running"),
+        ("Carry out", "0123456789ab", "unknown", "", "waiting"),
+        ("Balance now", "", "ada", "a broker was added", "waiting"),
+        ("Unload", "a/b, c/*", "ada", "x", "waiting"),
+    ]
+    assert [view.name for view in seen(session, monkeypatch, limit=2)] == ["Skip next run", "Reject"]
+    unread = EVERYTHING - {("pulsar_control__east", "GET"), ("pulsar_apply__east", "GET")}
+    assert [view.name for view in seen(session, monkeypatch, unread)] == ["Carry out", "Balance now", "Unload"]
+
+
+def test_a_request_in_the_queue_is_cancelled_by_those_who_may_edit_its_run(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for minutes, (kind, state) in enumerate((("control", "queued"), ("rebalance", "queued"), ("by_hand", "running"))):
+        asked(session, kind, minutes, state)
+    assert [view.cancel for view in seen(session, monkeypatch)] == ["run", "run", ""]
+    some = EVERYTHING - {("pulsar_control__east", "PUT")}
+    assert [view.cancel for view in seen(session, monkeypatch, some)] == ["", "run", ""]
+
+
+def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [asked(session, "rebalance", minutes) for minutes in range(4)]
+    waits, cancelled, tried, silent = runs
+    task(session, waits, "collect", state=None, try_number=0)
+    task(session, cancelled, "collect", state="skipped", try_number=0)
+    task(session, tried, "collect", state="skipped", try_number=1)
+    task(session, silent, "collect", state="skipped", try_number=0)
+    cancelled.dag_run_note = DagRunNote("wrong hour", "bob")
+    session.flush()
+
+    assert [(view.state, view.text, view.cancel) for view in seen(session, monkeypatch)] == [
+        ("waiting", "for its turn", "run"),
+        ("cancelled", "before it began by bob: wrong hour", ""),
+        ("waiting", "for its turn", "run"),
+        ("cancelled", "before it began.", ""),
+    ]
+    assert airflow_facts._queued(session, waits.dag_id) == (waits.run_id, tried.run_id)
+
+
+@pytest.mark.parametrize(("done", "seconds_left"), [(0, None), (2, 20.0), (4, 0.0)])
+def test_a_plan_that_is_carried_out_has_progress_and_time_left_and_can_be_stopped(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, done: int, seconds_left: float | None
+) -> None:
+    scene = Scene(str(tmp_path), uneven(4))
+    scene.run(JUST_NOW - timedelta(minutes=1))
+    folder = scene.run(JUST_NOW, seconds=0, begun=done)
+    run = asked(session, "rebalance", 1, "running", run_id=RunRequest.read(folder).airflow_run_id)
+    left(session, run, "collect", "return_value", folder.uri)
+    task(session, run, "unload", start_date=NOW - timedelta(seconds=20))
+
+    (found,) = seen(session, monkeypatch)
+
+    assert (found.done, found.total, found.seconds_left) == (done, 4, seconds_left)
+    assert found.cancel == ("stop" if done < 4 else "")
+    (found,) = seen(session, monkeypatch, EVERYTHING - {("pulsar_control__east", "POST")})
+    assert (found.done, found.cancel) == (done, "")
+
+
+def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted = asked(session, "by_hand", 2, "success", conf={"plan": "0" * 64})
+    carries_out = asked(session, "rebalance", 1, run_id="by_hand__1", run_type=DagRunType.OPERATOR_TRIGGERED)
+    left(session, accepted, "carry_out", "trigger_run_id", carries_out.run_id)
+
+    (found,) = seen(session, monkeypatch)
+
+    assert (found.name, found.dag, found.run) == ("Carry out", carries_out.dag_id, carries_out.run_id)
+    assert (found.state, found.cancel) == ("waiting", "run")
