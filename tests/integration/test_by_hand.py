@@ -166,11 +166,11 @@ def test_brokers_above_a_score_are_relieved_and_no_other_exceeds_it(hand: World,
 def test_a_bundle_is_split(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
     shown = hand.run("by_hand", action="split", bundles=["acme/orders/LARGEST"], unload=True)
     plan = shown.xcom("plan")
-    assert "is split for ever at 0x" in plan["splits"][0]
+    assert "is split permanently at 0x" in plan["splits"][0]
     assert plan["disturbed"]["topics"] > 0
     dry = read_run(shown.folder)
     assert dry is not None
-    assert of_run(dry, "", 0).sentence == "A plan to split 1 bundle for ever is shown, nothing is carried out."
+    assert of_run(dry, "", 0).sentence == "A plan to split 1 bundle permanently is shown, nothing is carried out."
     assert newest(hand.storage, datetime.now(UTC))[0] != dry
     hand.run("by_hand", plan=plan["plan"])
     (waiting,) = hand.queued()

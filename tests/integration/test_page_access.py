@@ -50,7 +50,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
     """Three clusters, one of them with a broken entry; the folder of the newest run of `east`."""
     clusters = tmp_path / "clusters.yaml"
     clusters.write_text(
-        yaml.safe_dump({"clusters": {"east": {"mode": "auto"}, "north": {"mode": "auto", "two_people": True}, "west": {"modes": HOSTILE}}})
+        yaml.safe_dump(
+            {
+                "clusters": {
+                    "east": {"mode": "auto"},
+                    "north": {"mode": "auto", "two_people": True},
+                    "west": {"modes": HOSTILE},
+                }
+            }
+        )
     )
     monkeypatch.setenv(CLUSTERS_VARIABLE, str(clusters))
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path / "root"))

@@ -109,7 +109,7 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
     stage.chromium.press("Enter", 13)
     stage.chromium.until("document.querySelector('dialog[open]')")
     stage.chromium.press("Enter", 13)
-    told(stage.chromium, "cancelled before it began by admin: no reason given")
+    told(stage.chromium, "cancelled before it began, by admin: no reason given")
 
     stage.pipe.write_bytes(b"")
     stage.pipe.unlink()
@@ -223,9 +223,9 @@ SPLITS = WAITS | {"mode": "approve", "split_mode": "auto", "loadBalancerNamespac
 def test_a_split_waits_for_approval(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
-    stage.says("would move", "A split is for ever", "waits for approval until")
+    stage.says("would move", "A split is permanent", "waits for approval until")
     dialog = stage.opens("Reject…", "Approve…")
-    assert "A split is for ever: Pulsar cannot merge bundles." in dialog
+    assert "A split is permanent: Pulsar cannot merge bundles." in dialog
     assert "clients reconnect." in dialog
 
 

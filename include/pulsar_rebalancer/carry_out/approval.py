@@ -89,7 +89,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime,
         *(f"* requested by {code(user)}, so another person has to approve it" for user in sorted(barred)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",
-        *(f"* splits {code(split.bundle)} for ever {split.cut}{_because(split)}" for split in splits[:LISTED]),
+        *(f"* splits {code(split.bundle)} permanently {split.cut}{_because(split)}" for split in splits[:LISTED]),
         "",
         *(f"* {code(move.bundle)}: {code(move.source)} to {code(move.destination)}" for move in moves[:LISTED]),
     ]

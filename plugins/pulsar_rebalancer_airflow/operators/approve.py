@@ -165,8 +165,8 @@ class CarryOutApprovedOperator(HandOverOperator):
         """Start the rebalancing run.
 
         Raises:
-            AirflowFailException: `not_approved`, `dag_paused`, the reason why nothing may be moved now (`paused`, …), or
-                `approval_unreadable` if the answers cannot be read.
+            AirflowFailException: `not_approved`, `dag_paused`, the reason why nothing may be moved now (`paused`, …),
+                or `approval_unreadable` if the answers cannot be read.
         """
         with final_unless_passing(context):
             store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id

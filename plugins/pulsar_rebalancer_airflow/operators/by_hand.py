@@ -152,8 +152,8 @@ class CarryOutOperator(HandOverOperator):
 
         Raises:
             AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, `same_person`,
-                `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …); for a release,
-                `not_drained`.
+                `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …); for a
+                release, `not_drained`.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)

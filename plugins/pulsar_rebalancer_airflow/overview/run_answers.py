@@ -67,7 +67,7 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
 
 def _before_it_began(run: DagRun) -> str:
     note = run.dag_run_note  # of the person who cancelled it
-    return one_line(f"before it began by {note.user_id}: {note.content}" if note else "before it began.", 600)
+    return one_line(f"before it began, by {note.user_id}: {note.content}" if note else "before it began.", 600)
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:

@@ -138,7 +138,7 @@ def split(scene: Scene, request: HandRequest, candidates: Candidates) -> dict[st
         "unload": request.unload,
         "taken": True,
         "reason": Reason.TO_BE_SPLIT,
-        "explanation": f"{bundle.bundle} is split for ever {in_parts(cut.positions, cut.shares)}",
+        "explanation": f"{bundle.bundle} is split permanently {in_parts(cut.positions, cut.shares)}",
     }
 
 

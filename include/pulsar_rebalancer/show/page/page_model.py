@@ -175,8 +175,7 @@ class Acts(View):
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
         rolls: True if a rolling restart is active.
-        paused_dags: DAGs that are paused in Airflow, of those that the user may start and the one that carries out their
-            plans.
+        paused_dags: DAGs that are paused in Airflow: of those that the user may start, and of those that these start.
         barred: the user's id and login name if the cluster requires two people; the user may then not approve their own
             plans or, in mode `auto`, carry them out.
     """

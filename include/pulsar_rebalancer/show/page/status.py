@@ -211,7 +211,7 @@ def _moving(run: Run) -> Said:
 
 
 def _actions(summary: Summary) -> str:
-    amounts = ((summary.bundles_taken, "move", ""), (summary.bundles_split, "split", " for ever"))
+    amounts = ((summary.bundles_taken, "move", ""), (summary.bundles_split, "split", " permanently"))
     return " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
 
 
@@ -235,7 +235,7 @@ def _moved(run: Run) -> Said:
     refused = [split for split in run.cuts.values() if not split.ok]
     if refused:
         return Said(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
-    split = f"Split {number_of(len(run.cuts), 'bundle')} for ever, as planned." if run.cuts else ""
+    split = f"Split {number_of(len(run.cuts), 'bundle')} permanently, as planned." if run.cuts else ""
     moves = list(run.moves.values())
     if not moves:
         return Said(State.MOVED, split)

@@ -90,7 +90,8 @@ export function offered(view, now) {
       { name: "Pause", title: forPause, hint: "Runs still decide and explain.", fields: pauseFields },
       (form) => ({ until: pausedUntil(form, now()) }),
     ),
-    control && (paused || skips) && order("resume", { name: "Resume", title: "End the pause and skip no run" }),
+    control && (paused || skips) &&
+    order("resume", { name: "Resume", title: "End the pause, and cancel a pending skip" }),
     control && !skips && order("skip", { name: "Skip next run", title: "The next run moves nothing" }),
     control && breaker && order("close_breaker", { name: "Close breaker", title: "Close the circuit breaker early" }),
     control && rolls && order("skip_broker", {

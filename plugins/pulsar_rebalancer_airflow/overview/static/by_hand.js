@@ -92,7 +92,7 @@ function actions(view, { base, dag }) {
     {
       name: "Split",
       title: "Split a bundle",
-      hint: "A split is for ever: Pulsar cannot merge bundles.",
+      hint: "A split is permanent: Pulsar cannot merge bundles.",
       overrule: ["exclusions"],
       optional: true,
       fields: () => [

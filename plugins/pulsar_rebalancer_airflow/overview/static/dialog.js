@@ -10,7 +10,8 @@ import { ask, Refusal } from "./server.js";
  * @typedef {{ name: string, title: string, hint?: string, fields?: Child, optional?: boolean, confirm?: string,
  *   kind?: string }} Form - `optional`: the reason may be empty
  * @typedef {{ dialog: HTMLDialogElement, form: HTMLFormElement, go: HTMLButtonElement, buttons: HTMLElement,
- *   said: HTMLElement, result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence; `result`: more below it
+ *   said: HTMLElement, result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence;
+ *   `result`: more below it
  */
 
 /** Maximum number of checkboxes that are shown at a time. */

@@ -25,5 +25,6 @@ export function left({ bundles, left, more }) {
   if (bundles === null) return "its bundles move from the next run on.";
   if (!bundles) return "no bundle is left.";
   const stay = left.length + more;
-  return stay ? `${stay} of ${several(bundles, "bundle")} left:` : `${several(bundles, "bundle")} ${bundles === 1 ? "leaves" : "leave"} with this run.`;
+  if (stay) return `${stay} of ${several(bundles, "bundle")} left:`;
+  return `${several(bundles, "bundle")} ${bundles === 1 ? "leaves" : "leave"} with this run.`;
 }

@@ -10,7 +10,7 @@ import { moment, points, several, traffic } from "./texts.js";
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
-const FOR_EVER = "A split is for ever: Pulsar cannot merge bundles.";
+const PERMANENT = "A split is permanent: Pulsar cannot merge bundles.";
 
 /**
  * @param {PlanView | null} view
@@ -63,7 +63,7 @@ function origin({ collected_at: at, hash, by, verdict, until }) {
 export function amounts({ bundles, splits, traffic: rate, measure, topics, clients }) {
   const parts = [
     bundles > 0 && `${several(bundles, "bundle")} with ${traffic(rate, measure)}`,
-    splits.length > 0 && `${several(splits.length, "bundle")} split for ever`,
+    splits.length > 0 && `${several(splits.length, "bundle")} split permanently`,
     `${several(topics, "topic")} and ${several(clients, "client")} reconnect`,
   ];
   return `Total: ${parts.filter(Boolean).join("; ")}.`;
@@ -139,7 +139,7 @@ function ended(row) {
 export function splitList({ splits }) {
   if (!splits.length) return null;
   const items = splits.map((split) => make("li", {}, splitText(split), " ", ended(split)));
-  return [make("p", { class: "warn" }, FOR_EVER), make("ul", { class: "stay" }, items)];
+  return [make("p", { class: "warn" }, PERMANENT), make("ul", { class: "stay" }, items)];
 }
 
 /** @param {SplitView} split */

@@ -19,8 +19,8 @@ const NO_REASON = "no reason given";
  * @param {RequestView[]} all
  * @param {number} limit - maximum number of requests
  * @param {string} base
- * @param {{ stop: () => void, more: () => void, changed: () => void, stopOff: string }} actions - `stopOff`: why *Stop* is
- *   disabled; empty if it is not
+ * @param {{ stop: () => void, more: () => void, changed: () => void, stopOff: string }} actions - `stopOff`: why *Stop*
+ *   is disabled; empty if it is not
  */
 export function requestList(all, limit, base, { stop, more, changed, stopOff }) {
   if (!all.length) return [];

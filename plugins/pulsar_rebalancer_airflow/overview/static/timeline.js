@@ -16,7 +16,7 @@ const SPANS = ["hour", "day", "month"];
 const FACTS = {
   runs: ["run", "", ""],
   moved: ["bundle", "moved", "▲"],
-  split: ["bundle", "split for ever", "▲"],
+  split: ["bundle", "split permanently", "▲"],
   failed: ["move or split", "failed", "▼"],
   blocked: ["failed validation", "", "×"],
   broken: ["failed run", "", "!"],

@@ -101,7 +101,8 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path: Path) -> None:
         f"* plan `{summary.hash[:16]}` of `{run.name}`, can be approved until 2026-11-22 12:00 UTC",
         "* scores 10.0 to 70.0 %",
         "* disturbs 7 topics, 14 producers, 0 consumers",
-        f"* splits ` {bundle(4)} ` for ever at 0x00000005, 0x00000009 into parts with 100 %, 0 %, 0 % of its traffic",
+        f"* splits ` {bundle(4)} ` permanently at 0x00000005, 0x00000009 "
+        "into parts with 100 %, 0 %, 0 % of its traffic",
         "",
         *(f"* ` {bundle(n)} `: ` a:1 ` to ` b:1 `" for _ in range(10) for n in range(2)),
         f"* and 2 more moves: ` {run.uri} `",

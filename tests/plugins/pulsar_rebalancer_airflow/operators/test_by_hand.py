@@ -59,18 +59,8 @@ def act(
     paused: bool = False,
     **form: Any,
 ) -> tuple[str, Any]:
-    """The reason code, or `done` with what the other DAG is started with.
-
-    Args:
-        storage: of the cluster.
-        state: of Airflow.
-        runs: states of the other DAG's runs.
-        file: settings of the clusters file.
-        run: id of the run.
-        user: who starts it.
-        tasks: states of the tasks of the other DAG's runs.
-        paused: whether the other DAG is paused.
-        form: what is filled in.
+    """The reason code, or `done` with what the other DAG is started with;
+    `tasks`: states of the tasks of its runs; `paused`: whether it is paused in Airflow.
     """
     settings = Settings.model_validate({"mode": "auto"} | (file or {}))
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)

@@ -140,7 +140,7 @@ def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(
 
     assert [(view.state, view.text, view.cancel) for view in seen(session, monkeypatch)] == [
         ("waiting", "for its turn", "run"),
-        ("cancelled", "before it began by bob: wrong hour", ""),
+        ("cancelled", "before it began, by bob: wrong hour", ""),
         ("waiting", "for its turn", "run"),
         ("cancelled", "before it began.", ""),
     ]

@@ -68,7 +68,7 @@ def test_which_bundle_is_cut_and_where(
     shown_as = document(summary, run, {})
     assert (shown_as["plan"], shown_as["splits"]) == (summary.hash, list(summary.splits_told))
     assert summary.sentence == f"split by hand: {summary.splits_told[0]}"
-    assert summary.splits_told[0].startswith(f"{bundle} is split for ever at 0x{positions[0]:08x}")
+    assert summary.splits_told[0].startswith(f"{bundle} is split permanently at 0x{positions[0]:08x}")
 
 
 def test_the_extensible_load_manager_cuts_in_two_where_the_algorithm_halves_the_traffic_best(

@@ -214,7 +214,7 @@ def test_a_plan_that_splits_says_so_before_and_after(tmp_path: Path, loads: dict
     made.run(JUST_NOW - timedelta(minutes=1))
     made.splits = (made.to_split(31), made.to_split(32, unload=False, rank=1), made.to_split(33, taken=False))
     moves = 4 if loads is not EVEN else 0
-    first = "Would move 4 bundles and split 2 bundles for ever" if moves else "Would split 2 bundles for ever"
+    first = "Would move 4 bundles and split 2 bundles permanently" if moves else "Would split 2 bundles permanently"
 
     made.run(JUST_NOW - timedelta(seconds=20), verdict=Reason.OBSERVE)
     found = seen(made)
@@ -232,7 +232,7 @@ def test_a_plan_that_splits_says_so_before_and_after(tmp_path: Path, loads: dict
     made.hits = ShedderState(hits={})
     made.run(JUST_NOW - timedelta(seconds=10), verdict=Reason.OPEN)
     found = seen(made)
-    assert found.status.sentence.startswith("Split 2 bundles for ever, as planned.")
+    assert found.status.sentence.startswith("Split 2 bundles permanently, as planned.")
     assert found.plan is not None
     assert [split.outcome for split in found.plan.splits] == ["split", "split"]
     assert found.plan.done == len(found.plan.moves) + 2

@@ -132,7 +132,7 @@ test("a timeline is summed up by what happened", () => {
   assert.deepEqual(summary([COUNTS, busy]).map(({ mark, text }) => `${mark} ${text}`), [
     " 2 runs",
     "▲ 3 bundles moved",
-    "▲ 1 bundle split for ever",
+    "▲ 1 bundle split permanently",
     "▼ 1 move or split failed",
     "× 2 failed validations",
     "! 1 failed run",

@@ -30,7 +30,7 @@ test("a plan says what moves and who reconnects", () => {
   assert.match(amounts({ ...plan, measure: "msg_rate" }), /2,048 msg\/s/);
   const split = { bundle: "a/b/0x00_0x40", broker: "b:1", positions: ["0x10", "0x20"], shares: [0.5, 0.25, 0.25] };
   const split_only = { ...plan, bundles: 0, splits: [split] };
-  assert.equal(amounts(split_only), "Total: 1 bundle split for ever; 1 topic and 3 clients reconnect.");
+  assert.equal(amounts(split_only), "Total: 1 bundle split permanently; 1 topic and 3 clients reconnect.");
   assert.equal(
     splitText({ ...split, why: "5 topics, more than 4", unload: true, topics: 1, clients: 3 }),
     "Split a/b/0x00_0x40 on b:1 (5 topics, more than 4) at 0x10, 0x20 into 50 %, 25 %, 25 %; " +
