@@ -59,8 +59,9 @@ def act(
     paused: bool = False,
     **form: Any,
 ) -> tuple[str, Any]:
-    """The reason code, or `done` with what the other DAG is started with;
-    `tasks`: states of the tasks of its runs; `paused`: whether it is paused in Airflow.
+    """The reason code, or `done` with what the other DAG is started with.
+
+    Of that DAG, `tasks` has the states of tasks, and `paused` says whether it is paused in Airflow.
     """
     settings = Settings.model_validate({"mode": "auto"} | (file or {}))
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
