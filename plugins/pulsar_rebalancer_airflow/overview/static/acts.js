@@ -205,9 +205,7 @@ function answer(option, title, view, { dag, run, task, hash, until }) {
     fields: () => asked && splitList(asked),
     optional: true,
     moves: approves,
-    off: approves && asked && own(asked, view)
-      ? "You requested this plan: another person approves it."
-      : "",
+    off: approves && asked && own(asked, view) ? "You requested this plan: another person approves it." : "",
     request: () => ({
       dag,
       run,
