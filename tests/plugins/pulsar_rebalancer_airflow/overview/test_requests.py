@@ -58,7 +58,8 @@ def session(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def asked(session: Session, kind: str, minutes: float, state: str = "queued", **given: Any) -> DagRun:
     """A run that somebody started so many minutes ago."""
     at = NOW - timedelta(minutes=minutes)
-    made = {"run_id": f"page__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"} | given
+    made: dict[str, Any] = {"run_id": f"page__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"}
+    made |= {"start_date": None if state == "queued" else at} | given
     run = DagRun(f"pulsar_{kind}__east", state=DagRunState(state), queued_at=at, run_after=at, **made)
     session.add(run)
     session.flush()
@@ -91,16 +92,16 @@ def seen(
 def test_the_newest_requests_of_all_people_are_listed_with_their_reasons(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked(session, "rebalance", 1, run_id="scheduled__1", run_type=DagRunType.SCHEDULED)
-    asked(session, "control", 2, conf={"action": "skip", "reason": "a look first"})
     asks = asked(session, "apply", 9, "running", triggering_user_name=None)
     answered = {"responded_at": NOW - timedelta(minutes=3), "responded_by": {"id": "7", "name": "bob"}}
     answered |= {"chosen_options": ["Reject"], "params_input": {"reason": "wrong hour"}}
     row = {"ti_id": task(session, asks, "approve"), "options": ["Approve", "Reject"], "subject": "", "params": {}}
     session.execute(insert(HITLDetail).values(row | answered))
-    asked(session, "by_hand", 4, conf={"plan": "0123456789abcdef", "reason": ""}, triggering_user_name=None)
-    asked(session, "rebalance", 5, conf={"force": "a broker was added"})
     asked(session, "by_hand", 6, conf={"action": "unload", "bundles": ["a/b", "c/*"], "reason": "x"})
+    asked(session, "rebalance", 5, conf={"force": "a broker was added"})
+    asked(session, "by_hand", 4, conf={"plan": "0123456789abcdef", "reason": ""}, triggering_user_name=None)
+    asked(session, "control", 2, conf={"action": "skip", "reason": "a look first"})
+    asked(session, "rebalance", 1, run_id="scheduled__1", run_type=DagRunType.SCHEDULED)
 
     found = [(view.name, view.target, view.by, view.reason, view.state) for view in seen(session, monkeypatch)]
 
