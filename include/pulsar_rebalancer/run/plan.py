@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
@@ -140,6 +141,12 @@ class Summary(VersionedDocument):
         """
         requests = (self.by_hand, self.forced, *(drain for drain in self.drains.values() if drain.moving))
         return frozenset(request.by for request in requests if request is not None)
+
+    @property
+    def has_effect(self) -> bool:
+        """Return whether carrying out the plan has an effect. A drain always has an effect, even without bundles."""
+        drains = self.by_hand is not None and self.by_hand.request.action is Action.DRAIN
+        return drains or bool(self.bundles_taken or self.bundles_split)
 
     @property
     def opens_until(self) -> datetime:

@@ -16,7 +16,7 @@ from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.enums import Action, Mode
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.decide.by_hand.makers import target_of_split
-from pulsar_rebalancer.decide.by_hand.plan_text import document, has_effect, text
+from pulsar_rebalancer.decide.by_hand.plan_text import document, text
 from pulsar_rebalancer.decide.by_hand.preview import show
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.errors import PlanError
@@ -122,7 +122,7 @@ class PlanByHandOperator(BaseOperator):
             storage = ClusterStorage(self.root, self.cluster)
             summary = show(storage, run, request, by)
             kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
-            if has_effect(summary):
+            if summary.has_effect:
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).added(summary.hash, entry, now, kept))

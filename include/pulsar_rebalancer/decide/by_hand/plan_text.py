@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.run.harm import last_time
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.texts import number_of, one_line
@@ -23,13 +22,6 @@ LISTED = 20
 """Maximum number of listed moves, and of listed brokers."""
 
 
-def has_effect(summary: Summary) -> bool:
-    """Return whether carrying out the plan has an effect. A drain always has an effect, even without bundles."""
-    return bool(summary.bundles_taken or summary.bundles_split) or (
-        summary.by_hand is not None and summary.by_hand.request.action is Action.DRAIN
-    )
-
-
 def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> dict[str, JsonValue]:
     """Return the plan as JSON for programs. Only its first moves and the most loaded brokers are included.
 
@@ -38,7 +30,7 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
     """
     hand, moves = summary.by_hand, read_moves(run)[:LISTED]
     return {
-        "plan": summary.hash if has_effect(summary) else "",
+        "plan": summary.hash if summary.has_effect else "",
         "until": summary.shown_until.isoformat(timespec="seconds"),
         "bundles": summary.bundles_taken,
         "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves],
@@ -71,7 +63,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Har
         for reason, count in summary.bundles_passed_over.items()
     ]
     lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
-    if hand is not None and has_effect(summary):
+    if hand is not None and summary.has_effect:
         lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _hottest(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")

@@ -7,7 +7,6 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.decide.by_hand.plan_text import has_effect
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.comparison import ComparedRun
@@ -89,7 +88,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         until=summary.shown_until if run.request.dry_run else summary.opens_until,
         ended_at=ended_at,
         under_way=run.under_way,
-        has_effect=has_effect(summary),
+        has_effect=summary.has_effect,
         by=_by(summary),
         requested_by=tuple(sorted(summary.requested_by)),
         verdict=verdict or "",

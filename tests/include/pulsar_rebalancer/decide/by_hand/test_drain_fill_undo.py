@@ -11,7 +11,6 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
-from pulsar_rebalancer.decide.by_hand.plan_text import has_effect
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
@@ -63,8 +62,8 @@ def test_an_empty_broker_may_be_drained(tmp_path: Path) -> None:
     drained, _ = snapshots.show(action="drain", broker="c:1", reason="new disks")
     filled, _ = snapshots.show(action="fill", broker="a:1")
 
-    assert has_effect(drained)
-    assert not has_effect(filled)
+    assert drained.has_effect
+    assert not filled.has_effect
 
 
 @pytest.mark.parametrize(
