@@ -71,7 +71,8 @@ def lesson_of(run: RunInput) -> RunLesson:
     hour, quick, quarter = (np.where(refused, old, new) for old, new in zip(known[:3], after[:3], strict=True))
     after, change = after._replace(hour=hour, quick=quick, quarter=quarter), np.where(refused, 0.0, change)
     lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
-    if counts:
+    # A run that does not count decides by what was learned before it; by its own sample only if that is nothing.
+    if counts or not before.samples:
         lesson = learning.learn(before, run.brokers, lesson.sums, run.context.recent.values(), run.settings)
         after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]

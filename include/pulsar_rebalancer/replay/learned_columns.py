@@ -51,7 +51,7 @@ class LearnedColumns:
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             moved: recently carried out moves, as in `learning.learn`.
-            counts: True if the sample counts; otherwise nothing is learned.
+            counts: True if the sample counts; otherwise, what is learned from it is returned only if nothing was known.
         """
         before = continued(before, brokers, settings, counts=counts)
         known = self.costs if before.samples else BundleCosts.unknown(len(owner))
@@ -60,7 +60,7 @@ class LearnedColumns:
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
         self.costs, change = known.averaged(rate, steps(before, settings, counts=counts))
         sums = self.sums(owner, self.costs.summands(rate, change))
-        if not counts:
+        if before.samples and not counts:
             return Lesson(before, sums)
         lesson = learn(before, brokers, sums, moved, settings)
         of_broker = [lesson.corrections.get(name, Correction()) for name in self._roster.brokers]

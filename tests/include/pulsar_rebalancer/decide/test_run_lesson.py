@@ -9,13 +9,17 @@ import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
+from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.decide import pipeline
+from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, RATES, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, MEANS, RATES, TRAFFIC, table
 from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState
+from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums, steps
 
@@ -128,3 +132,26 @@ def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
     usual = replace(run, folder=runs.make(tmp_path, runs.tables("east", 3, 1)))
     (usual.folder / "input" / "bundles.parquet").delete()
     assert lesson_of(usual) == RunLesson()
+
+
+LEARNED = KeptState(ShedderState(learned=Learned(samples=30, points=0.01))).document()
+NOT_LEARNED = {
+    "a new cluster": DecisionState(),
+    "another strategy": DecisionState(seq=4, strategy="AvgShedder", means="means-4-before.parquet"),
+    "lost costs": DecisionState(seq=4, strategy="GainShedder", means="means-4-before.parquet", kept=LEARNED),
+}
+
+
+@pytest.mark.parametrize("state", NOT_LEARNED.values(), ids=NOT_LEARNED)
+def test_a_forced_run_that_knows_nothing_moves_by_current_rates_and_keeps_nothing(tmp_path, state):
+    content, forced = runs.tables("east", 3, 8), RunParams(force="hot broker")
+    folder = runs.make(tmp_path, content, state=state, params=forced, strategy="GainShedder")
+    run = RunInput.read(str(tmp_path), folder.uri)
+    run.new_means.write_table(table(means.update(content["bundles"].to_pylist(), []), MEANS))
+    learned = lesson_of(run)
+    learned.write(run)
+    bundles = RunBundles(run, lambda: run.new_means, learned.costs)
+    decided = pipeline.decide(replace(run.context, lesson=learned.lesson), run.brokers, bundles)
+    assert any(move.taken for move in decided.moves), [decision.explanation for decision in decided.decisions]
+    assert decided.kept.document() == state.kept
+    assert not run.new_costs.exists()

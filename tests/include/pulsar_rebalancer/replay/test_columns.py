@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.vectors.rows import broker, brokers_of
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, UNKNOWN_RATE, ColumnBundles, MeanColumns, Roster
+from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import TRAFFIC
+from pulsar_rebalancer.state.learned import Learned
 from pulsar_rebalancer.strategies.means import update
 
 NAMES = sorted(f"{'pulsar/h:1' if i > 9 else 't/ab'[: 3 + i // 6]}/0x{i:08x}_0x{i + 1:08x}" for i in range(12))
@@ -98,3 +102,15 @@ def test_bundles_are_those_of_the_tables() -> None:
         assert columns.find(row["broker"], row["bundle"]) == tables.find(row["broker"], row["bundle"])
         with pytest.raises(KeyError):
             columns.find(next(name for name in BROKERS if name != row["broker"]), row["bundle"])
+
+
+def test_a_sample_that_does_not_count_is_learned_from_only_while_nothing_is_known() -> None:
+    columns, owner = LearnedColumns(Roster(BROKERS, NAMES)), np.arange(len(NAMES)) % len(BROKERS)
+    load = np.full((len(FIGURES), len(NAMES)), 100.0)
+    given: Any = {"brokers": brokers_of([broker(name, 60.0) for name in BROKERS]), "moved": [], "settings": Settings()}
+    first, again = (columns.lesson(Learned(), owner, load, **given, counts=False) for _ in range(2))
+    assert first == again
+    # Twelve bundles of 200 msg/s bring three brokers from the idle score, 5, to 60.
+    assert first.learned.points == pytest.approx(3 * 55 / (12 * 200))
+    known = columns.lesson(Learned(), owner, load, **given, counts=True).learned
+    assert columns.lesson(known, owner, 2 * load, **given, counts=False).learned == known
