@@ -27,7 +27,6 @@ from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from pulsar_rebalancer.decide.by_hand.drains import Served
     from pulsar_rebalancer.decide.by_hand.filling import Filling
@@ -132,19 +131,28 @@ def _state(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None) -
         strategy=run.settings.strategy,
         hits=hits_after(decided.decisions),
         kept=decided.kept.document(),
-        samples=samples_after(before, run.counting, used if counts else {}, now),
+        samples=samples_after(before.of_strategy(run.settings.strategy), run.counting, used if counts else {}, now),
         restarts={} if counts else taken_at(used, now),
         means=run.new_means.name if counts else before.means,
         split_hits=run.splits.hits if counts else before.split_hits,
-        shadow=_shadow_state(before, shadow, now),
+        shadow=_shadow_state(run, shadow),
         placement=remember(run),
     )
 
 
-def _shadow_state(before: DecisionState, shadow: ShadowDecision | None, now: datetime) -> ShadowState:
-    """Return the shadow's state after this sample; it is unchanged if there is no decision."""
-    if shadow is None or shadow.decided is None:
+def _shadow_state(run: RunInput, shadow: ShadowDecision | None) -> ShadowState:
+    """Return the shadow's state after this sample.
+
+    The state is empty without a shadow, unchanged if the sample does not count, and without hits if the shadow failed:
+    hits from before would no longer be consecutive.
+    """
+    before, now = run.before.decision, run.request.collected_at
+    if not run.settings.shadow:
+        return ShadowState()
+    if shadow is None:
         return before.shadow
+    if shadow.decided is None:
+        return before.shadow.without_hits()
     strategy, counting, decided = shadow.context.settings.strategy, shadow.context.counting, shadow.decided
     used = decided.samples | used_samples(decided.decisions, counting)
     return ShadowState(

@@ -35,8 +35,8 @@ def decide(
 ) -> ShadowDecision | None:
     """Return the shadow's decision; None if there is no shadow, or the sample does not count.
 
-    An error in the strategy or in what it learns does not affect the run: the shadow then has no plan, and its state
-    does not change.
+    An error in the strategy or in what it learns does not affect the run: the shadow then has no plan and loses its
+    hits.
 
     Args:
         lesson: function that waits for, and returns, the figures learned up to this sample.

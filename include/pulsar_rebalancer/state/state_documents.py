@@ -88,6 +88,10 @@ class ShadowState(BaseModel):
     kept: dict[str, Any] = {}
     samples: dict[str, CountedSample] = {}
 
+    def without_hits(self) -> Self:
+        """Return the state with all hits reset; what the strategy has learned remains."""
+        return self.model_copy(update={"hits": {}, "kept": _without_hits(self.kept)})
+
 
 class Remembered(BaseModel):
     """The last placement under which the brokers' scores stayed close together for a while.
@@ -120,7 +124,7 @@ class DecisionState(StateDocument):
         restarts: brokers whose hits are reset once the plan is carried out, each with the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
-        shadow: state of the current or last shadow, if any.
+        shadow: state of the shadow, if there is one.
         placement: the remembered placement, to which bundles return after brokers have restarted.
     """
 
@@ -159,14 +163,17 @@ class DecisionState(StateDocument):
         """Return the state after the plan is carried out: the hits of the brokers in `restarts` are reset."""
         if not self.restarts:
             return self
-        shedder = {name: value for name, value in self.kept.get("shedder", {}).items() if name != "hits"}
         changed = {
             "hits": {broker: hit for broker, hit in self.hits.items() if broker not in self.restarts},
-            "kept": self.kept | {"shedder": shedder},
+            "kept": _without_hits(self.kept),
             "samples": dict(sorted((self.samples | self.restarts).items())),
             "restarts": {},
         }
         return self.model_copy(update=changed)
+
+
+def _without_hits(kept: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {part: {name: value for name, value in figures.items() if name != "hits"} for part, figures in kept.items()}
 
 
 class Unload(BaseModel):

@@ -17,6 +17,7 @@ from pulsar_rebalancer.decide.pipeline import RunDecision
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import RunLesson
+from pulsar_rebalancer.decide.shadow import ShadowDecision
 from pulsar_rebalancer.decide.shadow import decide as decide_shadow
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
@@ -25,7 +26,13 @@ from pulsar_rebalancer.run.plan import Forced, read_state, verify
 from pulsar_rebalancer.run.tables import MEANS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, HitCount, Remembered
+from pulsar_rebalancer.state.state_documents import (
+    CountedSample,
+    DecisionState,
+    HitCount,
+    Remembered,
+    ShadowState,
+)
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.left_out import left_out_of
@@ -170,6 +177,47 @@ def test_only_a_run_that_counts_renews_means_and_samples(tmp_path: Path, counts:
     )
     sample = {"a:1": CountedSample(20.0, NOW), "b:1": CountedSample(80.0, NOW)}
     assert (left.samples, left.restarts) == (sample if counts else {}, {})
+
+
+LEARNED = {"shedder": {"hits": 3, "loads": {"a:1": 0.5}}}
+SHADOW = ShadowState(
+    strategy="GainShedder",
+    hits={"a:1": HitCount(0, 7)},
+    kept=LEARNED,
+    samples={"a:1": CountedSample(80.0, NOW - timedelta(seconds=40))},
+)
+
+
+def decided_with(
+    tmp_path: Path, state: DecisionState, hits: int, error: str = "", **given: Any
+) -> tuple[RunInput, DecisionState]:
+    """A run whose pair has these low hits, and the state after it; with an error, that of the shadow."""
+    params = given.pop("params", {})
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}}, **given)
+    snapshots.state = state
+    run = RunInput.read(snapshots.storage.root, snapshots.take(params=params).uri)
+    judged = pair(0, "a:1", "b:1", (80.0, 20.0), source_high=0, source_low=hits)
+    beside = ShadowDecision(run.shadow, error=error) if error and run.shadow else None
+    plan_output.write(run, RunDecision([judged], [], KeptState(), "one pair", {}), beside)
+    return run, read_state(run.folder)
+
+
+def test_a_shadow_that_was_removed_does_not_come_back_with_its_hits(tmp_path: Path) -> None:
+    state, begun = BEFORE.model_copy(update={"strategy": "AvgShedder", "shadow": SHADOW}), []
+    for strategy in ("GainShedder", "AvgShedder", "GainShedder"):
+        run, state = decided_with(tmp_path, state, 1, strategy=strategy)
+        begun.append(run.kept.shedder.hits["a:1"].low)
+        assert state.shadow == ShadowState()
+    # It goes on from its hits as the shadow once, later from those of the strategy before it.
+    assert begun == [7, 1, 1]
+
+
+def test_a_shadow_keeps_its_state_in_a_run_that_does_not_count_and_loses_its_hits_by_an_error(tmp_path: Path) -> None:
+    state = BEFORE.model_copy(update={"strategy": "AvgShedder", "shadow": SHADOW})
+    _, forced = decided_with(tmp_path, state, 1, shadow="GainShedder", params={"force": "hot broker"})
+    assert forced.shadow == SHADOW
+    _, failed = decided_with(tmp_path, state, 1, "it broke", shadow="GainShedder")
+    assert failed.shadow == SHADOW.model_copy(update={"hits": {}, "kept": {"shedder": {"loads": {"a:1": 0.5}}}})
 
 
 LOADED = {"a": {name(n): 10.0 for n in range(6)}, "b": {name(10 + n): 10.0 for n in range(3)}, "c": {}}
