@@ -125,11 +125,10 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 
 
 def _as_avg_shedder(sample: ClusterSample, kept: ShedderState, learned: Learned) -> SheddingResult:
-    result = avg_shedder.shed(sample, kept)
+    plan = avg_shedder.shed(sample, kept)
     why = f"{Reason.MEMORY_DECIDES.meaning} [{Reason.MEMORY_DECIDES}]"
-    decisions = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in result.decisions]
-    after = replace(result.kept, learned=learned)
-    return result._replace(decisions=decisions, kept=after, sentence=f"{result.sentence}. {why}")
+    pairs = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in plan.decisions]
+    return plan._replace(decisions=pairs, kept=replace(plan.kept, learned=learned), sentence=f"{plan.sentence}. {why}")
 
 
 def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
@@ -179,8 +178,7 @@ def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.unread = False
     broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
-    points = sample.lesson.learned.points
-    broker.loads = points * np.array([bundle.loads for bundle in broker.bundles]).reshape(-1, 2).T
+    broker.loads = sample.lesson.learned.points * np.array([bundle.loads for bundle in broker.bundles]).reshape(-1, 2).T
     broker.dearness = 1 + broker.loads.mean(axis=0) / broker.cores / _LARGE
     broker.reasons = [
         bundle.reason
@@ -221,8 +219,10 @@ def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) 
 
 def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     """Yield the bundles that stay on the hotter broker of a pair, each with its reason."""
+    if broker.able and not broker.at_first:  # it was never the hotter of two brokers
+        broker.words = f"By present and hour's load it is {broker.level:+.0f} from the mean, not among those to relieve"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
-    at_first = broker.at_first or repeat(Reason.BELOW_GAIN)
+    at_first = broker.at_first or repeat(Reason.NOT_REACHED)
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
         if reason is not taken:
             figures = of.mean(measure), of.msg_rate, of.msg_throughput
@@ -235,8 +235,8 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
     least = own.min_gain / (_URGENT if urgent else 1)
     if hotter.unread:
         _read_candidates(sample, hotter)
-    (hot_now, hot_later), (cold_now, cold_later) = hotter.heights, colder.heights
-    now, later = hot_now / hotter.cores - cold_now / colder.cores, hot_later / hotter.cores - cold_later / colder.cores
+    heights = zip(hotter.heights, colder.heights, strict=True)
+    now, later = (hot / hotter.cores - cold / colder.cores for hot, cold in heights)
     narrow = (hotter.cores**-2 + colder.cores**-2) / 2
     most = (now**2 + later**2) / 4 / narrow  # with a bundle of the best size
     if None not in hotter.reasons or (hotter.at_first and most < least):

@@ -222,6 +222,18 @@ def test_a_broker_without_bundles_to_give_leaves_its_partner_to_the_next():
     assert {move.source for move in result.moves} == {"mild"}
     # Only the brokers of the moves start again.
     assert result.kept.hits == {"hot": HitCount(2, 8)}
+    assert (result.decisions[0].explanation or "").endswith(". It has no bundle that may move")
+
+
+def test_a_broker_that_is_not_among_those_to_relieve_says_so():
+    # Hot has the highest score, but mild is 12 points above the mean, hot 10: only mild and cold, at -22, are paired.
+    # Mild's bundle would only swap the two.
+    loads = {"hot": [(30.0, 20.0), (20.0, 14.0)], "mild": [(40.0, 48.0)], "cold": steady(10)}
+    result = shed_once(scene(loads))
+    assert (moved(result), result.decisions[0].reason) == ({}, Reason.NO_GAIN)
+    assert reasons(result) == dict.fromkeys(("hot-0", "hot-1"), Reason.NOT_REACHED)
+    told = ". By present and hour's load it is +10 from the mean, not among those to relieve"
+    assert (result.decisions[0].explanation or "").endswith(told)
 
 
 def test_a_hot_broker_that_could_give_nothing_leaves_its_partner_even_if_its_pair_does_not_fire():
