@@ -104,7 +104,7 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
         context = replace(context, policies=Policies())
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
     sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
-    lesson = learn(Learned(), listed, sums, [], run.settings)
+    lesson = learn(Learned(), listed, sums, [], run.settings, 1.0)
     context = replace(context, lesson=lesson)
     found = pipeline.decide(context, listed, Bundles(held))
     # UniformLoadShedder sheds from one broker in a run.

@@ -60,6 +60,7 @@ def lesson_of(run: RunInput) -> RunLesson:
     before, counts = run.learned, run.counting.counts
     if before is None:
         return RunLesson()
+    minutes = _minutes(run)
     measure = measure_of(before.bottleneck)
     reported = _reported(run, (f"{measure}_in", f"{measure}_out"))
     brokers, names = reported["broker"], reported["bundle"]
@@ -67,18 +68,26 @@ def lesson_of(run: RunInput) -> RunLesson:
     refused = pc.is_in(names, pa.array(list(run.validation.quarantined), pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
-    after, change = known.averaged(rate, learning.steps(before, run.settings, counts=counts))
+    after, change = known.averaged(rate, learning.steps(before, minutes, counts=counts))
     hour, quick, quarter = (np.where(refused, old, new) for old, new in zip(known[:3], after[:3], strict=True))
     after, change = after._replace(hour=hour, quick=quick, quarter=quarter), np.where(refused, 0.0, change)
     lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
     # A run that does not count decides by what was learned before it; by its own sample only if that is nothing.
     if counts or not before.samples:
-        lesson = learning.learn(before, run.brokers, lesson.sums, run.context.recent.values(), run.settings)
+        recent = run.context.recent.values()
+        lesson = learning.learn(before, run.brokers, lesson.sums, recent, run.settings, minutes)
         after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
     # A new bundle whose figures were refused remains unknown.
     return RunLesson(lesson, costs.filter(pc.is_valid(costs["quick_rate"])))
+
+
+def _minutes(run: RunInput) -> float:
+    """Return the minutes since the last counted sample, at least the interval; if there is none, the interval."""
+    last = run.before.decision.counted_at
+    since = (run.request.collected_at - last).total_seconds() if last else 0.0
+    return max(since, run.settings.interval_seconds) / 60
 
 
 def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:

@@ -112,6 +112,7 @@ class Balancer:
                 brokers=brokers,
                 moved=recent.values(),
                 settings=self._settings,
+                minute=minute.number,
                 counts=counting.counts,
             )
         sample = ClusterSample(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,7 @@ class LearnedColumns:
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self.costs = BundleCosts.unknown(len(roster.bundles))
+        self._counted_at = math.inf
 
     def lesson(
         self,
@@ -42,6 +44,7 @@ class LearnedColumns:
         brokers: Sequence[BrokerSample],
         moved: Collection[RecentMove],
         settings: Settings,
+        minute: int,
         counts: bool,
     ) -> Lesson:
         """Learn from a sample, and return the figures known after it.
@@ -51,6 +54,7 @@ class LearnedColumns:
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             moved: recently carried out moves, as in `learning.learn`.
+            minute: the sample's minute (`Minute.number`).
             counts: True if the sample counts; otherwise, what is learned from it is returned only if nothing was known.
         """
         before = continued(before, brokers, settings, counts=counts)
@@ -58,11 +62,13 @@ class LearnedColumns:
         measure = measure_of(before.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
-        self.costs, change = known.averaged(rate, steps(before, settings, counts=counts))
+        minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
+        self.costs, change = known.averaged(rate, steps(before, minutes, counts=counts))
         sums = self.sums(owner, self.costs.summands(rate, change))
         if before.samples and not counts:
             return Lesson(before, sums)
-        lesson = learn(before, brokers, sums, moved, settings)
+        self._counted_at = minute if counts else self._counted_at
+        lesson = learn(before, brokers, sums, moved, settings, minutes)
         of_broker = [lesson.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
 SETTLED = 25.0
 """Minutes without a move after which a broker's score again reflects only its current bundles."""
@@ -29,8 +30,9 @@ class LearnedBroker(NamedTuple):
     variance: float = 4.0
     started: float | None = None
 
-    def of_process(self, started: float | None) -> Self:
+    def of_process(self, started_at: datetime | None) -> Self:
         """Return the record for a broker process with this start time; an empty record if the process is new."""
+        started = started_at.timestamp() if started_at else None
         if started is None or started == self.started:
             return self
         return self._replace(started=started) if self.started is None else type(self)(started=started)

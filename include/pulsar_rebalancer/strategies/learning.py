@@ -79,9 +79,8 @@ def step(per_minute: float, minutes: float, samples: int) -> float:
     return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
 
-def steps(before: Learned, settings: Settings, *, counts: bool) -> tuple[float, ...]:
+def steps(before: Learned, minutes: float, *, counts: bool) -> tuple[float, ...]:
     """Return a sample's weight in each average of bundle rates (`run.tables.RATES`); 0 if it does not count."""
-    minutes = settings.interval_seconds / 60
     return tuple(step(usual, minutes, before.samples + 1) if counts else 0.0 for usual in _AVERAGES)
 
 
@@ -91,6 +90,7 @@ def learn(
     sums: Mapping[str, Sums],
     moved: Iterable[RecentMove],
     settings: Settings,
+    minutes: float,
 ) -> Lesson:
     """Learn from a sample, and return the resulting figures.
 
@@ -98,8 +98,9 @@ def learn(
         before: figures known after the last counted sample (`bottleneck.continued`).
         brokers: all brokers that the cluster lists. Figures of other brokers are forgotten.
         moved: moves that were carried out in the last `SETTLED` minutes.
+        minutes: time since the last counted sample, at least the interval.
     """
-    minutes, samples = settings.interval_seconds / 60, before.samples + 1
+    samples, longest = before.samples + 1, settings.state_max_gap * max(settings.interval_seconds / 60, 1.0)
     limits, oldest = relative_limits(brokers, before.bottleneck), _FRESH * settings.host_usage_interval_minutes * 60
     present = [broker for broker in brokers if broker.left_out is None]
     scores = {broker.broker: score(broker, settings) for broker in present}
@@ -111,14 +112,13 @@ def learn(
     if rate > 0:
         of_one = sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
         points += step(_POINTS, minutes, samples) * (of_one - points)
-    started = {broker.broker: broker.started_at.timestamp() if broker.started_at else None for broker in brokers}
-    known = {name: before.brokers.get(name, LearnedBroker()).of_process(at) for name, at in started.items()}
-    # A broker that restarted came and went, even if it was never missing.
+    known = {of.broker: before.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
+    # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, before.brokers))
-    undisturbed = min(before.quiet + minutes, SETTLED) if not before.samples or ages == before_ages else 0.0
+    disturbed = before.samples and (ages != before_ages or minutes > longest)
+    undisturbed = 0.0 if disturbed else min(before.quiet + minutes, SETTLED)
     after = replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed)
-    oldest_first = sorted(moved, key=lambda move: -move.minutes)
-    quiet = {end: move.minutes for move in oldest_first for end in (move.source, move.destination)}
+    quiet = {end: move.minutes for move in sorted(moved, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
         seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)

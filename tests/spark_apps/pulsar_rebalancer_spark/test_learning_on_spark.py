@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 SAMPLES, SATURATED, RESTARTED = 12, 8, 5
 """Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""
 
+PAUSED, PAUSE = 7, 10
+"""The sample before which no sample is taken for some minutes, and for how many."""
+
 FORCED = RunParams(force="hot broker")
 
 
@@ -53,7 +56,8 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     true_cost, size = random.lognormal(0, 0.7, len(bundles)), random.lognormal(7, 1, len(bundles))
     corrected = 0
     for number in range(SAMPLES):
-        at = runs.NOW + timedelta(minutes=number)
+        minute = number + (PAUSE if number >= PAUSED else 0)
+        at = runs.NOW + timedelta(minutes=minute)
         # A bundle that comes with the third sample, and one that goes with the fifth.
         owner = np.array([roster.broker_at[row["broker"]] for row in bundles])
         owner[0] = owner[0] if number >= 2 else NOBODY
@@ -95,6 +99,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
             brokers=given.brokers,
             moved=[RecentMove(roster.brokers[3], "", 1)],
             settings=given.settings,
+            minute=minute,
             counts=True,
         )
         known = lesson.learned
@@ -133,9 +138,8 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     summary = decide(lambda: spark, given)
     last = Learned.parse(plan.read_state(folder).kept["shedder"]["learned"])
     rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
-    expected_points = columns.lesson(
-        known, owner, carried(2 * rate, size), brokers=given.brokers, moved=[], settings=given.settings, counts=True
-    ).learned.points
+    last_sample: Any = {"brokers": given.brokers, "moved": [], "settings": given.settings, "minute": minute + 1}
+    expected_points = columns.lesson(known, owner, carried(2 * rate, size), **last_sample, counts=True).learned.points
     assert last.points == pytest.approx(expected_points, rel=1e-4)
     again = {row["bundle"]: row for row in given.new_costs.read_table().to_pylist()}
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]

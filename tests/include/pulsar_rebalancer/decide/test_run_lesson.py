@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums, steps
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
@@ -44,12 +46,17 @@ def known(bundle: str, costs: tuple[float, ...]) -> dict[str, Any]:
 
 
 def given(
-    root: Path, bundles: list[dict[str, Any]], costs: list[dict[str, Any]], before: Learned, **more: Any
+    root: Path,
+    bundles: list[dict[str, Any]],
+    costs: list[dict[str, Any]],
+    before: Learned,
+    counted_at: datetime | None = None,
+    **more: Any,
 ) -> RunInput:
     content = runs.tables("east", 3, 1)
     content["bundles"] = pa.Table.from_pylist(bundles, schema=content["bundles"].schema)
     kept = KeptState(ShedderState(learned=before)).document()
-    state = DecisionState(means="means-1-before.parquet", strategy="GainShedder", kept=kept)
+    state = DecisionState(means="means-1-before.parquet", strategy="GainShedder", kept=kept, counted_at=counted_at)
     run = RunInput.read(str(root), runs.make(root, content, state=state, strategy="GainShedder", **more).uri)
     (run.state_folder / state.costs).write_table(pa.Table.from_pylist(costs, schema=BUNDLE_COSTS))
     return run
@@ -60,7 +67,7 @@ def expected(run: RunInput, before: Learned, rate: float, costs: tuple[float, ..
     averages = dict(zip(RATES, costs or (rate,) * 3, strict=False))
     cost, variance = costs[3:] if costs else (1.0, 0.25)
     change = rate - averages["quarter_rate"]
-    sizes = dict(zip(RATES, steps(before, run.settings, counts=True), strict=True))
+    sizes = dict(zip(RATES, steps(before, 1.0, counts=True), strict=True))
     hour, quick = (averages[name] + sizes[name] * (rate - averages[name]) for name in ("hour_rate", "quick_rate"))
     return Sums(cost * rate, cost * change, variance * change**2, cost * quick, cost * hour)
 
@@ -104,7 +111,7 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     # The next run goes on from the same figures, of each bundle once.
     after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
     assert set(after) == {*(f"t/n/{name}" for name in "abcde"), *HALVES}
-    of_a = zip(KNOWN["a"], steps(before, run.settings, counts=True), strict=False)
+    of_a = zip(KNOWN["a"], steps(before, 1.0, counts=True), strict=False)
     assert after["t/n/a"][:4] == pytest.approx([*(rate + step * (200 - rate) for rate, step in of_a), 1.5])
     assert after["t/n/e"] == [1000, 1000, 1000, 1, 0.25]
     assert after["t/n/c"][:4] == list(KNOWN["c"][:4])
@@ -132,6 +139,15 @@ def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
     usual = replace(run, folder=runs.make(tmp_path, runs.tables("east", 3, 1)))
     (usual.folder / "input" / "bundles.parquet").delete()
     assert lesson_of(usual) == RunLesson()
+
+
+@pytest.mark.parametrize(("minutes", "minutes_counted"), [(60, 60), (0.5, 1), (-5, 1)])
+def test_averages_follow_the_time_since_the_last_counted_sample(tmp_path, minutes, minutes_counted):
+    counted_at = runs.NOW - timedelta(minutes=minutes)
+    costs = [known("t/n/a", KNOWN["a"])]
+    run = given(tmp_path, [reported("b1", "t/n/a", RATE["a"])], costs, Learned(samples=1000, points=0.01), counted_at)
+    (after,) = lesson_of(run).costs.to_pylist()
+    assert after["hour_rate"] == pytest.approx(200 - 110 * 0.5 ** (minutes_counted / 60))
 
 
 LEARNED = KeptState(ShedderState(learned=Learned(samples=30, points=0.01))).document()

@@ -108,9 +108,9 @@ def test_a_sample_that_does_not_count_is_learned_from_only_while_nothing_is_know
     columns, owner = LearnedColumns(Roster(BROKERS, NAMES)), np.arange(len(NAMES)) % len(BROKERS)
     load = np.full((len(FIGURES), len(NAMES)), 100.0)
     given: Any = {"brokers": brokers_of([broker(name, 60.0) for name in BROKERS]), "moved": [], "settings": Settings()}
-    first, again = (columns.lesson(Learned(), owner, load, **given, counts=False) for _ in range(2))
+    first, again = (columns.lesson(Learned(), owner, load, **given, minute=1, counts=False) for _ in range(2))
     assert first == again
     # Twelve bundles of 200 msg/s bring three brokers from the idle score, 5, to 60.
     assert first.learned.points == pytest.approx(3 * 55 / (12 * 200))
-    known = columns.lesson(Learned(), owner, load, **given, counts=True).learned
-    assert columns.lesson(known, owner, 2 * load, **given, counts=False).learned == known
+    known = columns.lesson(Learned(), owner, load, **given, minute=2, counts=True).learned
+    assert columns.lesson(known, owner, 2 * load, **given, minute=3, counts=False).learned == known
