@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 _KNOWN = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
+_NOTHING = _KNOWN.empty_table()
 _LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
 _FRACTION = 1000
 
@@ -52,7 +53,8 @@ class RunLesson(NamedTuple):
 def lesson_of(run: RunInput) -> RunLesson:
     """Return the figures known after the run's sample; empty if neither the strategy nor the shadow learns.
 
-    A bundle that several brokers report belongs to the first. Figures that validation refused teach nothing.
+    A bundle that several brokers report belongs to the first. Figures that validation refused teach nothing. While a
+    broker has no report, what is known about it remains, and so do the costs of bundles that nobody reports.
 
     Raises:
         SnapshotError: the bundles table or the costs cannot be read.
@@ -64,7 +66,8 @@ def lesson_of(run: RunInput) -> RunLesson:
     measure = measure_of(before.bottleneck)
     reported = _reported(run, (f"{measure}_in", f"{measure}_out"))
     brokers, names = reported["broker"], reported["bundle"]
-    known = _known(run, before, names)
+    stored = _stored(run, before)
+    known = _known(run, stored, names)
     refused = pc.is_in(names, pa.array(list(run.validation.quarantined), pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
@@ -80,7 +83,11 @@ def lesson_of(run: RunInput) -> RunLesson:
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
     # A new bundle whose figures were refused remains unknown.
-    return RunLesson(lesson, costs.filter(pc.is_valid(costs["quick_rate"])))
+    costs = costs.filter(pc.is_valid(costs["quick_rate"]))
+    if run.silent:
+        unreported = stored.filter(pc.invert(pc.is_in(stored["bundle"], names)))
+        costs = pa.concat_tables([costs, unreported.cast(BUNDLE_COSTS)])
+    return RunLesson(lesson, costs)
 
 
 def _minutes(run: RunInput) -> float:
@@ -134,11 +141,17 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
     return pa.concat_tables([reported.filter(pc.invert(shared)).select(columns), several])
 
 
-def _known(run: RunInput, before: Learned, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
-    """Return what is known about bundles before this sample."""
-    known = _KNOWN.empty_table()
-    if before.samples and run.known_costs:
-        known = run.known_costs.read_table(_KNOWN.names).cast(_KNOWN)
+def _stored(run: RunInput, before: Learned) -> pa.Table:
+    """Return the costs after the last counted sample; empty if the bottleneck has changed since."""
+    return run.known_costs.read_table(_KNOWN.names).cast(_KNOWN) if before.samples and run.known_costs else _NOTHING
+
+
+def _known(run: RunInput, known: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
+    """Return what is known about bundles before this sample.
+
+    Args:
+        known: the stored costs.
+    """
     if parts := run.parts_of_split_bundles:
         # Of several rows, the first is found: that of a part with costs of its own.
         known = pa.concat_tables([known, _parts(known, parts)])

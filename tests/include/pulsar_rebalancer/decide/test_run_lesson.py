@@ -18,7 +18,7 @@ from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, MEANS, RATES, TRAFFIC, table
-from pulsar_rebalancer.state.learned import Learned
+from pulsar_rebalancer.state.learned import Learned, LearnedBroker
 from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
@@ -51,9 +51,15 @@ def given(
     costs: list[dict[str, Any]],
     before: Learned,
     counted_at: datetime | None = None,
+    silent: int = 0,
     **more: Any,
 ) -> RunInput:
+    """A run; the first brokers, `silent` in number, have no report."""
     content = runs.tables("east", 3, 1)
+    rows = content["brokers"].to_pylist()
+    for row in rows[:silent]:
+        row["error"] = Reason.REPORT_MISSING
+    content["brokers"] = pa.Table.from_pylist(rows, schema=content["brokers"].schema)
     content["bundles"] = pa.Table.from_pylist(bundles, schema=content["bundles"].schema)
     kept = KeptState(ShedderState(learned=before)).document()
     state = DecisionState(means="means-1-before.parquet", strategy="GainShedder", kept=kept, counted_at=counted_at)
@@ -148,6 +154,20 @@ def test_averages_follow_the_time_since_the_last_counted_sample(tmp_path, minute
     run = given(tmp_path, [reported("b1", "t/n/a", RATE["a"])], costs, Learned(samples=1000, points=0.01), counted_at)
     (after,) = lesson_of(run).costs.to_pylist()
     assert after["hour_rate"] == pytest.approx(200 - 110 * 0.5 ** (minutes_counted / 60))
+
+
+def test_what_is_known_of_a_broker_without_a_report_remains_until_the_next_complete_sample(tmp_path):
+    costs = [known(f"t/n/{name}", figures) for name, figures in KNOWN.items()]
+    broker = "broker-00000.pulsar:8080"
+    before = Learned(samples=30, points=0.01, brokers={broker: LearnedBroker(30, residual=7.0)})
+    for silent, kept in ((1, "abcd"), (0, "ab")):
+        run = given(tmp_path, [reported("b2", f"t/n/{name}", 100.0) for name in "ab"], costs, before, silent=silent)
+        found = lesson_of(run)
+        rows = {row.pop("bundle"): row for row in found.costs.to_pylist()}
+        assert list(rows) == [f"t/n/{name}" for name in kept]
+        assert all(tuple(rows[f"t/n/{name}"].values()) == KNOWN[name] for name in kept[2:])
+        assert set(found.lesson.sums) == {"b2"}
+        assert (found.lesson.learned.brokers[broker].residual == 7.0) is bool(silent)
 
 
 LEARNED = KeptState(ShedderState(learned=Learned(samples=30, points=0.01))).document()
