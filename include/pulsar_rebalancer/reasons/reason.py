@@ -334,7 +334,8 @@ class Reason(StrEnum):
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
         "Fired, but no bundle's move is worth its price; the pair's hits are kept.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
-        "Direct memory decides the scores, which no traffic explains: the default strategy's rules choose the bundles.")
+        "Scores are set by direct memory, which traffic does not explain, so bundles are chosen by the default strategy's "
+        "rules.")
     BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
         "The gap is below the forced run's threshold.")
     MIDDLE = ("middle", VERDICT, Trait.NONE,
@@ -351,7 +352,7 @@ class Reason(StrEnum):
     WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
         "Moving the bundle would take the two brokers further from the mean.")
     BETTER_BUNDLE = ("better_bundle", VERDICT, Trait.NONE,
-        "Moving the bundle would gain enough, but after the bundles that gain more it no longer does.")
+        "The move was worth its price, but no longer is after better bundles have moved.")
     TARGET_REACHED = ("target_reached", VERDICT, Trait.NONE,
         "The bundles already taken carry the whole amount to move.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,

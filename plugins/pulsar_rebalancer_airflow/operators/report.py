@@ -16,6 +16,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.prediction_check import check_predictions
+from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.orders.breaker import Round
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
@@ -90,9 +91,10 @@ class ReportOperator(RunOperator):
         outcome = conclude(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})
         settings = request.resolved.settings
-        # `Unload.tries` counts runs in a row: a record must outlast the intervals between them.
-        shortest = max(settings.shedding_delay_seconds, TRIES * settings.interval_seconds)
-        grace = max(settings.grace_period_minutes, shortest / 60)
+        # `Unload.tries` counts runs in a row: a record must outlast the intervals between them. What strategies learn
+        # pauses for `SETTLED` minutes after a move.
+        shortest = max(settings.shedding_delay_seconds, TRIES * settings.interval_seconds) / 60
+        grace = max(settings.grace_period_minutes, shortest, SETTLED)
         counted_at = store.get(DecisionState).counted_at
         splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes, counted_at)
         history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)

@@ -131,20 +131,24 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, s
     }
 
 
-@pytest.mark.parametrize("settings", [{}, {"grace_period_minutes": 0, "interval_seconds": 600}])
-def test_forgets_unloads_older_than_the_grace_period_or_three_intervals(
-    storage: ClusterStorage, state: MemoryState, settings: dict[str, Any]
+@pytest.mark.parametrize(
+    ("settings", "minutes"),
+    [({}, 30), ({"grace_period_minutes": 0, "interval_seconds": 600}, 30), ({"grace_period_minutes": 1}, 25)],
+    ids=["grace period", "three intervals", "learning"],
+)
+def test_forgets_unloads_once_nothing_depends_on_them(
+    storage: ClusterStorage, state: MemoryState, settings: dict[str, Any], minutes: int
 ) -> None:
-    def unloaded(minutes: float) -> Unload:
+    def unloaded(ago: float) -> Unload:
         return Unload(
-            at=datetime.now(UTC) - timedelta(minutes=minutes),
+            at=datetime.now(UTC) - timedelta(minutes=ago),
             plan_id="p",
             source="a:1",
             destination="b:1",
             outcome="moved",
         )
 
-    StateStore(state).put(MovesState(unloads={bundle(8): unloaded(31), bundle(9): unloaded(29)}))
+    StateStore(state).put(MovesState(unloads={bundle(8): unloaded(minutes + 1), bundle(9): unloaded(minutes - 1)}))
 
     report(make_run(storage, **settings), state, gate="nothing_to_do")
 
