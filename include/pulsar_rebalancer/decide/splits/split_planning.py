@@ -98,24 +98,32 @@ def helpful(
         moves: one cluster's candidates, sorted by pair and rank.
         source_traffic: current traffic by source, in the same measure as its moves.
     """
-    stuck = {d.pair: d for d in decisions if d.fired and d.reason is Reason.NO_FITTING_BUNDLE}
+    stuck = {d.pair: d for d in decisions if d.fired and d.reason in (Reason.NO_FITTING_BUNDLE, Reason.NO_GAIN)}
     busiest: dict[int, CandidateMove] = {}
     for move in moves if stuck else ():
-        if move.pair in stuck and move.reason is Reason.OVER_REMAINING:
-            busiest.setdefault(move.pair, move)
+        if move.pair in stuck and move.reason in (Reason.OVER_REMAINING, Reason.WOULD_OVERSHOOT):
+            busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda each: each.traffic)
     told = [busiest[pair] for pair in sorted(busiest)[:_MOST_TOLD]]
     rows = run.bundles_named([move.bundle for move in told], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}
-    return tuple(
+    sentences = (
         _sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
         for move in told
         if topics.get(move.bundle, 0) >= FEWEST_TOPICS
     )
+    return tuple(filter(None, sentences))
 
 
 def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:
+    """Return advice to split a bundle into parts that can be moved; empty if the bundle is small enough.
+
+    A part has to fit into the amount to move. GainShedder has no such amount: a part gains most if it carries half of
+    the gap.
+    """
     whole = max(of_source, move.traffic)
-    parts = max(2, math.ceil(move.traffic / decision.target)) if decision.target else 2
+    half_of_gap = whole * (decision.gap or 0.0) / 2 / (decision.source_score or math.inf)
+    fitting = decision.target or half_of_gap
+    parts = math.ceil(move.traffic / fitting) if fitting else 2
     split = "in two it" if parts == 2 else f"in {parts} a part of it"
     carries = f"{move.bundle} carries {100 * move.traffic / whole:.0f} % of {move.source}'s traffic"
-    return f"{Reason.NO_FITTING_BUNDLE}: {carries}; split {split} could be moved"
+    return f"{decision.reason}: {carries}; split {split} could be moved" if parts > 1 else ""
