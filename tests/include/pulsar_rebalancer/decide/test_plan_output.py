@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,15 @@ from pulsar_rebalancer.decide import pipeline, plan_output
 from pulsar_rebalancer.decide.pipeline import RunDecision
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_lesson import RunLesson
+from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
 from pulsar_rebalancer.decide.shadow import ShadowDecision
 from pulsar_rebalancer.decide.shadow import decide as decide_shadow
+from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.plan import Forced, read_state, verify
-from pulsar_rebalancer.run.tables import MEANS, Measure, table
+from pulsar_rebalancer.run.plan import Forced, read_decisions, read_state, verify
+from pulsar_rebalancer.run.tables import BUNDLES, MEANS, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.state.state_documents import (
@@ -117,6 +119,36 @@ def test_a_shadow_compares_the_brokers_that_it_would_compare_as_the_strategy(
     planned = plan_output.write(both, RunDecision([], [], KeptState(), "", {}), found).shadow
     assert planned is not None
     assert planned.predicted_range == plan_output.write(alone, expected).predicted_range
+
+
+def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path) -> None:
+    # The two largest bundles of b gain most, but one of their group has to wait.
+    group = {name(20, "t/x"): 12.0, name(21, "t/y"): 12.0}
+    owned = {"a": {name(1): 4.0, name(2): 4.0}, "b": group | {name(n): 10.0 for n in range(30, 36)}, "c": {}, "d": {}}
+    snapshots = Snapshots(tmp_path, owned, strategy="GainShedder", hit_count_high=1, max_bundles_per_run=4)
+    snapshots.policies = Policies(groups={"t/x": "apart", "t/y": "apart"})
+    drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
+    folder = snapshots.take(drains=drains.model_dump(mode="json"))
+    run = RunInput.read(snapshots.storage.root, folder.uri)
+    reported = run.table("bundles").to_pylist()
+    rows = [row | {"policy": run.policies.kind(namespace_of(row["bundle"]))} for row in reported]
+    run.file("bundles").write_table(table(rows, BUNDLES))
+    run.new_means.write_table(table(means.update(rows, []), MEANS))
+
+    learned = lesson_of(run)
+    bundles = RunBundles(run, lambda: run.new_means, learned.costs)
+    decided = pipeline.decide(replace(run.context, lesson=learned.lesson), run.brokers, bundles)
+    summary = plan_output.write(run, decided)
+
+    moves = verify(folder, summary)[0]
+    assert Counter(move.source for move in moves) == {"a:1": 2, "b:1": 2}
+    assert not {move.destination for move in moves} - {"c:1", "d:1"}
+    found = fates(folder)
+    waits, moved = sorted(found[bundle] for bundle in group)
+    assert (waits, moved[1:]) == (Reason.ANTI_AFFINITY, ":1")
+    assert Reason.CAP_RUN in found.values()
+    (decision,) = (each for each in read_decisions(folder) if each["pair"] == 0)
+    assert " brings the two from " in str(decision["explanation"])
 
 
 EARLIER = NOW - timedelta(seconds=60)

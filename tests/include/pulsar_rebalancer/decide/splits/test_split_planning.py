@@ -55,8 +55,7 @@ def test_a_bundle_that_would_overshoot_is_named_if_it_carries_more_than_half_of_
     (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
     # By name, not by traffic.
     moves = [move(SMALL, 0, 300.0, "would_overshoot"), move(LARGE, 1, 610.0, "would_overshoot")]
-    scores: dict[str, float] = {"gap": gap, "source_score": 100.0}
-    stuck = Decision("b:0", Reason.NO_GAIN, pair=0, fired=True, measure=Measure.RATE, target=0.0, **scores)
+    stuck = Decision("b:0", Reason.NO_GAIN, pair=0, source_score=100.0, gap=gap, fired=True, target=0.0)
 
     found = helpful(Snapshot(folder), [stuck], moves, {"b:0": 1000.0})
 
