@@ -334,8 +334,8 @@ class Reason(StrEnum):
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
         "Fired, but no bundle's move is worth its price; the pair's hits are kept.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
-        "Scores are set by direct memory, which traffic does not explain, so bundles are chosen by the default strategy's "
-        "rules.")
+        "Scores are set by direct memory, which traffic does not explain, so bundles are chosen by the default "
+        "strategy's rules.")
     BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
         "The gap is below the forced run's threshold.")
     MIDDLE = ("middle", VERDICT, Trait.NONE,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.vectors.rows import broker, brokers_of
+from tests.vectors import rows as vectors
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of
@@ -107,7 +107,8 @@ def test_bundles_are_those_of_the_tables() -> None:
 def test_a_sample_that_does_not_count_is_learned_from_only_while_nothing_is_known() -> None:
     columns, owner = LearnedColumns(Roster(BROKERS, NAMES)), np.arange(len(NAMES)) % len(BROKERS)
     load = np.full((len(FIGURES), len(NAMES)), 100.0)
-    given: Any = {"brokers": brokers_of([broker(name, 60.0) for name in BROKERS]), "moved": [], "settings": Settings()}
+    busy = vectors.brokers_of([vectors.broker(name, 60.0) for name in BROKERS])
+    given: Any = {"brokers": busy, "moved": [], "settings": Settings()}
     first, again = (columns.lesson(Learned(), owner, load, **given, minute=1, counts=False) for _ in range(2))
     assert first == again
     # Twelve bundles of 200 msg/s bring three brokers from the idle score, 5, to 60.
