@@ -44,7 +44,7 @@ class LearnedColumns:
         brokers: Sequence[BrokerSample],
         moved: Collection[RecentMove],
         settings: Settings,
-        minute: int,
+        minute: float,
         counts: bool,
     ) -> Lesson:
         """Learn from a sample, and return the figures known after it.
@@ -54,7 +54,7 @@ class LearnedColumns:
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
             moved: recently carried out moves, as in `learning.learn`.
-            minute: the sample's minute (`Minute.number`).
+            minute: the sample's time, in minutes.
             counts: True if the sample counts; otherwise, what is learned from it is returned only if nothing was known.
         """
         before = continued(before, brokers, settings, counts=counts)

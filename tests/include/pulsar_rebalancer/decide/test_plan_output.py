@@ -132,7 +132,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path)
     run = RunInput.read(snapshots.storage.root, folder.uri)
     reported = run.table("bundles").to_pylist()
     rows = [row | {"policy": run.policies.kind(namespace_of(row["bundle"]))} for row in reported]
-    run.file("bundles").write_table(table(rows, BUNDLES))
+    (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
     run.new_means.write_table(table(means.update(rows, []), MEANS))
 
     learned = lesson_of(run)

@@ -75,6 +75,7 @@ class Demonstration:
             brokers=run.brokers,
             moved=run.context.recent.values(),
             settings=run.settings,
+            minute=run.request.collected_at.timestamp() / 60,
             counts=run.counting.counts,
         )
         columns: list[Any] = [self.roster.bundles, *(column.astype(np.float32) for column in self.columns.costs)]

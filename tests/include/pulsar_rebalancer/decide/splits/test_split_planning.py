@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from pulsar_rebalancer.decide.splits.split_planning import helpful
@@ -51,8 +52,8 @@ def test_a_bundle_that_is_too_large_to_move_is_named(tmp_path, reason, topics, t
 )
 def test_a_bundle_that_would_overshoot_is_named_if_it_carries_more_than_half_of_the_gap(tmp_path, gap, told):
     folder = StoragePath(str(tmp_path))
-    bundles = [{"cluster": "c", "broker": "b:0", "bundle": name, "topics": 2} for name in (LARGE, SMALL)]
-    (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
+    rows = pa.Table.from_pylist([{"bundle": name, "topics": 2} for name in (LARGE, SMALL)], schema=BUNDLES)
+    (folder / "input" / "bundles.parquet").write_table(rows)
     # By name, not by traffic.
     moves = [move(SMALL, 0, 300.0, "would_overshoot"), move(LARGE, 1, 610.0, "would_overshoot")]
     stuck = Decision("b:0", Reason.NO_GAIN, pair=0, source_score=100.0, gap=gap, fired=True, target=0.0)
