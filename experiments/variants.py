@@ -91,6 +91,7 @@ VARIANTS = (
     Variant("UniformLoadShedder, default minima", _settings(Strategy.UNIFORM)),
     Variant("OverloadShedder + LeastLongTermMessageRate", _settings(Strategy.OVERLOAD)),
     Variant("TransferShedder", _settings(Strategy.TRANSFER), direct=True),
+    Variant("GainShedder", _settings(Strategy.GAIN)),
     _without_shedding(Placement.AVG),
     _without_shedding(Placement.LEAST_RATE),
     _without_shedding(Placement.LEAST_USAGE),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.minute import Minute
 
 SCENARIOS = load_all()
-AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, *BASELINES = VARIANTS
+AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, GAIN, *BASELINES = VARIANTS
 
 
 def one_run(name: str, variant: object) -> Run:
@@ -128,6 +128,7 @@ def test_bundles_that_lost_their_broker_are_placed_by_the_variant() -> None:
 def test_each_placement_that_is_compared_has_a_row_without_shedding() -> None:
     assert {variant.baseline for variant in VARIANTS} == {variant.name for variant in BASELINES}
     assert all(variant.baseline == variant.name for variant in BASELINES)
+    assert GAIN.baseline == AVG.baseline
     compared = (AVG, UNIFORM, THRESHOLD, TRANSFER)
     assert [baseline_of(variant.name) for variant in compared] == [variant.name for variant in BASELINES]
     # Without a move the placements end as far apart as they place: AvgShedder's draws, the one by rate counts.
