@@ -98,6 +98,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make roll-proof GO_ON=1": make(measured(roll)),
     "make gain-proof": make(measured(gain_proof)),
     "make gain-proof GO_ON=1": make(measured(gain_proof)),
+    "make gain-proof MINUTES=15 BLOCKS=1": make(measured(gain_proof)),
     "make experiments": make(experiment),
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
     "make experiments PAGE=1": make(experiment),
