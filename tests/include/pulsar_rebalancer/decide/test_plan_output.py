@@ -103,7 +103,7 @@ def test_a_shadow_compares_the_brokers_that_it_would_compare_as_the_strategy(
     strategy: Strategy, shadow: Strategy, tmp_path: Path
 ) -> None:
     """AvgShedder leaves out a broker without persistent topics, OverloadShedder relieves it."""
-    content, policies = runs.tables("east", 4, 3), Policies(without_persistent=("broker-00003.pulsar:8080",))
+    content, policies = runs.tables("east", 4, 30), Policies(without_persistent=("broker-00003.pulsar:8080",))
 
     def given(**settings: Any) -> RunInput:
         root = str(tmp_path / "_".join(settings))
