@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 Column: TypeAlias = Any
 """An Arrow column. The type is Any, because the stubs distinguish arrays from chunked arrays."""
 
-_REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
+REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
+"""Columns of the bundles table that are kept in memory."""
+
+OF_MEANS = ["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"]
+"""Columns of the means table that `with_means` needs."""
+
 _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
@@ -78,17 +83,17 @@ class RunBundles(Bundles):
         )
         bundles = with_loads(bundles, self._costs)
         # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
-        means = self._means().read_table(["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"])
+        means = self._means().read_table(OF_MEANS)
         return filled(with_means(bundles, run.cluster, means))
 
     @cached_property
     def _reported(self) -> _Reported:
         held, counted = [], []
-        for rows in self._batches(_REPORTED):
+        for rows in self._batches(REPORTED):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
             counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
             counted.append(rows.select(_NAMES.names).filter(counts))
-        return _Reported(in_order(_concatenated(held, _REPORTED)), _concatenated(counted, _NAMES))
+        return _Reported(in_order(_concatenated(held, REPORTED)), _concatenated(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.batches("bundles", ["cluster", *columns.names]):

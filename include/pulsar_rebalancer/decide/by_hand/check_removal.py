@@ -11,11 +11,10 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.decide.by_hand.removal import removal
+from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
 from pulsar_rebalancer.errors import PlanError, RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.newest_sample import newest_sample
-from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.storage.command_options import parser_of, positive
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import number_of
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pulsar_rebalancer.decide.by_hand.removal import Removal
-    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.decide.by_hand.scene import Scene
 
 FITS, DOES_NOT_FIT, UNKNOWN = 0, 1, 2
 _NAMES = {FITS: "FITS", DOES_NOT_FIT: "DOES NOT FIT", UNKNOWN: "UNKNOWN"}
@@ -42,13 +41,13 @@ def check(
         limit: highest score that the other brokers may reach, in percent; None for `overloaded_threshold`.
     """
     try:
-        snapshot = newest_sample(storage, now, max_age_seconds)
-        found = removal(snapshot, storage.state, broker, limit)
+        scene = scene_of(newest_sample(storage, now, max_age_seconds), storage.state)
+        found = removal(scene, broker, limit)
     except PlanError as error:
         return DOES_NOT_FIT if error.reason is Reason.LAST_BROKER else UNKNOWN, error.message
     except RebalancerError as error:
         return UNKNOWN, error.message
-    return (FITS if found.fits else DOES_NOT_FIT), f"{_said(found)}; {_cheapest(snapshot, storage, limit)}"
+    return (FITS if found.fits else DOES_NOT_FIT), f"{_said(found)}; {_cheapest(scene, limit)}"
 
 
 def _said(found: Removal) -> str:
@@ -60,13 +59,13 @@ def _said(found: Removal) -> str:
     return f"{left} would find no room on the other brokers (limit {found.limit:g}): {why}"
 
 
-def _cheapest(snapshot: Snapshot, storage: ClusterStorage, limit: float | None) -> str:
+def _cheapest(scene: Scene, limit: float | None) -> str:
     """Return text that names the removable broker with the least traffic."""
-    traffic = {each.broker: each.traffic(Measure.THROUGHPUT) for each in snapshot.brokers_without({})}
+    traffic = scene.traffic
     tried = sorted(traffic, key=lambda name: (traffic[name], name))[:_TRIED]
     for name in tried:
         try:
-            if removal(snapshot, storage.state, name, limit).fits:
+            if removal(scene, name, limit).fits:
                 return f"cheapest to remove is {name}, with {traffic[name] / 1e6:.1f} MB/s"
         except PlanError:
             continue  # it cannot be judged

@@ -56,7 +56,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         SnapshotError: one of the run's files cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
-    scene = Scene.read(Snapshot(run), storage.state, request.overruled, draining)
+    scene = Scene.read(Snapshot(run), storage.state, request.overruled).draining(draining)
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
         return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])

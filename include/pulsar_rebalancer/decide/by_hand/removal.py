@@ -44,26 +44,33 @@ class Removal(NamedTuple):
         return not self.stay
 
 
-def removal(
-    snapshot: Snapshot, state_folder: StoragePath, broker: str, limit: float | None = None, *, rolls: bool = False
-) -> Removal:
-    """Predict the effect of removing a broker: its bundles are placed on the others as a drain would place them.
-
-    Caps and the grace period only slow a drain down, so they are ignored. Bundles that never move, such as bundles
-    without topics, are ignored too. Bundles still on other drained brokers need capacity as well.
+def scene_of(snapshot: Snapshot, state_folder: StoragePath) -> Scene:
+    """Return the input for `removal`, without caps and the grace period, which only slow a drain down.
 
     Args:
         state_folder: the folder with the cluster's moving averages.
+
+    Raises:
+        SnapshotError, StateError: one of the run's files cannot be read.
+    """
+    return Scene.read(snapshot, state_folder, {Overrule.CAPS, Overrule.GRACE_PERIOD})
+
+
+def removal(scene: Scene, broker: str, limit: float | None = None) -> Removal:
+    """Predict the effect of removing a broker: its bundles are placed on the others as a drain would place them.
+
+    Bundles that never move, such as bundles without topics, are ignored. Bundles still on other drained brokers need
+    capacity as well.
+
+    Args:
+        scene: the result of `scene_of`, for a rolling restart with its rules (`Scene.of_roll`).
         limit: highest score that a remaining broker may reach, in percent; None for `overloaded_threshold`.
-        rolls: True if a rolling restart would drain the broker, with its rules (`Scene.of_roll`).
 
     Raises:
         PlanError: `unknown_destination`, `last_broker`, or the reason why the removal cannot be predicted.
-        SnapshotError, StateError: one of the run's files cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
-    scene = Scene.read(snapshot, state_folder, {Overrule.CAPS, Overrule.GRACE_PERIOD}, [broker])
-    if rolls:
-        scene = scene.of_roll()
+    scene = scene.draining([broker])
     if limit is not None:
         scene = scene.with_settings(overloaded_threshold=limit)
     drained = [name for name, why in scene.left_out.items() if why is Reason.DRAINING and name != broker]

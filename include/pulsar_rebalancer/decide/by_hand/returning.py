@@ -47,7 +47,7 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     placement = RememberedPlacement.read(snapshot, state_folder) if started else None
     if placement is None:
         return None
-    homes = placement.homes(map(str, snapshot.table("bundles")["bundle"].to_pylist()))
+    homes = placement.homes(map(str, snapshot.table("bundles", ["bundle"])["bundle"].to_pylist()))
     lately = {bundle: broker for bundle, broker in homes.items() if broker in started}
     return bring_back(snapshot, state_folder, lately, placement.shares)
 
@@ -99,7 +99,7 @@ def _all_stay(moves: list[CandidateMove]) -> Filling:
 def _wishes(scene: Scene, home: Mapping[str, str]) -> Iterator[Wish]:
     snapshot, unloads = scene.snapshot, scene.snapshot.before.moves.unloads
     recent = snapshot.before.moves.recent(snapshot.request.collected_at, scene.settings.grace_period_minutes)
-    started = {broker.broker: broker.started_at for broker in scene.sample.brokers}
+    started = snapshot.started
     for bundle, owner in scene.owners.items():
         broker, unload = home.get(bundle, owner), unloads.get(bundle)
         if broker == owner:

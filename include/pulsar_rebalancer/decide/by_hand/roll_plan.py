@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.decide.by_hand.drains import NEVER
 from pulsar_rebalancer.decide.by_hand.filling import arrived_lately, moved_lately
-from pulsar_rebalancer.decide.by_hand.removal import removal
+from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
@@ -64,7 +64,7 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
             one broker.
         SnapshotError: one of the run's files cannot be read.
     """
-    started = _started(snapshot)
+    started = snapshot.started
     unknown = [name for name in brokers if name not in started]
     if unknown:
         which = f"{', '.join(unknown)[:500]}: not among the {len(started)} active brokers"
@@ -87,13 +87,13 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
     settings = snapshot.settings
     ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
+    scene = scene_of(snapshot, state_folder).of_roll()
     result = []
     for name in order:
-        bundles, why_not = len(_bundles_of(snapshot, name)), ""
         try:
-            fit = removal(snapshot, state_folder, name, rolls=True)
+            fit = removal(scene, name)
         except PlanError as error:
-            why_not = error.message
+            bundles, why_not = len(scene.sample.bundles.of(name)), error.message
         else:
             bundles, why_not = fit.bundles, "" if fit.fits else f"no {_lacks(fit)}"
         runs = sum(_runs(bundles, settings, way) for way in ways) + REPORTS
@@ -117,7 +117,7 @@ def awaited(snapshot: Snapshot, drained: Collection[str]) -> str:
     Args:
         drained: all drained brokers.
     """
-    return why_none(_unwell(snapshot, _started(snapshot)), drained)
+    return why_none(_unwell(snapshot, snapshot.started), drained)
 
 
 def document(roll: ShownRoll, planned: Sequence[Turn], waits: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
     Raises:
         SnapshotError, StateError: one of the run's files cannot be read.
     """
-    started, waits = _started(snapshot), roll.phase is Phase.WAITING
+    started, waits = snapshot.started, roll.phase is Phase.WAITING
     home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
     left, stay = _progress(snapshot, roll)
     return RollSample(
@@ -179,7 +179,7 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
 
 def _why_no_room(snapshot: Snapshot, state_folder: StoragePath, broker: str) -> str:
     try:
-        fit = removal(snapshot, state_folder, broker, rolls=True)
+        fit = removal(scene_of(snapshot, state_folder).of_roll(), broker)
     except PlanError as error:
         return error.message
     return "" if fit.fits else _lacks(fit)
@@ -213,20 +213,18 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     a broker without a report may own it, or if its home only seems to be full because bundles have just arrived there
     (`filling.unreported`).
     """
-    home, table = set(roll.home), snapshot.table("bundles")
-    reported = set(table.filter(pc.is_in(table["bundle"], pa.array(roll.home, pa.string())))["bundle"].to_pylist())
-    lately = moved_lately(snapshot)
+    home, lately = set(roll.home), moved_lately(snapshot)
     # Their last owners may still report them.
     back = {
         name for name, unload in lately.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
     }
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
-    hidden = home - back - reported
+    hidden = home - back - snapshot.owners(home).keys()
     if not snapshot.silent:
         hidden &= lately.keys()
     left_out = snapshot.validation.quarantined.keys()
-    ready = roll.broker in _started(snapshot) and roll.broker not in left_out
+    ready = roll.broker in snapshot.started and roll.broker not in left_out
 
     def may_come(row: Row) -> bool:
         seems_full = bool(back) and row["reason"] == Reason.WOULD_OVERLOAD
@@ -240,10 +238,6 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
 def _unwell(snapshot: Snapshot, started: Collection[str]) -> dict[str, Reason]:
     """Return why validation leaves brokers out, by broker."""
     return {name: why for name, why in snapshot.validation.quarantined.items() if name in started}
-
-
-def _started(snapshot: Snapshot) -> dict[str, Any]:
-    return {broker.broker: broker.started_at for broker in snapshot.brokers_without({})}
 
 
 def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
@@ -265,5 +259,5 @@ def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
 
 
 def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
-    table = snapshot.table("bundles")
+    table = snapshot.table("bundles", ["broker", "bundle"])
     return tuple(sorted(map(str, table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist())))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.enums import Overrule, Placement
 from pulsar_rebalancer.config.settings import CAPS
-from pulsar_rebalancer.decide.run_bundles import reasons_to_stay, with_loads, with_means
+from pulsar_rebalancer.decide.run_bundles import OF_MEANS, REPORTED, reasons_to_stay, with_loads, with_means
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import MEANS, Measure
@@ -22,7 +22,7 @@ from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     import pyarrow as pa
 
@@ -56,7 +56,6 @@ class Scene:
         snapshot: Snapshot,
         state_folder: StoragePath,
         overruled: Collection[Overrule] = (),
-        draining: Iterable[str] = (),
     ) -> Self:
         """Read the input from a run's snapshot.
 
@@ -64,21 +63,31 @@ class Scene:
             snapshot: a run's snapshot.
             state_folder: the folder with the cluster's moving averages.
             overruled: rules that a person lifted, and that therefore do not apply.
-            draining: brokers to drain in addition to those already drained.
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
             StateError: `state_version`.
         """
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
-        quarantined = snapshot.validation.quarantined
-        drained = {*snapshot.before.drains.brokers, *draining}
+        quarantined, drained = snapshot.validation.quarantined, snapshot.before.drains.brokers
         brokers = snapshot.brokers_without(left_out(settings, policies, quarantined=quarantined, drained=drained))
         passed_over = _passed_over(snapshot, overruled) | dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
-        table, means = snapshot.table("bundles"), snapshot.means_in(state_folder)
+        table, means = snapshot.table("bundles", REPORTED.names), snapshot.means_in(state_folder)
         table = with_loads(table.append_column("reason", reasons_to_stay(table["bundle"], settings, passed_over)))
-        table = with_means(table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table())
+        table = with_means(
+            table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS)
+        )
         return cls(snapshot, ClusterSample(brokers, _bundles(table), settings), policies)
+
+    def draining(self, brokers: Collection[str]) -> Self:
+        """Return a copy in which these brokers are drained as well, except those left out for a more serious reason."""
+        drained = [
+            replace(each, left_out=Reason.DRAINING)
+            if each.broker in brokers and each.left_out in (None, Reason.NO_PERSISTENT_TOPICS)
+            else each
+            for each in self.sample.brokers
+        ]
+        return replace(self, sample=replace(self.sample, brokers=drained))
 
     def of_roll(self) -> Self:
         """Return a copy with the rules for brokers that a rolling restart drains: `roll_max_score` is the limit.

@@ -10,7 +10,7 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 
 from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand import roll_plan
-from pulsar_rebalancer.decide.by_hand.removal import removal
+from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
 from pulsar_rebalancer.decide.pipeline import RunDecision
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
@@ -204,7 +204,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     storage = ClusterStorage(str(tmp_path), "east")
     run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
-    return Summary.read(run).drains["c:1"].moving, removal(Snapshot(run), storage.state, "c:1", rolls=True).fits
+    return Summary.read(run).drains["c:1"].moving, removal(scene_of(Snapshot(run), storage.state).of_roll(), "c:1").fits
 
 
 @pytest.mark.parametrize(
