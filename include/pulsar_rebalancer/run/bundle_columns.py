@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC, Measure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 COLUMNS = pa.schema(
     {field.name: field.type for field in BUNDLES if field.name not in ("cluster", "owners")}
@@ -204,13 +204,25 @@ class Bundles:
         Args:
             namespaces: the namespaces to count; None for all.
         """
-        return served(self._table, namespaces)
+        key = None if namespaces is None else frozenset(namespaces)
+        if key not in self._served:
+            self._served[key] = served(self._table, namespaces)
+        return self._served[key]
 
-    def long_term_msg_rates(self) -> dict[str, float]:
+    @cached_property
+    def _served(self) -> dict[frozenset[str] | None, Counter[tuple[str, str]]]:
+        """Return the cache of `served`."""
+        return {}
+
+    def long_term_msg_rates(self) -> Mapping[str, float]:
         """Return each broker's long-term message rate in msg/s: the sum over its bundles outside heartbeat namespaces.
 
         If a bundle's long-term moving average is not known yet, its short-term average is used.
         """
+        return self._rates
+
+    @cached_property
+    def _rates(self) -> dict[str, float]:
         heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
