@@ -231,7 +231,7 @@ SHOWN = """(async () => {
     window.present = { ...shown, plan: null, last: null };
     const now = () => Date.parse(shown.plan.collected_at);
     const page = { base, dag, now, present: () => window.present, follow() {} };
-    showPlan(parts, shown, { plan: shown.plan.hash, text: 'The plan is shown.' }, dag, page);
+    showPlan(parts, shown, { plan: shown.plan.hash, text: 'The plan is shown.' }, 'pulsar_by_hand__thousand', page);
     return shown.plan.bundles;
 })()"""
 
