@@ -220,7 +220,7 @@ def test_spark_is_given_the_shedders_that_it_may_load(
     submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__STRATEGIES", "my_package:shed")
-    # A test of the application in this process leaves it.
+    # Experiments with a shedder from outside leave it.
     monkeypatch.delenv(STRATEGIES_VARIABLE, raising=False)
     decide()
     assert submitted["strategies"] == "my_package:shed"
