@@ -139,13 +139,13 @@ class ApproveOperator(ApprovalOperator):
             raise PlanError(Reason.SUPERSEDED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
         before, carried_out_by = answers.plans.get(question.plan_id), ""
         if event["chosen_options"] == [self.APPROVE]:
-            refusal = dag_is_paused(context, f"{REBALANCE_DAG}{self.entry.name}")
-            if refusal is None and self.entry.settings.two_people:
-                refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
+            # A retry keeps what an earlier attempt has recorded.
+            carried_out_by = before.carried_out_by if before else ""
+            refusal = None if carried_out_by else self._refusal(context, question, event)
             if refusal is not None:
                 self._wait_for(question)
                 return refusal
-            carried_out_by = (before and before.carried_out_by) or new_run_id("approved", question.plan_id)
+            carried_out_by = carried_out_by or new_run_id("approved", question.plan_id)
         answer = Answer(
             question=question,
             at=datetime.now(UTC),
@@ -156,6 +156,13 @@ class ApproveOperator(ApprovalOperator):
         store.put(answers.noted(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
         self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
         return None
+
+    def _refusal(self, context: Context, question: Question, event: dict[str, Any]) -> PlanError | None:
+        """Return why the plan cannot be approved now, or not by this person; None if it can."""
+        refusal = dag_is_paused(context, f"{REBALANCE_DAG}{self.entry.name}")
+        if refusal is None and self.entry.settings.two_people:
+            refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
+        return refusal
 
 
 class CarryOutApprovedOperator(HandOverOperator):

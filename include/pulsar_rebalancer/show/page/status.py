@@ -101,7 +101,7 @@ def _answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
     if answer is None:
         return None if waits else Said(State.CLOSED, f"{plan} was not answered.")
     if answer.carried_out_by:
-        return Said(State.WOULD_MOVE, f"{plan} was approved {answer.because}; its run has not begun to move yet.")
+        return Said(State.WOULD_MOVE, f"{plan} was approved {answer.because}; nothing of it has moved yet.")
     return Said(State.CLOSED, f"{plan} was rejected {answer.because}.")
 
 

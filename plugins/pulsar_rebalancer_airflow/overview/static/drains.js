@@ -22,7 +22,7 @@ export function drains(all, short) {
 
 /** @param {DrainView} drain */
 export function left({ bundles, left, more }) {
-  if (bundles === null) return "its bundles move from the next run on.";
+  if (bundles === null) return "no run knows its bundles yet.";
   if (!bundles) return "no bundle is left.";
   const stay = left.length + more;
   if (stay) return `${stay} of ${several(bundles, "bundle")} left:`;

@@ -130,7 +130,8 @@ def test_a_plan_is_carried_out_by_one_run_however_often_its_approval_is_taken_do
 ) -> None:
     answer(storage, state, "Approve")
     once = carried_out(storage, state)
-    answer(storage, state, "Approve")  # the attempt was killed after it had taken the answer down
+    # The attempt was killed after it had taken the answer down, and the DAG was paused then.
+    assert answer(storage, state, "Approve", paused=True) == ""
 
     assert carried_out(storage, state) == once
 

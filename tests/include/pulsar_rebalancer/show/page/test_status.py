@@ -92,7 +92,7 @@ def test_a_plan_says_what_became_of_it(
         assert verdict.meaning in found.sentence
 
 
-APPROVED = "A plan to move 4 bundles was approved by ada: now; its run has not begun to move yet."
+APPROVED = "A plan to move 4 bundles was approved by ada: now; nothing of it has moved yet."
 LONG_AGO = Question(plan_id="an older plan", at=NOW - timedelta(hours=2))
 
 
