@@ -143,7 +143,7 @@ def text(roll: ShownRoll, planned: Sequence[Turn], waits: str, dag_id: str) -> s
         + (f"; it could not go now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(planned, 1)
     ]
-    lines += [f"Now it would wait for {waits}."] if waits else []
+    lines += [f"Now it could not begin, or would wait for {waits}."] if waits else []
     sums = document(roll, planned, waits)
     twice = f"{number_of(sums['moves_twice'], 'bundle')} move twice, away and back"
     total = f"About {sums['minutes']:.0f} minutes and the restarts themselves; {twice}."
@@ -251,8 +251,8 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
-    """Return the bundles that have left the current broker in its turn, also those that no report showed before it."""
-    unloads, since = snapshot.before.moves.unloads, roll.turn_at
+    """Return the bundles that have left the current broker in its drain, also those that no report showed before."""
+    unloads, since = snapshot.before.moves.unloads, roll.since
     return tuple(
         name for name, unload in unloads.items() if unload.source == roll.broker and since and unload.at >= since
     )

@@ -35,7 +35,7 @@ class RollSample(NamedTuple):
         started: start time of each broker's process, by broker; None if unknown or if the broker provided no report.
         unwell: why validation leaves brokers out, by broker.
         drained: brokers drained by people, not by the roll.
-        home: the current broker's bundles while it waits for its turn; then those that have left it in its turn.
+        home: the current broker's bundles while it waits for its turn; then those that have left it in its drain.
         left: number of bundles that must still leave the current broker or return to it; None if the run began before
             this phase or has no plan yet.
         stay: number of bundles that do not return, by reason.

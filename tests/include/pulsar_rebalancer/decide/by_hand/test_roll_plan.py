@@ -77,7 +77,7 @@ def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
     assert roll_plan.awaited(sample, ["c:1"]) == "the release of c:1, which is drained"
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
     told = roll_plan.text(roll, [], "the release of c:1", "pulsar_roll__east")
-    assert "Now it would wait for the release of c:1." in told.splitlines()
+    assert "Now it could not begin, or would wait for the release of c:1." in told.splitlines()
 
     snapshots = Snapshots(tmp_path / "unwell", OWNED)
     snapshots.quarantined = ["b:1", "gone:1"]
@@ -132,14 +132,15 @@ def test_what_has_just_come_to_a_broker_is_one_of_its_bundles_before_it_reports_
     assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
 
 
-@pytest.mark.parametrize(("minutes", "source", "left"), [(3, "a:1", True), (3, "b:1", False), (9, "a:1", False)])
-def test_what_left_a_broker_in_its_turn_is_one_of_its_bundles(
+@pytest.mark.parametrize(("minutes", "source", "left"), [(3, "a:1", True), (3, "b:1", False), (8, "a:1", False)])
+def test_what_left_a_broker_in_its_drain_is_one_of_its_bundles(
     tmp_path: Path, minutes: int, source: str, left: bool
 ) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     snapshots.unloaded = {name(9): timedelta(minutes=minutes)}
     snapshots.ended = {"source": source, "destination": "c:1", "outcome": "moved", "owner": "c:1"}
-    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW - timedelta(minutes=6), phase=Phase.DRAINING)
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW - timedelta(minutes=9))
+    roll = roll.entered(Phase.DRAINING, NOW - timedelta(minutes=6), "")
     home = roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
     assert home == ((name(9),) if left else ())
 
