@@ -84,6 +84,8 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     Airflow was down, does not count.
     """
     roll = _looked(roll, facts.now)
+    if facts.seen and roll.phase is Phase.DRAINING:
+        roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
     if facts.stop is not None:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
     if facts.skip is not None and _may_be_skipped(roll, facts):
@@ -143,7 +145,6 @@ def why_none(unwell: Mapping[str, Reason], drained: Collection[str]) -> str:
 
 
 def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *seen.home}))})
     if seen.left == 0:
         # If the broker crashed while it was drained, it has yet to restart.
         empty = roll.model_copy(update={"started": seen.started.get(roll.broker) or roll.started})

@@ -239,6 +239,8 @@ def test_a_broker_is_skipped() -> None:
     gone = seen(4, started={B: LONG_AGO, C: LONG_AGO})
     down = step(drained(), 4, gone, skip=skip)
     assert (down.done, down.elsewhere) == ({A: "broker_skipped"}, {A: "it is down"})
+    hidden = step(step(new_roll(), 1, seen(1)), 4, seen(4, home=("t/n/9",), left=2), skip=skip)
+    assert (hidden.phase, hidden.home) == (Phase.RETURNING, ("t/n/9",)), "what has already left it comes back"
     back = step(drained(), 4, skip=skip)
     assert (back.broker, back.phase, back.drains()) == (A, Phase.RETURNING, {})
     assert step(back, 5, seen(5, left=0)).done == {A: "broker_skipped"}
