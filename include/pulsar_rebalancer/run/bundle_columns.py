@@ -175,6 +175,10 @@ class Bundles:
             self._found[broker] = {sample.bundle: sample for sample in self.of(broker)}
         return self._found[broker][bundle]
 
+    def forget(self, broker: str) -> None:
+        """Free the memory that `find` uses for a broker's bundles."""
+        self._found.pop(broker, None)
+
     @cached_property
     def _table(self) -> pa.Table:
         """Return all bundles with the columns `COLUMNS`, sorted by broker and name."""

@@ -75,6 +75,8 @@ def removal(scene: Scene, broker: str, limit: float | None = None) -> Removal:
         scene = scene.with_settings(overloaded_threshold=limit)
     drained = [name for name, why in scene.left_out.items() if why is Reason.DRAINING and name != broker]
     moves = _fitted(scene, broker, drained)
+    # Callers ask about many brokers, whose bundles together would not fit into memory.
+    scene.sample.bundles.forget(broker)
     after = scores_after(scene.scores, [move for move in moves if move.taken], scene.traffic)
     mine = Counter(move.reason for move in moves if move.source == broker and move.reason not in NEVER)
     bundles = mine.total()

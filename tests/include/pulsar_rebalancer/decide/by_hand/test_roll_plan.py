@@ -14,7 +14,7 @@ from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
 from pulsar_rebalancer.decide.pipeline import RunDecision
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
@@ -63,6 +63,20 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
     snapshots, sample = snapshot(tmp_path / "onto", **onto)
     (turn,) = roll_plan.turns(sample, snapshots.storage.state, roll.order)
     assert turn.minutes == 2 + 5 + 2 + 2
+
+
+def test_a_dry_run_does_not_keep_the_bundles_of_all_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    forget = Bundles.forget
+
+    def counted(bundles: Bundles, broker: str) -> None:
+        forget(bundles, broker)
+        kept.append(len(bundles._found))
+
+    monkeypatch.setattr(Bundles, "forget", counted)
+    snapshots, sample = snapshot(tmp_path)
+    roll_plan.turns(sample, snapshots.storage.state, ("a:1", "b:1", "c:1"))
+    assert kept == [0, 0, 0]
 
 
 def test_a_broker_whose_load_fits_nowhere_is_shown_with_the_reason(tmp_path: Path) -> None:
