@@ -84,6 +84,7 @@ class _Reader:
         self._writer = writer
         self._documents: dict[str, RunDocuments] = {}
         self._bundle_rows: dict[str, int] = {}
+        self._refused: dict[str, SnapshotError | StateError] = {}
         self._policies: dict[str | None, int] = {}
         self.unreadable: list[str] = []
 
@@ -91,7 +92,7 @@ class _Reader:
         """Return the sample times of a day's runs, by the run's name."""
         folder = self._storage.runs / f"date={day.isoformat()}"
         in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
-        self._documents, self._bundle_rows = {}, {}
+        self._documents, self._bundle_rows, self._refused = {}, {}, {}
         listed = table_file(self._storage, RUNS, day)
         with self._noting(listed.uri):
             if listed.exists():
@@ -106,13 +107,18 @@ class _Reader:
                 policies = dict(row["documents"] or ()).get(Policies.FILE)
                 # Runs with the same policies share one text: a day may have thousands of runs.
                 policies = None if policies is None else texts.setdefault(policies, policies)
-                with self._noting(f"run {row['run']}"):
+                self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
+                try:
                     self._documents[row["run"]] = RunDocuments.of(row["validation"], row["state"], policies)
-                    self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
+                except (SnapshotError, StateError) as error:
+                    self._refused[row["run"]] = error
 
     def can_read(self, name: str) -> bool:
         """Return whether the documents of one of the day's runs can be read; if not, note the run."""
-        if name not in self._documents and (run := self._storage.run(name)) is not None:
+        if name in self._refused:
+            with self._noting(f"run {name}"):
+                raise self._refused[name]
+        elif name not in self._documents and (run := self._storage.run(name)) is not None:
             with self._noting(run.uri):
                 self._documents[name] = RunDocuments.read(run)
         return name in self._documents

@@ -133,8 +133,9 @@ def test_a_run_whose_documents_cannot_be_read_is_named_and_passed_over(
 ) -> None:
     """It may have been blocked, or a broker left out."""
     storage = ClusterStorage(str(tmp_path), CLUSTER)
-    odd, _ = (RUN.write(storage, minute(number)) for number in range(2))
-    (odd / file).write_bytes(text.encode())
+    odd, _, outside = (RUN.write(storage, minute(number)) for number in (0, 1, 9))
+    for run in (odd, outside):
+        (run / file).write_bytes(text.encode())
     if as_tables:
         compacted(storage)
     coverage = made(storage, tmp_path / "recording", 2).coverage
