@@ -51,6 +51,7 @@ def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
             broker=broker,
             drained=drained(drain),
             bundles=None if bundles is None else bundles - own[broker],
+            moving=served[broker].moving if broker in served else 0,
             left=_named(left[broker]),
             more=max(0, len(left[broker]) - LISTED),
         )

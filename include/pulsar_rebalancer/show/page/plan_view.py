@@ -129,6 +129,7 @@ class DrainView(View):
         drained: text about the drain: when it began, who ordered it and why.
         bundles: number of bundles that the broker had; None if the drain began after the run's sample, or if the
             broker had no report.
+        moving: number of bundles that the run moves; those that its report still lacks do not move yet.
         left: the first bundles that are still on the broker, although the run has considered them.
         more: number of such bundles that are not listed.
     """
@@ -136,6 +137,7 @@ class DrainView(View):
     broker: str
     drained: str
     bundles: int | None = None
+    moving: int = 0
     left: tuple[StayView, ...] = ()
     more: int = 0
 

@@ -79,6 +79,7 @@ export interface DrainView {
   broker: string;
   drained: string;
   bundles: number | null;
+  moving: number;
   left: StayView[];
   more: number;
 }

@@ -21,10 +21,11 @@ export function drains(all, short) {
 }
 
 /** @param {DrainView} drain */
-export function left({ bundles, left, more }) {
+export function left({ bundles, moving, left, more }) {
   if (bundles === null) return "no run knows its bundles yet.";
   if (!bundles) return "no bundle is left.";
   const stay = left.length + more;
   if (stay) return `${stay} of ${several(bundles, "bundle")} left:`;
-  return `${several(bundles, "bundle")} ${bundles === 1 ? "leaves" : "leave"} with this run.`;
+  if (!moving) return `${several(bundles, "bundle")} just arrived; a later run moves ${bundles === 1 ? "it" : "them"}.`;
+  return `${several(moving, "bundle")} ${moving === 1 ? "leaves" : "leave"} with this run.`;
 }

@@ -100,13 +100,13 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     assert drained.drained == "since 2026-11-22 12:00 UTC by ada: new disks"
     assert {each.broker for each in drained.left} == {broker(0)}
     reasons = [each.reason for each in drained.left]
-    assert (reasons.count(Reason.UNOWNED), drained.bundles) == (1, 10)
+    assert (reasons.count(Reason.UNOWNED), drained.bundles, drained.moving) == (1, 10, 2)
     assert all(each.meaning for each in drained.left)
     assert [each for each in drained.left if each.reason != Reason.UNOWNED] == [
         each for each in stay_views(folder) if each.bundle != heartbeat["bundle"]
     ]
     # The drain of the other began after the sample.
-    assert (later.bundles, later.left) == (None, ())
+    assert (later.bundles, later.moving, later.left) == (None, 0, ())
 
     unknown = progress.model_copy(update={"bundles": None, "moving": 0})
     plan.write_json(plan.read_json() | {"drains": {broker(0): unknown.model_dump(mode="json")}})

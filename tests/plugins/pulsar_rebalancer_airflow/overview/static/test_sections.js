@@ -47,12 +47,13 @@ test("a move has its outcome and the time that it took", () => {
 });
 
 test("a drained broker says what is left of its bundles", () => {
-  const drain = { bundles: 3, left: [], more: 0 };
+  const drain = { bundles: 3, moving: 3, left: [], more: 0 };
   assert.equal(left({ ...drain, bundles: null }), "no run knows its bundles yet.");
   assert.equal(left({ ...drain, bundles: 0 }), "no bundle is left.");
   assert.equal(left({ ...drain, left: [{}], more: 1 }), "2 of 3 bundles left:");
   assert.equal(left(drain), "3 bundles leave with this run.");
-  assert.equal(left({ ...drain, bundles: 1 }), "1 bundle leaves with this run.");
+  assert.equal(left({ ...drain, moving: 1 }), "1 bundle leaves with this run.");
+  assert.equal(left({ ...drain, moving: 0 }), "3 bundles just arrived; a later run moves them.");
 });
 
 test("ten minutes after its moves, a broker shows how far off its prediction was", () => {
