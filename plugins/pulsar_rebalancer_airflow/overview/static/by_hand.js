@@ -248,7 +248,10 @@ export function showPlan(parts, shown, answer, dag, page) {
   const look = () => {
     if (!carry.isConnected) return clearInterval(watching);
     const off = view && answer.plan ? notCarriedOut(view, shown, page.now()) : "";
-    const why = disabled({ dag, moves: true, off }, page.present() ?? shown);
+    const present = page.present();
+    // The page is older than this form while people do not let it update.
+    const newest = present && Date.parse(present.status.now) > Date.parse(shown.status.now) ? present : shown;
+    const why = disabled({ dag, moves: true, off }, newest);
     carry.disabled = !answer.plan || underWay || why !== "";
     const text = why || changed(shown, page.present());
     if (warning.textContent !== text) warning.textContent = text;
