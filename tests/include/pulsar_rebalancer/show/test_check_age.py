@@ -2,21 +2,19 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.plain_python import run_without_frameworks
 
 from pulsar_rebalancer.show.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages, main
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.path import StoragePath
+    from pathlib import Path
 
-INCLUDE = Path(__file__).parents[3] / "include"
+    from pulsar_rebalancer.storage.path import StoragePath
 
 
 @pytest.fixture
@@ -122,20 +120,9 @@ def test_it_runs_without_airflow(storage: ClusterStorage) -> None:
     ended_run(storage, 40)
     committed(storage, 9, 4000)
     committed(storage, 10, 41)  # the number counts, not the name
-    program = (
-        "import runpy, sys\n"
-        "sys.modules.update(airflow=None, pyspark=None, great_expectations=None)\n"
-        "runpy.run_module('pulsar_rebalancer.show.check_age', run_name='__main__')\n"
-    )
     arguments = ["--root", storage.root, "--cluster", "east", "--max-age-seconds", "3000"]
 
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env=os.environ | {"PYTHONPATH": str(INCLUDE)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_without_frameworks("pulsar_rebalancer.show.check_age", *arguments)
 
     assert (done.returncode, done.stderr) == (OK, "")
     assert re.fullmatch(

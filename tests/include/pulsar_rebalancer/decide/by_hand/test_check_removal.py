@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
+from tests.plain_python import run_without_frameworks
 
 from pulsar_rebalancer.decide.by_hand.check_removal import DOES_NOT_FIT, FITS, UNKNOWN, check, main
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -17,7 +14,9 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 
-INCLUDE = Path(__file__).parents[5] / "include"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 OWNED = {
     "a": {name(1): 20.0, name(2): 20.0, name(3, "pulsar/system"): 0.0},
     "b": {name(4): 10.0},
@@ -136,20 +135,9 @@ def test_without_a_young_valid_sample_nothing_is_known(cluster: Snapshots) -> No
 
 def test_it_runs_without_airflow(cluster: Snapshots, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.take(after=datetime.now(UTC) - NOW)
-    program = (
-        "import runpy, sys\n"
-        "sys.modules.update(airflow=None, pyspark=None, great_expectations=None)\n"
-        "runpy.run_module('pulsar_rebalancer.decide.by_hand.check_removal', run_name='__main__')\n"
-    )
     arguments = ["b:1", "--root", cluster.storage.root, "--cluster", "east", "--max-age-seconds", "3000"]
 
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env=os.environ | {"PYTHONPATH": str(INCLUDE)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_without_frameworks("pulsar_rebalancer.decide.by_hand.check_removal", *arguments)
 
     assert (done.returncode, done.stderr) == (FITS, "")
     assert done.stdout.startswith("FITS - cluster east: the 1 bundle of b:1 find")
