@@ -2,7 +2,7 @@
 
 import { dagPath, runPath } from "./address.js";
 import { attempt, choices, openDialog, send, started } from "./dialog.js";
-import { disabled, notCarriedOut } from "./disabled.js";
+import { disabled, newerOf, notCarriedOut } from "./disabled.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./picker.js";
 import { plan, shortNames } from "./plan.js";
@@ -248,10 +248,7 @@ export function showPlan(parts, shown, answer, dag, page) {
   const look = () => {
     if (!carry.isConnected) return clearInterval(watching);
     const off = view && answer.plan ? notCarriedOut(view, shown, page.now()) : "";
-    const present = page.present();
-    // The page is older than this form while people do not let it update.
-    const newest = present && Date.parse(present.status.now) > Date.parse(shown.status.now) ? present : shown;
-    const why = disabled({ dag, moves: true, off }, newest);
+    const why = disabled({ dag, moves: true, off }, newerOf(page.present(), shown));
     carry.disabled = !answer.plan || underWay || why !== "";
     const text = why || changed(shown, page.present());
     if (warning.textContent !== text) warning.textContent = text;

@@ -13,6 +13,15 @@ export function disabled({ dag, moves, off = "" }, { acts }) {
   return paused ? pausedText(paused) : off;
 }
 
+/**
+ * Return the newer of two views. A page is older than a form on it while people do not let it update.
+ * @param {Overview | undefined} page
+ * @param {Overview} form
+ */
+export function newerOf(page, form) {
+  return page && Date.parse(page.status.now) > Date.parse(form.status.now) ? page : form;
+}
+
 /** @param {string} dag */
 export function pausedText(dag) {
   return `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;

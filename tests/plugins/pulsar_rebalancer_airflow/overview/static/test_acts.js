@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { carryOut, neededFor, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
-import { disabled } from "page/disabled.js";
+import { disabled, newerOf } from "page/disabled.js";
 
 const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
@@ -265,4 +265,11 @@ test("what has changed in the cluster since a plan was made is told", () => {
   const ended = { done: 1, ended_at: "2026-03-05T12:00:30Z" };
   assert.match(changed(shown, { ...later, last: ended }), /Bundles have moved/);
   assert.equal(changed(shown, { ...later, last: { ...ended, ended_at: "2026-03-05T11:59:00Z" } }), "");
+});
+
+test("a form asks the newer of its own view and the page", () => {
+  const [earlier, later] = ["2026-11-22T12:00:00Z", "2026-11-22T12:00:00.5Z"].map((now) => ({ status: { now } }));
+  assert.equal(newerOf(later, earlier), later);
+  assert.equal(newerOf(earlier, later), later);
+  assert.equal(newerOf(undefined, earlier), earlier);
 });
