@@ -117,7 +117,7 @@ class RollOperator(BaseSensorOperator):
         if roll.id == plan and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
         if drained := store.drained(self.storage).brokers:
-            raise PlanError(Reason.DRAINING, f"release first, no roll is begun before: {', '.join(drained)[:500]}")
+            raise PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         if shown is None or shown.id != plan:
             raise PlanError(Reason.OTHER_PLAN, f"no roll {plan[:16]} was shown last")
         age = (now - shown.at).total_seconds()
