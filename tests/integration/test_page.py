@@ -248,7 +248,9 @@ def test_a_plan_of_a_thousand_bundles_fits_into_its_dialog_and_notices_a_change(
     assert 0 < json.loads(box)["bottom"] <= 900
     assert chromium.run("document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth")
 
-    chromium.run("window.present = { ...window.present, sampled_at: '2999-01-01T00:00:00Z', brokers: [] }; 0")
+    later = "'2999-01-01T00:00:00Z'"
+    newer = f"{{ ...window.present, sampled_at: {later}, status: {{ ...window.present.status, now: {later} }}"
+    chromium.run(f"window.present = {newer}, brokers: [] }}; 0")
     warning = "document.querySelector('dialog .warn[role=status]').textContent"
     chromium.until(f"{warning} === `The cluster's brokers have changed since this plan was made: plan again.`")
     assert chromium.run("document.querySelector('dialog .carry').disabled") is False
