@@ -28,6 +28,7 @@ from pulsar_rebalancer.replay.samples import CARRIED
 from pulsar_rebalancer.replay.variant_outcome import Failure, VariantOutcome
 from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state.counting import Counting
+from pulsar_rebalancer.strategies.left_out import left_out
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.replay.columns import Floats, Ints, Roster
+    from pulsar_rebalancer.replay.columns import Flags, Floats, Ints, Roster
     from pulsar_rebalancer.replay.samples import RecordedSample, Recording
     from pulsar_rebalancer.replay.variants import Variant
 
@@ -64,7 +65,7 @@ def replay(
 
     Args:
         variants: the variants to replay, in a single pass through the samples.
-        judged_by: settings whose resource weights determine the scores of all variants, so that they can be compared.
+        judged_by: settings that determine, for all variants, which brokers are compared and how they are scored.
         first: time of the first sample, in minutes since 1970; None for the first in the recording.
         last: time of the last sample, in minutes since 1970; None for the last in the recording.
         report: function that is called regularly with the completed fraction, 0 to 1.
@@ -75,10 +76,11 @@ def replay(
     minutes = recording.minutes(first, last)
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.present, sample.carried, sample.left_out, sample.repeated)
+        compared = _compared(sample, judged_by, recording.roster)
         if recorded is not None:
-            recorded.step(sample, _scores(sample, sample.brokers, judged_by))
+            recorded.step(sample, _scores(sample.brokers, compared, judged_by))
         for replica in replicas:
-            replica.step(sample)
+            replica.step(sample, compared)
         if number % max(1, len(minutes) // _PROGRESS_REPORTS) == 0:
             report((number + 1) / len(minutes))
     report(1.0)
@@ -104,20 +106,24 @@ class _Replica:
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
         self._last: int | None = None
 
-    def step(self, sample: RecordedSample) -> None:
-        """Let the variant decide on one sample; its moves take effect in the next sample. An error ends the variant."""
+    def step(self, sample: RecordedSample, compared: Flags) -> None:
+        """Let the variant decide on one sample; its moves take effect in the next sample. An error ends the variant.
+
+        Args:
+            compared: True for each broker whose score counts.
+        """
         if self.outcome.failed is not None:
             return
         try:
-            self._step(sample)
+            self._step(sample, compared)
         except (Exception, SystemExit) as error:  # someone else's strategy may raise anything
             traceback.print_exc()
             self.outcome.failed = Failure.of(sample.minute, error)
 
-    def _step(self, sample: RecordedSample) -> None:
+    def _step(self, sample: RecordedSample, compared: Flags) -> None:
         self._own(sample)
         minute = self._minute(sample)
-        scores = _scores(sample, minute.brokers, self._judged_by)
+        scores = _scores(minute.brokers, compared, self._judged_by)
         if len(scores):
             self.outcome.scores(scores)
         if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
@@ -205,10 +211,17 @@ class _Averages:
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
 
-def _scores(sample: RecordedSample, brokers: BrokerFigures, judged_by: Settings) -> Floats:
-    """Return the scores, in percent, of the brokers that are compared in a sample."""
-    judged = sample.brokers.registered & sample.brokers.reported
-    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, judged_by)[judged])
+def _compared(sample: RecordedSample, judged_by: Settings, roster: Roster) -> Flags:
+    """Return True for each broker that reported and that a run with these settings would not leave out."""
+    compared = sample.brokers.registered & sample.brokers.reported
+    left = left_out(judged_by, sample.policies)
+    compared[[roster.broker_at[name] for name in left if name in roster.broker_at]] = False
+    return np.asarray(compared)
+
+
+def _scores(brokers: BrokerFigures, compared: Flags, judged_by: Settings) -> Floats:
+    """Return the scores of the compared brokers, in percent."""
+    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, judged_by)[compared])
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:

@@ -251,6 +251,18 @@ def test_bundles_under_an_isolation_policy_move_among_its_brokers(tmp_path: Path
     assert lost.ranges[-1] == pytest.approx(70, abs=1e-4)
 
 
+@pytest.mark.parametrize("excluded", [True, False])
+def test_variants_are_compared_by_the_brokers_that_a_run_compares(tmp_path: Path, excluded: bool) -> None:
+    # Every variant leaves the hottest broker alone: it is excluded, or accepts no persistent topics.
+    policies = Policies() if excluded else Policies(without_persistent=(C,))
+    run = Run({**HOT.cpu, C: 95}, {**HOT.held, C: {"t/p/0x00000000_0xffffffff": 900}}, policies=policies)
+    judged_by = settings(excluded_brokers=[C] if excluded else [])
+    variants = [Variant(CURRENT, judged_by, current=True), Variant("idle", settings(strategy=f"{__name__}:nothing"))]
+    current, idle, recorded_itself = replay(recorded(tmp_path, dict.fromkeys(range(4), run)), variants, judged_by)
+    assert current.ranges == pytest.approx([60, 60, 0, 0], abs=1e-4)
+    assert idle.ranges == recorded_itself.ranges == pytest.approx([60] * 4, abs=1e-4)
+
+
 def test_bundles_of_an_anti_affinity_group_stay_apart(tmp_path: Path) -> None:
     names = [f"t/{letter}/0x00000000_0xffffffff" for letter in "defg"]
     groups = {f"t/{letter}": "apart" for letter in "defg"}
