@@ -200,7 +200,7 @@ def test_the_page_tells_mode_and_thresholds(dags: dict[str, DAG]) -> None:
 
     assert page is not None
     assert "| `mode` | observe |" in page
-    assert "| `low_threshold` | 20" in page
+    assert "| low threshold | 20 points, 8 hits |" in page
     assert "**Backfills are refused**" in page
 
 

@@ -33,8 +33,8 @@ from tests.prometheus import Prometheus, prometheus
 
 from pulsar_rebalancer.names import SHEDDING
 from pulsar_rebalancer.run.outcome import Outcome as Written
-from pulsar_rebalancer.run.outcome import describe
 from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.show.run_text import describe
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.question import Answers, Question

@@ -1,4 +1,4 @@
-"""The outcome of a run, its moves and its splits: `outcome.json`, and a summary for people."""
+"""The outcome of a run, its moves and its splits: `outcome.json`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.harm import Harm, HarmSummary
-from pulsar_rebalancer.run.plan import Move, Summary, read_moves
+from pulsar_rebalancer.run.plan import Move, read_moves
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.splits import Split, SplitOutcome, not_split, read_outcomes, read_splits
 from pulsar_rebalancer.storage.documents import VersionedDocument, load
-from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from pulsar_rebalancer.storage.path import StoragePath
-
-LISTED = 20
-"""Maximum number of moves listed in the log."""
 
 
 class MoveOutcome(BaseModel):
@@ -205,60 +201,3 @@ def _latest(
     last = {item.bundle: unknown(item, Reason.NOT_ATTEMPTED) for item in planned}
     last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(found)).values())
-
-
-def describe(outcome: Outcome, run: StoragePath) -> str:
-    """Return a summary of the run in a few lines: scores, pairs, hits, verdict, splits and moves."""
-    lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
-    summary = Summary.find(run)
-    in_force = outcome.in_force or (summary.in_force if summary else "")
-    lines += [f"  state:   {in_force}"] if in_force else []
-    if summary is not None:
-        lines += _decided(summary)
-    lines.append(f"  verdict: {outcome.verdict}")
-    if outcome.splits:
-        counts = ", ".join(f"{count} {reason}" for reason, count in outcome.split_counts.items())
-        lines.append(f"  splits:  {sum(split.ok for split in outcome.splits)} of {len(outcome.splits)} done ({counts})")
-    lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:LISTED]]
-    if outcome.moves:
-        verified = sum(move.ok for move in outcome.moves)
-        counts = ", ".join(f"{count} {reason}" for reason, count in outcome.counts.items())
-        lines.append(f"  moves:   {verified} of {len(outcome.moves)} verified on their planned broker ({counts})")
-    lines += [f"  harm:    {outcome.harm.sentence}"] if outcome.harm else []
-    for move in outcome.moves[:LISTED]:
-        said = "; ".join(filter(None, (move.error, move.harm.text if move.harm else "")))
-        lines.append(f"    {move.bundle}: {move.source} -> {move.destination}: {move.reason} {said}".rstrip())
-    if len(outcome.moves) > LISTED:
-        lines.append(f"    and {len(outcome.moves) - LISTED} more: {run.uri}/outcome.json")
-    if outcome.destinations_kept:
-        lines.append(f"  kept:    {Reason.DESTINATION_KEPT.meaning}")
-    for bundle, destination in sorted(outcome.destinations_kept.items())[:LISTED]:
-        lines.append(f"    {bundle}: {destination}")
-    return "\n".join(lines)
-
-
-def _decided(summary: Summary) -> list[str]:
-    scores = "no broker was judged"
-    if summary.score_min is not None and summary.score_max is not None:
-        span = f"{summary.score_min:.1f} to {summary.score_max:.1f} % (range {summary.score_range:.1f})"
-        scores = f"{span} over {number_of(summary.brokers, 'broker')}"
-    settings = summary.resolved.settings
-    low, high = summary.hits
-    drains = [
-        f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} to be moved, "
-        f"{drain.left} left for later; stay: {stay}; never move: {', '.join(drain.named) or 'none'}"
-        if drain.bundles is not None
-        else f"  drain:   {broker}: no load report, so its bundles are unknown"
-        for broker, drain in summary.drains.items()
-        for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
-    ]
-    return [
-        f"  plan:    {summary.sentence}",
-        f"  scores:  {scores}",
-        f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {settings.low_threshold:g}, "
-        f"{summary.pairs_fired} fired; {number_of(summary.bundles_taken, 'bundle')} to be moved",
-        f"  hits:    most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high} "
-        f"({summary.counting})",
-        *drains,
-        *(f"  split:   {sentence}" for sentence in summary.splits_told),
-    ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.strategies.shedders.registry import profile_shown
+
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
@@ -12,7 +14,7 @@ _PAGES = {
         "Reads the brokers' load, decides which bundles to move, and moves them if the gate opens. To force a "
         "balance now, trigger it and fill in *Force*. **Backfills are refused**: only the current load can be "
         "balanced. Thresholds missing from the clusters file come from the live brokers.",
-        ("mode", "strategy", "interval_seconds", "low_threshold", "high_threshold", "connection"),
+        ("mode", "interval_seconds", "connection", "strategy"),
         "docs/runs.md",
     ),
     "by_hand": (
@@ -60,6 +62,9 @@ def page(kind: str, entry: ClusterEntry) -> str:
     """Return a DAG's documentation in Markdown; `kind` is the kind of DAG, as in the prefix of its id."""
     about, settings, document = _PAGES[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
+    if "strategy" in settings:
+        limits = profile_shown(entry.settings).thresholds(entry.settings)
+        rows += "".join(f"| {name} threshold | {gap:g} points, {hits} hits |\n" for name, (gap, hits) in limits.items())
     return f"### Cluster `{entry.name}`\n\n{about}\n\n| setting | value |\n|---|---|\n{rows}\nMore: `{document}`.\n"
 
 

@@ -11,11 +11,12 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.attempts import TRIES, failed_moves
 from pulsar_rebalancer.run.harm import BundleHarm
-from pulsar_rebalancer.run.outcome import Outcome, conclude, describe
+from pulsar_rebalancer.run.outcome import Outcome, conclude
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.prediction_check import check_predictions
+from pulsar_rebalancer.show.run_text import describe
 from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.orders.breaker import Round
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState

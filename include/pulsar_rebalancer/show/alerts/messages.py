@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.run_text import hits_of
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def figures_of(run: EndedRun) -> list[str]:
         if summary.score_min is not None and summary.score_max is not None:
             span = f"({summary.score_min:.1f} to {summary.score_max:.1f} %) over {number_of(summary.brokers, 'broker')}"
             lines.append(f"score range: {summary.score_range:.1f} points {span}")
-        settings, (low, high) = summary.resolved.settings, summary.hits
-        lines.append(f"hits: most low {low} of {settings.hit_count_low}, most high {high} of {settings.hit_count_high}")
+        if hits := hits_of(summary):
+            lines.append(f"hits: {hits}")
     if run.outcome is not None and run.outcome.moves:
         moves = run.outcome.moves
         verified, astray = sum(move.ok for move in moves), run.outcome.counts.get(Reason.ASTRAY, 0)

@@ -10,12 +10,13 @@ from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, describe
+from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.show.alerts.alert_conditions import EndedRun
 from pulsar_rebalancer.show.alerts.messages import figures_of
+from pulsar_rebalancer.show.run_text import describe
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload

@@ -16,7 +16,8 @@ from pulsar_rebalancer.carry_out import harm_meter
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.harm import BundleHarm, Harm
-from pulsar_rebalancer.run.outcome import Outcome, conclude, describe, read_waves
+from pulsar_rebalancer.run.outcome import Outcome, conclude, read_waves
+from pulsar_rebalancer.show.run_text import describe
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
 from pulsar_rebalancer_airflow.state_store import StateStore
