@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.run_input import RunInput
+    from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.storage.path import StoragePath
 
 Column: TypeAlias = Any
@@ -79,7 +80,7 @@ class RunBundles(Bundles):
     def _table(self) -> pa.Table:
         reported, run = self._reported.bundles, self._run
         bundles = reported.append_column(
-            "reason", reasons_to_stay(reported["bundle"], run.settings, run.bundles_passed_over)
+            "reason", reasons_to_stay(reported["bundle"], run.settings, passed_over(run))
         )
         bundles = with_loads(bundles, self._costs)
         # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
@@ -98,6 +99,21 @@ class RunBundles(Bundles):
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.batches("bundles", ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
+
+
+def passed_over(run: Snapshot, *, grace: bool = True) -> dict[str, Reason]:
+    """Return the bundles that must not be moved in a run: recently unloaded, to be split, or quarantined.
+
+    A planned move without an outcome counts as an unload.
+
+    Args:
+        grace: False if a person lifted the grace period.
+    """
+    moves = run.before.moves
+    recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes) if grace else ()
+    reasons = {name: Reason.DESTINATION_KEPT if name in moves.kept else Reason.RECENTLY_UNLOADED for name in recent}
+    reasons |= dict.fromkeys(run.to_be_split, Reason.TO_BE_SPLIT)
+    return reasons | dict.fromkeys(run.validation.quarantined, Reason.BUNDLE_QUARANTINED)
 
 
 def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str, Reason] | None = None) -> Column:

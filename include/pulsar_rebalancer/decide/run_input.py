@@ -13,7 +13,7 @@ from pulsar_rebalancer.decide.by_hand.filling import fill_new
 from pulsar_rebalancer.decide.by_hand.returning import bring_back, restore
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.state.counting import decide_counting
@@ -89,6 +89,11 @@ class RunInput(Snapshot):
     def splits(self) -> SplitPlan:
         """Return the bundles to split, and the reasons why other candidates are not split."""
         return split_planning.plan(self)
+
+    @property
+    def to_be_split(self) -> list[str]:
+        """Return the bundles that the run splits."""
+        return self.splits.taken
 
     @property
     def context(self) -> RunContext:
@@ -184,18 +189,6 @@ class RunInput(Snapshot):
     def brokers(self) -> list[BrokerSample]:
         """Return the cluster's brokers, sorted by name."""
         return self.brokers_without(left_out_of(self))
-
-    @property
-    def bundles_passed_over(self) -> dict[str, Reason]:
-        """Return the bundles that must not be moved: recently unloaded, to be split, or quarantined.
-
-        A planned move without an outcome counts as an unload.
-        """
-        recent = self.before.moves.recent(self.request.collected_at, self.settings.grace_period_minutes)
-        kept = self.before.moves.kept
-        reasons = {name: Reason.DESTINATION_KEPT if name in kept else Reason.RECENTLY_UNLOADED for name in recent}
-        reasons |= dict.fromkeys(self.splits.taken, Reason.TO_BE_SPLIT)
-        return reasons | dict.fromkeys(self.validation.quarantined, Reason.BUNDLE_QUARANTINED)
 
     @property
     def bundles_quarantined(self) -> list[dict[str, Cell]]:

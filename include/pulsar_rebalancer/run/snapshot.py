@@ -79,6 +79,11 @@ class Snapshot:
         """Return the isolation policies, anti-affinity groups and failure domains."""
         return Policies.read(self.folder)
 
+    @property
+    def to_be_split(self) -> Collection[str]:
+        """Return the bundles that the run splits. Only a run that decides (`decide.run_input.RunInput`) knows any."""
+        return ()
+
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
         """Return the brokers, sorted by name. Brokers without a report are always marked as left out.
 

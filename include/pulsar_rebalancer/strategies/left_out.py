@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
 
 
-def left_out_of(run: Snapshot, settings: Settings | None = None) -> dict[str, Reason]:
+def left_out_of(run: Snapshot, settings: Settings | None = None, policies: Policies | None = None) -> dict[str, Reason]:
     """Return a run's brokers that can be neither source nor destination, each with the reason.
 
     Args:
-        settings: settings of the shadow; None for the run's own.
+        settings: settings of the shadow, or without the rules that a person lifted; None for the run's own.
+        policies: policies without the rules that a person lifted; None for the run's own.
     """
     quarantined, drained = run.validation.quarantined, run.before.drains.brokers
-    return left_out(settings or run.settings, run.policies, quarantined=quarantined, drained=drained)
+    return left_out(settings or run.settings, policies or run.policies, quarantined=quarantined, drained=drained)
 
 
 def apart_of(run: Snapshot, settings: Settings) -> dict[str, Reason]:

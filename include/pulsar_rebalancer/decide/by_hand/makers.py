@@ -95,7 +95,7 @@ def target_of_split(scene: Scene, named: str) -> BundleSample:
         raise PlanError(Reason.NO_SUCH_BUNDLE, f"{named[:200]}: no broker reports such a bundle")
     chosen = max(samples, key=lambda bundle: _size(bundle, which))
     reason = scene.stays(chosen)
-    if reason not in (None, Reason.RECENTLY_UNLOADED):  # a split needs no grace period
+    if reason not in (None, Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):  # a split needs no grace period
         raise PlanError(reason, f"{chosen.bundle} stays: {reason.meaning}")
     return chosen
 

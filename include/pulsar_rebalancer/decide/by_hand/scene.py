@@ -11,11 +11,18 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.enums import Overrule, Placement
 from pulsar_rebalancer.config.settings import CAPS
-from pulsar_rebalancer.decide.run_bundles import OF_MEANS, REPORTED, reasons_to_stay, with_loads, with_means
+from pulsar_rebalancer.decide.run_bundles import (
+    OF_MEANS,
+    REPORTED,
+    passed_over,
+    reasons_to_stay,
+    with_loads,
+    with_means,
+)
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import MEANS, Measure
-from pulsar_rebalancer.strategies.left_out import left_out
+from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
@@ -69,11 +76,10 @@ class Scene:
             StateError: `state_version`.
         """
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
-        quarantined, drained = snapshot.validation.quarantined, snapshot.before.drains.brokers
-        brokers = snapshot.brokers_without(left_out(settings, policies, quarantined=quarantined, drained=drained))
-        passed_over = _passed_over(snapshot, overruled) | dict.fromkeys(quarantined, Reason.BUNDLE_QUARANTINED)
+        brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
+        stay = passed_over(snapshot, grace=Overrule.GRACE_PERIOD not in overruled)
         table, means = snapshot.table("bundles", REPORTED.names), snapshot.means_in(state_folder)
-        table = with_loads(table.append_column("reason", reasons_to_stay(table["bundle"], settings, passed_over)))
+        table = with_loads(table.append_column("reason", reasons_to_stay(table["bundle"], settings, stay)))
         table = with_means(
             table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS)
         )
@@ -173,13 +179,6 @@ def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
     if Overrule.ANTI_AFFINITY in overruled:
         changes |= {"groups": {}, "domains": {}}
     return policies.model_copy(update=changes)
-
-
-def _passed_over(snapshot: Snapshot, overruled: Collection[Overrule]) -> dict[str, Reason]:
-    if Overrule.GRACE_PERIOD in overruled:
-        return {}
-    recent = snapshot.before.moves.recent(snapshot.request.collected_at, snapshot.settings.grace_period_minutes)
-    return dict.fromkeys(recent, Reason.RECENTLY_UNLOADED)
 
 
 def _bundles(table: pa.Table) -> Bundles:

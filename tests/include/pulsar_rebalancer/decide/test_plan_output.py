@@ -25,7 +25,9 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Forced, read_decisions, read_state, verify
+from pulsar_rebalancer.run.splits import read_splits
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, Measure, table
+from pulsar_rebalancer.run.topic_loads import Candidate, Candidates
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.state.state_documents import (
@@ -71,6 +73,24 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     assert "Drained: a:1, 2 bundles to move" in summary.sentence
     hits = (folder / "plan" / "state.json").read_json()["hits"]
     assert hits == {"a:1": [3, 5]}  # frozen, as those of every broker that is left out
+
+
+@pytest.mark.parametrize("split_mode", ["observe", "auto"])
+def test_a_bundle_that_a_run_splits_does_not_fill_a_new_broker_in_that_run(tmp_path: Path, split_mode: str) -> None:
+    large, small = "t/n/0x00000000_0x40000000", name(0x50000000)
+    owned = {"a": {large: 20.0, small: 10.0, name(0x60000000): 20.0}, "b": {name(0x70000000): 50.0}, "c": {}}
+    splits = {"split_mode": split_mode, "auto_split": False, "max_bundle_topics": 5}
+    snapshots = Snapshots(tmp_path, owned, fill_new_brokers=True, **splits)
+    snapshots.started, snapshots.topics = {"c:1": timedelta(minutes=5)}, {large: 9}
+    folder = snapshots.take()
+    Candidates(bundles=(Candidate(bundle=large, bounds=(0, 0x40000000, 0xFFFFFFFF)),)).write(folder)
+    run = RunInput.read(snapshots.storage.root, folder.uri)
+
+    plan_output.write(run, RunDecision([], [], KeptState(), "nothing fired", {}))
+
+    moved, split = fates(folder), [each.bundle for each in read_splits(folder)]
+    assert (large in moved, split) == ((False, [large]) if split_mode == "auto" else (True, []))
+    assert moved
 
 
 def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_path: Path) -> None:

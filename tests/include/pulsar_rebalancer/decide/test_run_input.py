@@ -9,6 +9,7 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.decide.run_bundles import passed_over
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
@@ -53,8 +54,9 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
     moves = MovesState(
         unloads={"t/n/1": failed(1), "t/n/2": failed(1), "t/n/3": failed(31)}, kept={"t/n/1": kept, "t/n/3": kept}
     )
-    stays = given(tmp_path, moves=moves).bundles_passed_over
-    assert stays == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
+    run = given(tmp_path, moves=moves)
+    assert passed_over(run) == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
+    assert passed_over(run, grace=False) == {}
 
 
 @pytest.mark.parametrize(
