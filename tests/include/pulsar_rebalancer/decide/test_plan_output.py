@@ -77,8 +77,8 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split_mode", ["observe", "auto"])
 def test_a_bundle_that_a_run_splits_does_not_fill_a_new_broker_in_that_run(tmp_path: Path, split_mode: str) -> None:
-    large, small = "t/n/0x00000000_0x40000000", name(0x50000000)
-    owned = {"a": {large: 20.0, small: 10.0, name(0x60000000): 20.0}, "b": {name(0x70000000): 50.0}, "c": {}}
+    large = "t/n/0x00000000_0x40000000"
+    owned = {"a": {large: 22.0, name(0x50000000): 10.0, name(0x60000000): 18.0}, "b": {name(0x70000000): 50.0}, "c": {}}
     splits = {"split_mode": split_mode, "auto_split": False, "max_bundle_topics": 5}
     snapshots = Snapshots(tmp_path, owned, fill_new_brokers=True, **splits)
     snapshots.started, snapshots.topics = {"c:1": timedelta(minutes=5)}, {large: 9}
