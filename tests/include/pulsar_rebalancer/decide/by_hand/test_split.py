@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import Snapshots
+from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots
 
 from pulsar_rebalancer.decide.by_hand.plan_text import document
 from pulsar_rebalancer.decide.by_hand.preview import show
@@ -15,6 +15,7 @@ from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.run.plan import verify
 from pulsar_rebalancer.run.splits import read_splits
 from pulsar_rebalancer.run.topic_loads import Candidate, Candidates, TopicLoad
+from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +35,10 @@ def snapshots(tmp_path: Path) -> Snapshots:
     return made
 
 
-def shown(snapshots: Snapshots, topics: tuple[TopicLoad, ...] = TOPICS, **form: Any) -> Summary:
-    run = snapshots.take()
+def shown(
+    snapshots: Snapshots, topics: tuple[TopicLoad, ...] = TOPICS, moves: MovesState | None = None, **form: Any
+) -> Summary:
+    run = snapshots.take(**({"moves": moves.model_dump(mode="json")} if moves else {}))
     read = tuple(Candidate(bundle=bundle, bounds=BOUNDS, topics=topics) for bundle in (LOW, HIGH))
     Candidates(bundles=read).write(run)
     return show(snapshots.storage, run, parse_form({"action": "split"} | form), "ada")
@@ -94,6 +97,16 @@ def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots:
 
     (split,) = read_splits(run_of(snapshots, shown(snapshots, **form, positions=[0x25000000])))
     assert split.positions == (0x25000000,)
+
+
+@pytest.mark.parametrize("destination_kept", [False, True])
+def test_a_split_needs_no_grace_period(snapshots: Snapshots, destination_kept: bool) -> None:
+    unloads = {LOW: Unload(at=NOW, plan_id="p", source="a:1", destination="b:1")}
+    kept = {LOW: KeptDestination(at=NOW, plan_id="p", destination="b:1", owner="a:1")} if destination_kept else {}
+
+    summary = shown(snapshots, moves=MovesState(unloads=unloads, kept=kept), bundles=[LOW])
+
+    assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
 
 
 @pytest.mark.parametrize("excluded", [{"excluded_namespaces": ("t/n",)}, {"excluded_brokers": ("a:1",)}])
