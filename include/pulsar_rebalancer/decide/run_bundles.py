@@ -79,9 +79,7 @@ class RunBundles(Bundles):
     @cached_property
     def _table(self) -> pa.Table:
         reported, run = self._reported.bundles, self._run
-        bundles = reported.append_column(
-            "reason", reasons_to_stay(reported["bundle"], run.settings, passed_over(run))
-        )
+        bundles = reported.append_column("reason", reasons_to_stay(reported["bundle"], run.settings, passed_over(run)))
         bundles = with_loads(bundles, self._costs)
         # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
         means = self._means().read_table(OF_MEANS)
