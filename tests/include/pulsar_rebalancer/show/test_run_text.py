@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.airflow_runs import CLUSTER, make_run
@@ -23,7 +23,7 @@ HITS = "most low 8 of 6, most high 0 of 3"
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_only_a_strategy_with_pairs_shows_thresholds_and_hits(tmp_path: Path, strategy: Strategy) -> None:
-    limits = {"low_threshold": 20, "hit_count_low": 6, "hit_count_high": 3}
+    limits: dict[str, Any] = {"low_threshold": 20, "hit_count_low": 6, "hit_count_high": 3}
     run = make_run(ClusterStorage(str(tmp_path), CLUSTER), strategy=strategy, **limits)
     summary = Summary.read(run)
     outcome = Outcome(

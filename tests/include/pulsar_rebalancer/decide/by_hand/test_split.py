@@ -36,9 +36,9 @@ def snapshots(tmp_path: Path) -> Snapshots:
 
 
 def shown(
-    snapshots: Snapshots, topics: tuple[TopicLoad, ...] = TOPICS, moves: MovesState | None = None, **form: Any
+    snapshots: Snapshots, topics: tuple[TopicLoad, ...] = TOPICS, before: dict[str, Any] | None = None, **form: Any
 ) -> Summary:
-    run = snapshots.take(**({"moves": moves.model_dump(mode="json")} if moves else {}))
+    run = snapshots.take(**before or {})
     read = tuple(Candidate(bundle=bundle, bounds=BOUNDS, topics=topics) for bundle in (LOW, HIGH))
     Candidates(bundles=read).write(run)
     return show(snapshots.storage, run, parse_form({"action": "split"} | form), "ada")
@@ -104,7 +104,8 @@ def test_a_split_needs_no_grace_period(snapshots: Snapshots, destination_kept: b
     unloads = {LOW: Unload(at=NOW, plan_id="p", source="a:1", destination="b:1")}
     kept = {LOW: KeptDestination(at=NOW, plan_id="p", destination="b:1", owner="a:1")} if destination_kept else {}
 
-    summary = shown(snapshots, moves=MovesState(unloads=unloads, kept=kept), bundles=[LOW])
+    before = {"moves": MovesState(unloads=unloads, kept=kept).model_dump(mode="json")}
+    summary = shown(snapshots, before=before, bundles=[LOW])
 
     assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
 
