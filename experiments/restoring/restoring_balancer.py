@@ -1,103 +1,101 @@
-"""A balancer that knows when brokers start, and restores the last good placement if `restore_placement` is on."""
+"""A balancer that knows when brokers start, and restores the remembered placement as runs do."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from pulsar_rebalancer.decide.by_hand.filling import NEW as NEW_FOR
-from pulsar_rebalancer.decide.by_hand.returning import within_shares
-from pulsar_rebalancer.decide.remembered import KEPT_WITHOUT, close_together, is_good
+from pulsar_rebalancer.decide.by_hand.returning import restored
+from pulsar_rebalancer.decide.by_hand.scene import Scene
+from pulsar_rebalancer.decide.plan_output import with_filling
+from pulsar_rebalancer.decide.remembered import (
+    RememberedPlacement,
+    close_together,
+    is_good,
+    may_replace,
+    placement_table,
+)
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
-from pulsar_rebalancer.replay.minute import broker_samples
-from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.replay.balancer import Balancer
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.quarantine import ENOUGH_SAMPLES
-from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.sample import hits_after
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.replay.columns import Floats, Ints
-    from pulsar_rebalancer.replay.minute import Minute
+    from datetime import datetime
 
-NEW, DAY = (time // timedelta(minutes=1) for time in (NEW_FOR, KEPT_WITHOUT))
-"""Minutes for which a broker is new, and for which a placement is kept while one of its brokers is away."""
+    from pulsar_rebalancer.decide.pipeline import RunDecision
+    from pulsar_rebalancer.replay.balancer import IndexedMove
+    from pulsar_rebalancer.replay.minute import Minute
+    from pulsar_rebalancer.strategies.sample import ClusterSample
+
+
+ONE_MINUTE = timedelta(minutes=1)
 
 
 class RestoringBalancer(Balancer):
-    """A balancer that leaves out brokers that have just started, and has a memory, as runs.
-
-    In a minute in which bundles return, the strategy's own moves are put off.
-    """
+    """A balancer that leaves out brokers that have just started, and restores if `restore_placement` is on."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self._began = np.full(len(self._roster.brokers), -DAY)
-        self._listed = np.ones(len(self._roster.brokers), dtype=bool)
-        self._balanced, self._remembered_at = 0, -DAY
-        self._home: Ints | None = None
-        self._shares: dict[str, float] = {}
+        self._listed = set(self._roster.brokers)
+        self._started: dict[str, datetime | None] = dict.fromkeys(self._roster.brokers)
+        self._balanced = 0
+        self._placement: RememberedPlacement | None = None
+        self._remembered_at: datetime | None = None
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
-        """Return the moves of bundles back, or those that the strategy chooses."""
-        listed = minute.brokers.registered
-        self._began[listed & ~self._listed] = minute.number
+        """Return the moves that restore the placement or, if there are none, those that the strategy chooses."""
+        listed = {self._roster.brokers[number] for number in np.flatnonzero(minute.brokers.registered)}
+        self._started |= dict.fromkeys(listed - self._listed, minute.time)
         self._listed = listed
-        traffic = minute.bundles[2] + minute.bundles[3]
-        moved = dict(self._moved)
-        chosen = super().decide(minute)
-        back = self._back(minute, traffic) if self._settings.restore_placement else []
-        self._remember(minute, traffic)
-        if back:
-            self._moved = moved | {move.bundle: minute.number for move in back}
-        return back or chosen
+        return super().decide(minute)
 
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
-        started = np.flatnonzero(minute.number - self._began < ENOUGH_SAMPLES).tolist()
-        return super()._left_out(minute) | dict.fromkeys(started, Reason.BROKER_QUARANTINED)
+        ages = {name: minute.time - at for name, at in self._started.items() if at}
+        new = [self._roster.broker_at[name] for name, age in ages.items() if age < ENOUGH_SAMPLES * ONE_MINUTE]
+        return super()._left_out(minute) | dict.fromkeys(new, Reason.BROKER_QUARANTINED)
 
-    def _back(self, minute: Minute, traffic: Floats) -> list[IndexedMove]:
-        age, names = minute.number - self._began, self._roster.brokers
-        if self._home is None:
-            return []
-        lately = minute.brokers.registered & (age >= ENOUGH_SAMPLES) & (age <= NEW)
-        ready = minute.brokers.reported & (age >= ENOUGH_SAMPLES)
-        away = minute.seen & (minute.owner != self._home) & lately[self._home] & ready[minute.owner]
-        # The grace period does not count for what moved before its home started.
-        for bundle, at in self._moved.items():
-            away[bundle] &= at < self._began[self._home[bundle]]
-        bundles = sorted(np.flatnonzero(away).tolist(), key=lambda bundle: -traffic[bundle])
-        moves = [
-            CandidateMove.of(
-                BundleSample(names[minute.owner[bundle]], self._roster.bundles[bundle], msg_throughput=traffic[bundle]),
-                pair=0,
-                rank=0,
-                measure=Measure.THROUGHPUT,
-                reason=Reason.TAKEN,
-                destination=names[self._home[bundle]],
-            )
-            for bundle in bundles
-        ]
-        fitting = within_shares(moves, self._held(minute, traffic), self._shares)
-        return [
-            IndexedMove(bundle, int(self._home[bundle]))
-            for bundle, move in zip(bundles, fitting, strict=True)
-            if move.taken
-        ]
+    def _shed(self, minute: Minute, sample: ClusterSample) -> RunDecision:
+        decided, bundles = super()._shed(minute, sample), _without_grace(sample)
+        if self._settings.restore_placement and self._placement:
+            scene = Scene(self._snapshot(minute), replace(sample, bundles=Bundles(bundles)), minute.policies)
+            if filling := restored(scene, self._placement):
+                decided = with_filling(decided, filling)
+                shedder = replace(self._kept.shedder, hits=hits_after(decided.decisions))
+                self._kept = replace(self._kept, shedder=shedder)
+        brokers = sample.taking_part
+        self._balanced = self._balanced + 1 if close_together(brokers, minute.policies, self._settings) else 0
+        if is_good(self._balanced) and may_replace(self._placement, self._remembered_at, minute.time, brokers):
+            self._placement, self._remembered_at = RememberedPlacement.of(placement_table(bundles)), minute.time
+        return decided
 
-    def _remember(self, minute: Minute, traffic: Floats) -> None:
-        brokers = broker_samples(minute, self._roster, self._settings, self._left_out(minute))
-        taking_part = [broker for broker in brokers if broker.left_out is None]
-        self._balanced = self._balanced + 1 if close_together(taking_part, minute.policies, self._settings) else 0
-        missing = self._shares.keys() - {broker.broker for broker in taking_part}
-        may_replace = not missing or minute.number - self._remembered_at > DAY
-        if is_good(self._balanced) and may_replace:
-            self._home, self._remembered_at = minute.owner.copy(), minute.number
-            held, whole = self._held(minute, traffic), float(traffic[minute.seen].sum())
-            self._shares = {name: figure / whole for name, figure in held.items() if figure}
+    def _snapshot(self, minute: Minute) -> Snapshot:
+        """Return what a run would know at the end of a minute. Any other property would read a file."""
+        snapshot, now = Snapshot(StoragePath(self._seed_of(minute))), minute.time
+        ages = {self._roster.bundles[bundle]: self._since(minute, at) for bundle, at in self._moved.items()}
+        # In a simulation, every bundle arrives at its destination.
+        moved = Unload(at=now, plan_id="", source="", destination="", outcome=Reason.MOVED)
+        unloads = {name: moved.model_copy(update={"at": now - timedelta(seconds=age)}) for name, age in ages.items()}
+        vars(snapshot).update(
+            request=RunRequest.model_construct(collected_at=now),
+            before=StateBefore(moves=MovesState(unloads=unloads)),
+            started=self._started,
+        )
+        return snapshot
 
-    def _held(self, minute: Minute, traffic: Floats) -> dict[str, float]:
-        held = np.bincount(minute.owner[minute.seen], traffic[minute.seen], minlength=len(self._roster.brokers))
-        return dict(zip(self._roster.brokers, held.tolist(), strict=True))
+
+def _without_grace(sample: ClusterSample) -> pa.Table:
+    """Return the bundles as a table, in which recently unloaded bundles may move."""
+    bundles = (bundle for broker in sample.brokers for bundle in sample.bundles.of(broker.broker))
+    free = (b._replace(reason=None) if b.reason is Reason.RECENTLY_UNLOADED else b for b in bundles)
+    return pa.Table.from_pylist([bundle._asdict() for bundle in free], COLUMNS)

@@ -63,7 +63,7 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
         taken = [move for move in served.moves if move.taken]
     leaving = any(drain.moving for drain in drained.values())
     if filling := (None if leaving else run.restoring()) or (None if taken else run.filling()):
-        decided, traffic = _with_filling(decided, filling), filling.traffic
+        decided, traffic = with_filling(decided, filling), filling.traffic
         taken = [move for move in filling.moves if move.taken]
     moves = move_table(run.cluster, decided.moves)
     write_moves(run.folder, moves)
@@ -107,7 +107,7 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
     )
 
 
-def _with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
+def with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
     """Return the decision with the moves that fill brokers or return bundles; the strategy's moves are postponed.
 
     The hits of the brokers in these moves are reset.

@@ -6,7 +6,7 @@ import logging
 from bisect import bisect_right
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,7 @@ from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.run_input import RunInput
@@ -48,7 +49,7 @@ class RememberedPlacement(NamedTuple):
     shares: dict[str, float]
 
     @classmethod
-    def read(cls, snapshot: Snapshot, state_folder: StoragePath) -> RememberedPlacement | None:
+    def read(cls, snapshot: Snapshot, state_folder: StoragePath) -> Self | None:
         """Return the remembered placement; None if there is none or its file cannot be read."""
         name = snapshot.before.decision.placement.file
         if not name:
@@ -58,6 +59,11 @@ class RememberedPlacement(NamedTuple):
         except SnapshotError as error:
             _log.warning("the remembered placement is not used: %s", error)
             return None
+        return cls.of(table)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Self:
+        """Return the placement in a table from `placement_table`."""
         sums = table.group_by("broker").aggregate([("msg_throughput", "sum")]).to_pylist()
         total = one_by_one(row["msg_throughput_sum"] for row in sums) or 1.0
         shares = {row["broker"]: row["msg_throughput_sum"] / total for row in sums}
@@ -103,10 +109,13 @@ def remember(run: RunInput) -> Remembered:
     taking_part = [broker for broker in run.brokers if broker.left_out is None]
     balanced = in_a_row + 1 if close_together(taking_part, run.policies, settings) else 0
     after = before.model_copy(update={"balanced": balanced})
-    if not is_good(balanced) or not _may_replace(run, taking_part):
+    if not is_good(balanced) or not may_replace(
+        RememberedPlacement.read(run, run.state_folder), before.at, now, taking_part
+    ):
         return after
     file = run.new_state_file("placement")
-    file.write_table(_placement(run))
+    bundles = run.table("bundles", ["bundle", "broker", "msg_throughput_in", "msg_throughput_out"])
+    file.write_table(placement_table(bundles))
     return after.model_copy(update={"file": file.name, "at": now})
 
 
@@ -127,14 +136,22 @@ def close_together(brokers: Iterable[BrokerSample], policies: Policies, settings
     return hottest >= low and all(max(pool) - min(pool) < low for pool in pools.values())
 
 
-def _may_replace(run: RunInput, brokers: Iterable[BrokerSample]) -> bool:
-    at, known = run.before.decision.placement.at, RememberedPlacement.read(run, run.state_folder)
+def may_replace(
+    known: RememberedPlacement | None, at: datetime | None, now: datetime, brokers: Iterable[BrokerSample]
+) -> bool:
+    """Return whether a new placement may replace the remembered one: all its brokers take part, or it is a day old.
+
+    Args:
+        known: the remembered placement.
+        at: when it was remembered; None if unknown.
+        brokers: the brokers that take part in balancing.
+    """
     missing = known.shares.keys() - {broker.broker for broker in brokers} if known else ()
-    return not missing or at is None or abs(run.request.collected_at - at) > KEPT_WITHOUT
+    return not missing or at is None or abs(now - at) > KEPT_WITHOUT
 
 
-def _placement(run: RunInput) -> pa.Table:
-    table = run.table("bundles", ["bundle", "broker", "msg_throughput_in", "msg_throughput_out"])
-    ways: list[Any] = [pc.coalesce(table[f"msg_throughput_{way}"], pa.scalar(0.0)) for way in ("in", "out")]
+def placement_table(bundles: pa.Table) -> pa.Table:
+    """Return where each bundle is, with its current throughput in bytes/s, from the input table of bundles."""
+    ways: list[Any] = [pc.coalesce(bundles[f"msg_throughput_{way}"], pa.scalar(0.0)) for way in ("in", "out")]
     traffic: Any = pc.add(*ways)
-    return table.select(["bundle", "broker"]).append_column("msg_throughput", traffic)
+    return bundles.select(["bundle", "broker"]).append_column("msg_throughput", traffic)

@@ -7,7 +7,6 @@ moved bundles. The minutes are simulated or recorded.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -170,7 +169,7 @@ class Balancer:
         if self._repeats:
             used = decision.samples | used_samples(decision.decisions, counting)
             # The figures that gave a hit.
-            after = samples_after(self._hits, counting, used, _time_of(minute))
+            after = samples_after(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})
         return decision
 
@@ -201,7 +200,7 @@ class Balancer:
     def _counting(self, minute: Minute) -> Counting:
         if not self._repeats:
             return minute.counting
-        return replace(minute.counting, samples=young(self._hits, self._settings, _time_of(minute)))
+        return replace(minute.counting, samples=young(self._hits, self._settings, minute.time))
 
     def _destination(self, move: CandidateMove) -> int:
         if move.destination is None:
@@ -227,7 +226,3 @@ class Balancer:
         self._topics = nothing[-1]
         bundles = ColumnBundles(self._roster, owner, nothing, self._means, {}, self._kind)
         return ClusterSample([BrokerSample(name) for name in self._roster.brokers], bundles, self._settings)
-
-
-def _time_of(minute: Minute) -> datetime:
-    return datetime.fromtimestamp(minute.number * MINUTE, UTC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,11 @@ class Minute:
     reserved: Mapping[int, str] = field(default_factory=dict)
     counting: Counting = COUNTED
     stays: Mapping[int, Reason] = field(default_factory=dict)
+
+    @property
+    def time(self) -> datetime:
+        """Return the end of the minute."""
+        return datetime.fromtimestamp(60 * self.number, UTC)
 
     @property
     def seen(self) -> Flags:

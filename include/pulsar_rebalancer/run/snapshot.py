@@ -92,7 +92,7 @@ class Snapshot:
         """
         return broker_samples(self._listed, left_out)
 
-    @property
+    @cached_property
     def started(self) -> dict[str, datetime | None]:
         """Return when each broker's process started; None if that is unknown."""
         return {broker.broker: broker.started_at for broker in self.brokers_without({})}

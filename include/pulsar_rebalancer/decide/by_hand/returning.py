@@ -43,18 +43,23 @@ def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
-    started = new_brokers(snapshot)
-    placement = RememberedPlacement.read(snapshot, state_folder) if started else None
-    if placement is None:
-        return None
-    homes = placement.homes(map(str, snapshot.table("bundles", ["bundle"])["bundle"].to_pylist()))
+    placement = RememberedPlacement.read(snapshot, state_folder) if new_brokers(snapshot) else None
+    return None if placement is None else restored(_scene(snapshot, state_folder), placement)
+
+
+def restored(scene: Scene, placement: RememberedPlacement) -> Filling | None:
+    """Return the same moves as `restore`, for a given placement.
+
+    Args:
+        scene: the input without the grace period.
+        placement: the remembered placement.
+    """
+    started, homes = new_brokers(scene.snapshot), placement.homes(scene.owners)
     lately = {bundle: broker for bundle, broker in homes.items() if broker in started}
-    return bring_back(snapshot, state_folder, lately, placement.shares)
+    return _brought_back(scene, lately, placement.shares)
 
 
-def bring_back(
-    snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str, str], shares: Mapping[str, float] | None = None
-) -> Filling | None:
+def bring_back(snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str, str]) -> Filling | None:
     """Return the moves that bring bundles back to their homes, most traffic first; None if there are none.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
@@ -65,16 +70,21 @@ def bring_back(
     Args:
         state_folder: the folder with the cluster's moving averages.
         home: brokerId of each bundle's home. Bundles that no broker reports are ignored.
-        shares: each home's usual share of the cluster's traffic, 0 to 1; the share may grow by a tenth. None if a home
-            may have any share.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
-    scene = Scene.read(snapshot, state_folder, (Overrule.GRACE_PERIOD,))
+    return _brought_back(_scene(snapshot, state_folder), home)
+
+
+def _scene(snapshot: Snapshot, state_folder: StoragePath) -> Scene:
+    return Scene.read(snapshot, state_folder, (Overrule.GRACE_PERIOD,))
+
+
+def _brought_back(scene: Scene, home: Mapping[str, str], shares: Mapping[str, float] | None = None) -> Filling | None:
     hottest_first = sorted(candidates_of(scene, _wishes(scene, home)), key=lambda move: (-move.traffic, move.bundle))
     if shares is not None:
-        hottest_first = within_shares(hottest_first, scene.traffic, shares)
+        hottest_first = _within_shares(hottest_first, scene.traffic, shares)
     if not hottest_first:
         return None
     # While caps apply, each move is a pair of its own: the order of pairs decides which moves are within the caps.
@@ -87,7 +97,7 @@ def bring_back(
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
     ordered = caps.in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in moves)
     plan = of_moves(scene, ordered, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
-    return plan or (_all_stay(ordered) if snapshot.before.roll else None)
+    return plan or (_all_stay(ordered) if scene.snapshot.before.roll else None)
 
 
 def _all_stay(moves: list[CandidateMove]) -> Filling:
@@ -123,7 +133,7 @@ def _moved_again(unload: Unload, home: str) -> Reason | None:
     return None if unload.tries < TRIES else Reason.ASTRAY
 
 
-def within_shares(
+def _within_shares(
     moves: Iterable[CandidateMove], traffic: Mapping[str, float], shares: Mapping[str, float]
 ) -> list[CandidateMove]:
     """Return the moves. A move that would take the home above its share is marked with the reason why the bundle stays.
