@@ -45,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; 2 when something that was named is wrong."""
     options = _options(arguments)
     if options.draw:
-        page.draw()
-        family_page.draw()
-        gain_page.draw()
+        page.draw(page.written() | family_page.written() | gain_page.written())
         return 0
     commit = commit_of_sources()
     try:
@@ -66,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for results in run_all(chosen, variants, range(1, options.seeds + 1), options.processes, commit):
         write(folder, results)
     if options.page:
-        page.draw()
+        page.draw(page.written())
     else:
         report = options.output / "report.html"
         report.write_text(html(read_all(folder, scenarios), scenarios), encoding="utf-8")

@@ -61,9 +61,9 @@ def written() -> dict[Path, str]:
     }
 
 
-def draw() -> None:
-    """Write them."""
-    for file, text in written().items():
+def draw(files: Mapping[Path, str]) -> None:
+    """Write documents and pictures."""
+    for file, text in files.items():
         file.write_text(text, encoding="utf-8")
 
 

@@ -41,14 +41,9 @@ def range_over_time(
 
     Each field also has the range with the same placement and no shedding, and which share of the seeds unloads.
     """
-    left, right, top, bottom, row = 52, 12, 82, 42, 118
-    width, height = left + right + 147 * len(variants), top + bottom + row * len(results)
     with mpl.rc_context(page_style(colours)):
-        figure = Figure(figsize=inches(width, height))
-        spaces = {"left": left / width, "right": 1 - right / width, "wspace": 0.08}
-        spaces |= {"top": 1 - top / height, "bottom": bottom / height, "hspace": 0.5}
-        fields = figure.subplots(
-            len(results), len(variants), sharex="row", sharey="row", squeeze=False, gridspec_kw=spaces
+        figure, fields = fields_in_rows(
+            len(results), len(variants), (147, 118), top=82, gaps=(0.08, 0.5), sharex="row", sharey="row"
         )
         for of_scenario, in_row in zip(results, fields, strict=True):
             for variant, field in zip(variants, in_row, strict=True):
@@ -67,13 +62,9 @@ def moves_against_range(
     """Return bundles moved against the mean range, a field for each scenario: medians, with least and largest."""
     columns = min(3, len(results))
     rows = -(-len(results) // columns)
-    left, right, top, bottom, row = 52, 12, 74, 42, 190
-    width, height = left + right + 245 * columns, top + bottom + row * rows
     with mpl.rc_context(page_style(colours)):
-        figure = Figure(figsize=inches(width, height))
-        spaces = {"left": left / width, "right": 1 - right / width, "wspace": 0.2}
-        spaces |= {"top": 1 - top / height, "bottom": bottom / height, "hspace": 0.32}
-        fields = figure.subplots(rows, columns, squeeze=False, gridspec_kw=spaces).ravel().tolist()
+        figure, grid = fields_in_rows(rows, columns, (245, 190), top=74, gaps=(0.2, 0.32))
+        fields = grid.ravel().tolist()
         for of_scenario, field in zip(results, fields, strict=False):
             for number, variant in enumerate(variants):
                 style = _marker(number, colours)
@@ -163,9 +154,23 @@ def _minutes(band: Band) -> list[int]:
     return [band.step * number for number in range(len(band.median))]
 
 
-def inches(width: float, height: float) -> tuple[float, float]:
-    """Return a size in pixels of the page in inches."""
-    return width / 96, height / 96
+def fields_in_rows(
+    rows: int, columns: int, size: tuple[int, int], *, top: int, gaps: tuple[float, float], **shared: str
+) -> tuple[Figure, Any]:
+    """Return a figure and its fields, one array for each row.
+
+    Args:
+        size: width and height of a field with the gap after it, pixels.
+        top: height of the legend above all fields, pixels.
+        gaps: between columns and between rows, as a share of a field.
+        shared: axes that fields share (`sharex`, `sharey`).
+    """
+    left, right, bottom = 52, 12, 42
+    width, height = left + right + size[0] * columns, top + bottom + size[1] * rows
+    figure = Figure(figsize=(width / 96, height / 96))
+    spaces = {"left": left / width, "right": 1 - right / width, "wspace": gaps[0]}
+    spaces |= {"top": 1 - top / height, "bottom": bottom / height, "hspace": gaps[1]}
+    return figure, figure.subplots(rows, columns, squeeze=False, gridspec_kw=spaces, **shared)  # type: ignore[call-overload]
 
 
 def page_style(colours: Palette) -> dict[str, Any]:

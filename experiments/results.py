@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from experiments import result_files
 from experiments.measures import Measures
 
 if TYPE_CHECKING:
@@ -92,20 +93,16 @@ def gathered(scenario: str, commit: str, runs: Iterable[Run]) -> Results:
 
 
 def write(folder: Path, results: Results) -> None:
-    """Write the results of a scenario, all or nothing; variants with the same figures share a line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lines: dict[str, list[str]] = {}
+    """Write the results of a scenario; variants with the same figures share a line."""
+    alike: dict[str, list[str]] = {}
     for variant, rows in results.measures.items():
         measures = {field.name: [_short(getattr(row, field.name)) for row in rows] for field in fields(Measures)}
         figures = json.dumps({"measures": measures, "band": results.bands[variant]._asdict()})
-        lines.setdefault(figures, []).append(variant)
+        alike.setdefault(figures, []).append(variant)
     head = {"version": VERSION, "scenario": results.scenario, "commit": results.commit, "seeds": results.seeds}
-    text = json.dumps(head | {"variants": list(results.measures)})
-    runs = [f'{{"variants": {json.dumps(variants)}, {figures[1:]}' for figures, variants in lines.items()]
-    file = folder / f"{results.scenario}.json"
-    partial = file.with_suffix(".partial")
-    partial.write_text(f'{text[:-1]}, "runs": [\n' + ",\n".join(runs) + "\n]}\n", encoding="utf-8")
-    partial.replace(file)
+    runs = ({"variants": variants} | json.loads(figures) for figures, variants in alike.items())
+    text = result_files.document(head | {"variants": list(results.measures)}, runs)
+    result_files.save(folder / f"{results.scenario}.json", text)
 
 
 def read(file: Path) -> Results:
@@ -114,9 +111,7 @@ def read(file: Path) -> Results:
     Raises:
         ValueError: it is of another version.
     """
-    document = json.loads(file.read_text(encoding="utf-8"))
-    if document["version"] != VERSION:
-        raise ValueError(f"{file}: version {document['version']}, this program reads {VERSION}; run it again")
+    document = result_files.load(file, VERSION)
     line_of = {variant: line for line in document["runs"] for variant in line["variants"]}
     measures = {variant: _rows(line_of[variant]["measures"]) for variant in document["variants"]}
     bands = {variant: Band(**line_of[variant]["band"]) for variant in document["variants"]}

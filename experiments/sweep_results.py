@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
+
+from experiments import result_files
 
 COMMITTED = Path(__file__).parent / "results" / "sweeps"
 
@@ -52,27 +53,19 @@ class Sweep(NamedTuple):
 
 
 def write(folder: Path, sweep: Sweep) -> None:
-    """Write the outcome of an assumption, all or nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    document = {"version": VERSION, **sweep._asdict()}
-    del document["outcomes"], document["figures"]
-    lines = [
-        json.dumps({"variant": variant, "problem": problem, "outcomes": outcomes})
+    """Write the outcome of an assumption."""
+    head = {"version": VERSION, **sweep._asdict()}
+    del head["outcomes"]
+    head["figures"] = {
+        name: {variant: [figure and float(f"{figure:.4g}") for figure in row] for variant, row in rows.items()}
+        for name, rows in sweep.figures.items()
+    }
+    rows = (
+        {"variant": variant, "problem": problem, "outcomes": outcomes}
         for variant, problems in sweep.outcomes.items()
         for problem, outcomes in problems.items()
-    ]
-    figures = json.dumps(
-        {
-            name: {variant: [figure and float(f"{figure:.4g}") for figure in row] for variant, row in rows.items()}
-            for name, rows in sweep.figures.items()
-        }
     )
-    file = folder / f"{sweep.assumption}.json"
-    partial = file.with_suffix(".partial")
-    rows = ",\n".join(lines)
-    head = json.dumps(document)[:-1]
-    partial.write_text(f'{head}, "figures": {figures}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
-    partial.replace(file)
+    result_files.save(folder / f"{sweep.assumption}.json", result_files.document(head, rows, "rows"))
 
 
 def read_all(folder: Path) -> dict[str, Sweep]:
@@ -81,13 +74,12 @@ def read_all(folder: Path) -> dict[str, Sweep]:
     Raises:
         ValueError: a file is of another version.
     """
-    return {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
+    return result_files.load_each(folder, _read)
 
 
 def _read(file: Path) -> Sweep:
-    document = json.loads(file.read_text(encoding="utf-8"))
-    if document.pop("version") != VERSION:
-        raise ValueError(f"{file}: another version than {VERSION}, which this program reads; sweep again")
+    document = result_files.load(file, VERSION)
+    del document["version"]
     outcomes: dict[str, dict[str, tuple[Outcome, ...]]] = {}
     for row in document.pop("rows"):
         of_values = tuple(Outcome(*outcome) for outcome in row["outcomes"])

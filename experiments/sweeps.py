@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(folder, sweeper.sweep(assumptions[name]))
             print(f"{time.monotonic() - started:6.0f} s  {name}", flush=True)
     if options.page:
-        page.draw()
+        page.draw(page.written())
     else:
         tables = options.output / "sweeps.md"
         tables.write_text(markdown(read_all(folder), assumptions) + "\n", encoding="utf-8")

@@ -87,9 +87,9 @@ def of_problems(results: Mapping[str, Results]) -> Table:
     return Table(["", *(problem.title for problem in PROBLEMS)], rows)
 
 
-def of_measures() -> Table:
+def of_measures(measures: Mapping[str, Column] = MEASURES) -> Table:
     """Return what each measure means."""
-    return Table(["measure", "meaning"], [[*column] for column in MEASURES.values()])
+    return Table(["measure", "meaning"], [[*column] for column in measures.values()])
 
 
 def alike(figures: Mapping[str, Hashable]) -> list[list[str]]:
@@ -134,16 +134,17 @@ def _verdict(judgement: Judgement | None) -> str:
 
 def _text(spread: Spread) -> str:
     counted = all(isinstance(value, int) for value in spread.known)
-    text = "never" if spread.median is None else _figure(spread.median, counted=counted)
+    text = "never" if spread.median is None else figure(spread.median, counted=counted)
     if not spread.known:
         return text
-    ends = list(dict.fromkeys(_figure(end, counted=counted) for end in (spread.known[0], spread.known[-1])))
+    ends = list(dict.fromkeys(figure(end, counted=counted) for end in (spread.known[0], spread.known[-1])))
     words = [" to ".join(ends)] if len(ends) > 1 or spread.missing else []
     words += [f"{spread.missing} never"] if spread.missing else []
     return f"{text} ({', '.join(words)})" if words else text
 
 
-def _figure(value: float, *, counted: bool) -> str:
+def figure(value: float, *, counted: bool = True) -> str:
+    """Return a figure with a decimal only if it is below 100 and, if `counted`, not whole."""
     if math.isinf(value):
         return "∞"
     whole = value == 0 or abs(value) >= 100 or (counted and value == int(value))

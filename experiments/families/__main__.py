@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from scripts.drawing import ROOT
 
+from experiments import page
 from experiments.__main__ import commit_of_sources, refuse_changes
 from experiments.families import family_page
 from experiments.families.choosing import GRID_FAMILIES, GRID_SEEDS, best
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(folder / "training", family)
             print(of_family(family).markdown(), flush=True)
     if options.page:
-        family_page.draw()
+        page.draw(family_page.written())
     return failed
 
 

@@ -12,6 +12,7 @@ from experiments.families.choosing import GRID_FAMILIES, LOSING, RULE
 from experiments.families.family import load_all
 from experiments.families.family_results import read_all
 from experiments.page import between, picture
+from experiments.tables import of_measures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +50,6 @@ def written() -> dict[Path, str]:
     }
 
 
-def draw() -> None:
-    """Write them."""
-    for file, text in written().items():
-        file.write_text(text, encoding="utf-8")
-
-
 def _results(training: Mapping[str, FamilyResults]) -> str:
     commits = " and ".join(f"`{commit}`" for commit in sorted({family.commit for family in training.values()}))
     seeds = sorted({seed for family in training.values() for seed in family.seeds})
@@ -88,7 +83,7 @@ def _reference(results: Mapping[str, FamilyResults], families: Mapping[str, Fami
         "# Figures of the families",
         "Written by `make experiments DRAW=1` from `experiments/results/families`; [families.md](../families.md) "
         "says how they are made. Each figure is the mean over the seeds, with the smallest and the largest.",
-        family_tables.of_measures().markdown(),
+        of_measures(family_tables.MEASURES).markdown(),
         "## Moves per day and mean range by family",
         family_tables.by_family(results, families).markdown(),
     ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments.families.contestants import GAIN, NOTHING
-from experiments.plots import explain, inches, page_style, svg
+from experiments.plots import explain, fields_in_rows, page_style, svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,13 +30,9 @@ def moves_against_range(results: Mapping[str, FamilyResults], titles: Mapping[st
     """
     marks = _marks([*next(iter(results.values())).runs], colours)
     rows = -(-len(results) // _COLUMNS)
-    left, right, top, bottom, row = 52, 12, 92, 42, 175
-    width, height = left + right + 190 * _COLUMNS, top + bottom + row * rows
     with mpl.rc_context(page_style(colours)):
-        figure = Figure(figsize=inches(width, height))
-        spaces = {"left": left / width, "right": 1 - right / width, "wspace": 0.22}
-        spaces |= {"top": 1 - top / height, "bottom": bottom / height, "hspace": 0.36}
-        fields = figure.subplots(rows, _COLUMNS, squeeze=False, gridspec_kw=spaces).ravel().tolist()
+        figure, grid = fields_in_rows(rows, _COLUMNS, (190, 175), top=92, gaps=(0.22, 0.36))
+        fields = grid.ravel().tolist()
         largest = max(max(family.of_seeds(name, "moves_per_day")) for family in results.values() for name in marks)
         for (name, family), field in zip(results.items(), fields, strict=False):
             for contestant, mark in marks.items():

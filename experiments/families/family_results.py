@@ -7,6 +7,8 @@ import json
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from experiments import result_files
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
@@ -66,13 +68,12 @@ class Seal(NamedTuple):
     @classmethod
     def read(cls, file: Path) -> Self:
         """Return the seal in a file."""
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = result_files.load(file)
         return cls(document["commit"], tuple(document["seeds"]), document["sha256"])
 
     def write(self, file: Path) -> None:
         """Write the seal."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(self._asdict()) + "\n", encoding="utf-8")
+        result_files.save(file, json.dumps(self._asdict()) + "\n")
 
 
 def rounded(figures: Mapping[str, float | None]) -> Figures:
@@ -82,30 +83,28 @@ def rounded(figures: Mapping[str, float | None]) -> Figures:
 
 def write(folder: Path, results: FamilyResults) -> None:
     """Write a family's results."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{results.family}.json").write_text(_text(results), encoding="utf-8")
+    result_files.save(folder / f"{results.family}.json", _text(results))
 
 
 def read_all(folder: Path) -> dict[str, FamilyResults]:
     """Return the results of a folder by family."""
-    results = {}
-    for file in sorted(folder.glob("*.json")):
-        document = json.loads(file.read_text(encoding="utf-8"))
-        seeds = tuple(dict.fromkeys(row["seed"] for row in document["runs"]))
-        runs: dict[str, list[Figures]] = {}
-        for row in document["runs"]:
-            figures = {name: value for name, value in row.items() if name not in ("contestant", "seed")}
-            runs.setdefault(row["contestant"], []).append(figures)
-        results[file.stem] = FamilyResults(file.stem, document["commit"], seeds, runs)
-    return results
+    return result_files.load_each(folder, _read)
+
+
+def _read(file: Path) -> FamilyResults:
+    document = result_files.load(file)
+    seeds = tuple(dict.fromkeys(row["seed"] for row in document["runs"]))
+    runs: dict[str, list[Figures]] = {}
+    for row in document["runs"]:
+        figures = {name: value for name, value in row.items() if name not in ("contestant", "seed")}
+        runs.setdefault(row["contestant"], []).append(figures)
+    return FamilyResults(file.stem, document["commit"], seeds, runs)
 
 
 def _text(results: FamilyResults) -> str:
-    """Return JSON with a line for each run, so that a difference is easy to see."""
-    rows = [
-        json.dumps({"contestant": name, "seed": seed, **run})
+    rows = (
+        {"contestant": name, "seed": seed, **run}
         for name, of_seeds in results.runs.items()
         for seed, run in zip(results.seeds, of_seeds, strict=True)
-    ]
-    head = f'{{"family": "{results.family}", "commit": "{results.commit}", "runs": ['
-    return head + "\n" + ",\n".join(rows) + "\n]}\n"
+    )
+    return result_files.document({"family": results.family, "commit": results.commit}, rows)

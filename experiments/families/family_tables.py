@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from experiments.families.choosing import best, loses, ratio, tried
 from experiments.families.contestants import AVG, RANDOM, SHUFFLED
-from experiments.tables import Table
+from experiments.tables import Column, Table, figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,42 +15,31 @@ if TYPE_CHECKING:
     from experiments.families.family import Family
     from experiments.families.family_results import FamilyResults
 
-
-class _Measure(NamedTuple):
-    title: str
-    meaning: str
-
-
 MEASURES = {
-    "moves_per_day": _Measure("moves per day", "bundles that the strategy moved"),
-    "disturbed_per_day": _Measure(
+    "moves_per_day": Column("moves per day", "bundles that the strategy moved"),
+    "disturbed_per_day": Column(
         "disturbed load per day, %",
         "throughput of the moved bundles when they moved, in percent of the mean throughput of the cluster",
     ),
-    "client_seconds_per_day": _Measure(
+    "client_seconds_per_day": Column(
         "client-seconds per day",
         "seconds in which a bundle had no broker, times its clients; includes bundles whose broker stopped",
     ),
-    "range_mean": _Measure("mean range", "largest minus least true score of the brokers, points, mean over the day"),
-    "range_p95": _Measure("p95 of the range", "its 95th percentile"),
-    "hottest_p99": _Measure("p99 of the hottest", "99th percentile of the score of the hottest broker, percent"),
-    "minutes_above_80_per_day": _Measure("minutes above 80 %", "minutes per day in which a broker was above 80 %"),
-    "over_unloaded_per_day": _Measure(
+    "range_mean": Column("mean range", "largest minus least true score of the brokers, points, mean over the day"),
+    "range_p95": Column("p95 of the range", "its 95th percentile"),
+    "hottest_p99": Column("p99 of the hottest", "99th percentile of the score of the hottest broker, percent"),
+    "minutes_above_80_per_day": Column("minutes above 80 %", "minutes per day in which a broker was above 80 %"),
+    "over_unloaded_per_day": Column(
         "over-unloaded per day",
         "bundles moved whose source was 5 points below the mean within the ten minutes after",
     ),
-    "settling": _Measure(
+    "settling": Column(
         "settling, min",
         "minutes from the start or stop of a broker until the range was at most 20 points for five minutes in a row, "
         "at most until the next such change; mean over the changes",
     ),
 }
 """Each measure that the tables show."""
-
-
-def of_measures() -> Table:
-    """Return what each measure means."""
-    return Table(["measure", "meaning"], [[*measure] for measure in MEASURES.values()])
 
 
 def of_family(results: FamilyResults) -> Table:
@@ -88,7 +77,7 @@ def overall(results: Mapping[str, FamilyResults]) -> Table:
     for contestant in contestants:
         figures = [f"{ratio(results, contestant, name, plus):.2f} x" for name, plus in multiples.items()]
         for name in rest:
-            figures.append(_figure(fmean(means[name] for means in _means(results, contestant) if name in means)))
+            figures.append(figure(fmean(means[name] for means in _means(results, contestant) if name in means)))
         rows.append([contestant, *figures])
     return Table(["", *(MEASURES[name].title for name in (*multiples, *rest))], rows)
 
@@ -131,9 +120,5 @@ def _means(results: Mapping[str, FamilyResults], contestant: str) -> list[dict[s
 
 
 def _spread(figures: Sequence[float]) -> str:
-    least, mean, largest = map(_figure, (min(figures), fmean(figures), max(figures)))
+    least, mean, largest = map(figure, (min(figures), fmean(figures), max(figures)))
     return mean if least == largest else f"{mean} ({least} to {largest})"
-
-
-def _figure(value: float) -> str:
-    return f"{value:.0f}" if value == round(value) or abs(value) >= 100 else f"{value:.1f}"

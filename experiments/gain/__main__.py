@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from scripts.drawing import ROOT
 
+from experiments import page
 from experiments.__main__ import commit_of_sources, refuse_changes
 from experiments.families import family_page
 from experiments.families.choosing import best
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.what == "traces":
         run_traces(folder / "traces.json", commit)
     if options.page or options.what == "draw":
-        gain_page.draw()
+        page.draw(gain_page.written())
     return 0
 
 

@@ -65,12 +65,6 @@ def written() -> dict[Path, str]:
     return {DOCUMENT: text} | {PICTURES / name: svg for name, svg in pictures.items()}
 
 
-def draw() -> None:
-    """Write them."""
-    for file, text in written().items():
-        file.write_text(text, encoding="utf-8")
-
-
 def _goals(held_out: Mapping[str, FamilyResults]) -> str:
     others = [name for name in next(iter(held_out.values())).runs if name.startswith(AVG)]
     families = [*held_out]

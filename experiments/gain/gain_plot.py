@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from experiments.plots import explain, inches, page_style, svg
+from experiments.plots import explain, fields_in_rows, page_style, svg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,13 +27,8 @@ def one_burst(runs: Sequence[CaseRun], burst: tuple[int, int], colours: Palette)
     Args:
         burst: first minute of the burst, and the first one after it.
     """
-    left, right, top, bottom, height = 52, 12, 60, 42, 300
-    width = left + right + 400 * len(runs)
     with mpl.rc_context(page_style(colours)):
-        figure = Figure(figsize=inches(width, height))
-        spaces = {"left": left / width, "right": 1 - right / width, "wspace": 0.08}
-        spaces |= {"top": 1 - top / height, "bottom": bottom / height}
-        fields = figure.subplots(1, len(runs), sharey=True, squeeze=False, gridspec_kw=spaces)[0]
+        figure, (fields,) = fields_in_rows(1, len(runs), (400, 198), top=60, gaps=(0.08, 0), sharey="row")
         minutes = range(FIRST, LAST)
         for run, field in zip(runs, fields, strict=True):
             field.axvspan(*burst, color=colours.box, zorder=0)

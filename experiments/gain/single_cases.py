@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from experiments import result_files
 from experiments.building import build
 from experiments.families.contestants import GAIN, avg, joined_later
 from experiments.gain.parts import MESSAGES, without
@@ -61,18 +61,14 @@ def run_case(case: Scenario, variant: Variant, name: str, seed: int) -> CaseRun:
 def run_cases(folder: Path, commit: str) -> None:
     """Run all cases and write their results."""
     (gain,), usual = joined_later(), avg("AvgShedder", {})
-    folder.mkdir(parents=True, exist_ok=True)
     for name, case in load_all(FOLDER).items():
         compared = {usual.name: usual, **({MESSAGES: gain} if name == NETWORK else {}), GAIN: gain}
         runs = [run_case(case, variant, who, seed) for who, variant in compared.items() for seed in SEEDS[name]]
-        rows = ",\n".join(json.dumps(run._asdict()) for run in runs)
-        text = f'{{"case": "{name}", "commit": "{commit}", "runs": [\n{rows}\n]}}\n'
-        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        text = result_files.document({"case": name, "commit": commit}, (run._asdict() for run in runs))
+        result_files.save(folder / f"{name}.json", text)
 
 
 def read_case(file: Path) -> tuple[str, list[CaseRun]]:
-    """Return the commit and the runs of a case; no runs without its file."""
-    if not file.exists():
-        return "", []
-    document = json.loads(file.read_text(encoding="utf-8"))
+    """Return the commit and the runs of a case."""
+    document = result_files.load(file)
     return document["commit"], [CaseRun(**row) for row in document["runs"]]

@@ -13,6 +13,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from experiments import result_files
 from experiments.families.contestants import AVG, avg, joined_later
 from pulsar_rebalancer.replay import traces
 from pulsar_rebalancer.replay.closed_loop import replay
@@ -64,12 +65,11 @@ def replayed(seed: int, minutes: int = MINUTES) -> dict[str, tuple[int, float]]:
 
 def run_traces(file: Path, commit: str) -> None:
     """Replay the traces of all seeds, and write the results."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     runs = {str(seed): replayed(seed) for seed in SEEDS}
-    file.write_text(json.dumps({"commit": commit, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+    result_files.save(file, json.dumps({"commit": commit, "runs": runs}, indent=1) + "\n")
 
 
 def read_traces(file: Path) -> tuple[str, Mapping[str, Mapping[str, tuple[int, float]]]]:
     """Return the commit, and the results by seed and strategy."""
-    document = json.loads(file.read_text(encoding="utf-8"))
+    document = result_files.load(file)
     return document["commit"], document["runs"]

@@ -88,7 +88,7 @@ def test_a_changed_number_changes_pictures_and_tables(own: Path) -> None:
 
 
 def test_one_scenario_renews_its_own_part(own: Path) -> None:
-    page.draw()
+    page.draw(page.written())
     reference, others = page.REFERENCE.read_text(), read_all(page.COMMITTED, load_all())
     # Not committed: documents and results may differ from the commit that results name.
     assert command.main(["by_hand_history_score", "--seeds", "1", "--processes", "2", "--page"]) == 0
