@@ -16,7 +16,6 @@ from benchmarks.real_cluster import BROKERS, RealCluster, real_cluster, say
 
 # isort: split
 
-import argparse
 import sys
 import tempfile
 import time
@@ -30,15 +29,16 @@ from tests.pulsar.load import Load
 from tests.pulsar.test_by_hand import connection
 from tests.pulsar.throttling import await_host_samples
 
-from benchmarks.conditions import commit, machine
+from benchmarks.conditions import commit
 from benchmarks.gain_recording import AVG, GAIN, INTERVAL_SECONDS, SETTINGS, keep
 from benchmarks.gain_results import NONE, TRIALS, Block
 from benchmarks.scripted_load import scripted
-from benchmarks.trials import messages
+from benchmarks.trials import facts, options_of
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping
 
     from tests.pulsar.load import TopicReport
@@ -78,10 +78,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    summary, _, rest = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gain_proof", description=summary.partition(":")[0], epilog=rest
-    )
+    parser = options_of("benchmarks.gain_proof", __doc__ or "")
     parser.add_argument("--minutes", type=int, default=60, help="of each block (60)")
     parser.add_argument("--blocks", type=int, default=3, help="of each strategy (3)")
     parser.add_argument("--go-on", action="store_true", help="keep the blocks of an earlier run, and play the others")
@@ -165,9 +162,6 @@ class _Scene:
         longest = {topic: max(report.ack_gaps) for topic, report in reports.items()}
         return Block(
             strategy=strategy,
-            at=at,
-            commit=self._sources,
-            machine=machine(),
             settings=self._settings,
             runs=len(self._runs),
             moves=len(attempts),
@@ -176,7 +170,7 @@ class _Scene:
             hottest=[round(summary.score_max or 0.0, 1) for summary in complete],
             gap=round(max(gap for topic, gap in longest.items() if topic not in touched), 3),
             gap_of_restarted=round(max((longest[topic] for topic in touched), default=0.0), 3),
-            **messages(reports),
+            **facts(at, self._sources, reports),
         )
 
 

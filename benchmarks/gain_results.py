@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scripts import markdown
 
 from benchmarks.gain_recording import AVG, GAIN, replayed
 from benchmarks.measure import ROOT
-from benchmarks.trials import Trial, Trials, lost, markdown, verdict
+from benchmarks.trials import Trial, Trials, lost, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +63,7 @@ def table(blocks: list[Block], replays: Iterable[Figures]) -> str:
     for replay in replays:
         figures = [str(replay.moved), f"{replay.range_mean:.1f}", f"{replay.range_p95:.1f}"]
         lines.append([f"{replay.variant}, replayed", "", "", *figures, *[""] * 5])
-    return markdown(lines)
+    return markdown.table(lines)
 
 
 def _row(blocks: list[Block]) -> list[str]:

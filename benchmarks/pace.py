@@ -6,7 +6,6 @@ whose parts are measured together.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import statistics
 import sys
@@ -23,6 +22,7 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 from benchmarks.measure import BenchmarkError, Comparison, Taken, alternately, median
+from benchmarks.trials import options_of
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.admin.topic_statistics import clients_in, topics_in
 from pulsar_rebalancer.carry_out.harm_meter import WATCHED_S, HarmMeter
@@ -103,7 +103,7 @@ class _Wave(NamedTuple):
 
 def main() -> None:
     """Measure waves at each pace for each kind of wave."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pace", description=(__doc__ or "").partition(":")[0])
+    parser = options_of("benchmarks.pace", __doc__ or "")
     parser.add_argument("--only", default="", metavar="TEXT", help="kinds of waves whose names begin with this (all)")
     parser.add_argument("--repetitions", type=int, default=5, help="waves at each pace (5)")
     given = parser.parse_args()

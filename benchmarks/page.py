@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from scripts import markdown
 from scripts.drawing import FOLDER, PALETTES, Drawing, Palette
 
 from benchmarks.conditions import QUIET
@@ -31,7 +32,8 @@ def renew() -> None:
     results = of_one_run()
     text = renewed(PAGE.read_text(encoding="utf-8"), CONDITIONS, conditions(results))
     for result in results:
-        content = [picture(result.part), table(result.comparisons), caption(result)]
+        words = f"Seconds of {result.part} as bars; the table below has the figures."
+        content = [markdown.picture(f"benchmark-{result.part}", words), table(result.comparisons), caption(result)]
         text = renewed(text, result.part, "\n\n".join(content))
         for mode, colours in PALETTES.items():
             file = FOLDER / f"benchmark-{result.part}-{mode}.svg"
@@ -41,18 +43,7 @@ def renew() -> None:
 
 def renewed(text: str, part: str, content: str) -> str:
     """Return the page with this between the markers of the part."""
-    begin, end = f"<!-- benchmark-{part} -->\n", f"<!-- /benchmark-{part} -->"
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n{content}\n\n{end}{rest.partition(end)[2]}"
-
-
-def picture(part: str) -> str:
-    """Return the picture of a part as the page shows it."""
-    name = f"pictures/benchmark-{part}"
-    return (
-        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{name}-dark.svg">\n'
-        f'  <img src="{name}-light.svg" alt="Seconds of {part} as bars; the table below has the figures.">\n</picture>'
-    )
+    return markdown.between(f"benchmark-{part}", content, text)
 
 
 def table(comparisons: Sequence[Comparison]) -> str:
@@ -67,7 +58,7 @@ def table(comparisons: Sequence[Comparison]) -> str:
     filled = [n for n in range(len(lines[0])) if n <= len(subjects) or any(line[n] for line in lines[1:])]
     lines = [[line[n] for n in filled] for line in lines]
     lines.insert(1, ["---"] * len(filled))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown.table(lines)
 
 
 def conditions(results: Sequence[Result]) -> str:

@@ -14,7 +14,6 @@ from benchmarks.real_cluster import BROKERS, RealCluster, real_cluster, say
 
 # isort: split
 
-import argparse
 import sys
 import tempfile
 import time
@@ -27,15 +26,17 @@ from tests.integration.airflow_world import World, dags
 from tests.pulsar.load import Load
 from tests.pulsar.test_by_hand import connection
 
-from benchmarks.conditions import commit, machine
+from benchmarks.conditions import commit
 from benchmarks.measure import BenchmarkError
 from benchmarks.roll_results import ROLL, RUNS, SIGTERM, STAY, TRIALS, RollTrial
-from benchmarks.trials import messages
+from benchmarks.trials import facts, options_of
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
+    import argparse
+
     from tests.integration.airflow_world import Outcome
 
 RATES = {"modular": 16.0, "extensible": 19.0}
@@ -85,10 +86,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    summary, _, rest = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.roll", description=summary.partition(":")[0], epilog=rest
-    )
+    parser = options_of("benchmarks.roll", __doc__ or "")
     parser.add_argument("--manager", choices=tuple(RATES), default="modular", help="(modular)")
     parser.add_argument("--trials", type=int, default=5, help="rolls, and restarts by SIGTERM (5)")
     parser.add_argument("--go-on", action="store_true", help="keep the trials of an earlier run, and make the others")
@@ -145,16 +143,13 @@ class _Scene:
         return RollTrial(
             kind=kind,
             manager=self._given.manager,
-            at=at,
-            commit=self._sources,
-            machine=machine(),
             settings={name: getattr(self._given, name) for name in ("bundles", "rate", "quota")},
             seconds=round(seconds),
             moves=dict(sorted(Counter(self._moves[bundle] for bundle in self._real.topics).items())),
             again=self._again.total(),
             gaps=[round(gap, 3) for gap in sorted(gaps, reverse=True)],
             ranges=self._ranges,
-            **messages(reports),
+            **facts(at, self._sources, reports),
         )
 
     def _roll(self, *, back: bool) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scripts import markdown
 
 from benchmarks.measure import ROOT
-from benchmarks.trials import Trial, Trials, lost, markdown, verdict
+from benchmarks.trials import Trial, Trials, lost, verdict
 
 ROLL, SIGTERM, STAY = "roll", "SIGTERM", "roll without the return"
 MOST_MOVES, LARGEST_SHARE, LARGEST_RANGE, UNTOUCHED_RANGE = 2, 0.5, 10, 30
@@ -60,7 +61,7 @@ def table(trials: list[RollTrial]) -> str:
     for manager, kinds in by_manager.items():
         lines += [[f"{manager}, {kind}", *_row(of_kind)] for kind, of_kind in kinds.items()]
         lines.append([f"{manager}: goals of a roll", "", *_goals(kinds)])
-    return markdown(lines)
+    return markdown.table(lines)
 
 
 def _row(trials: list[RollTrial]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - pydantic reads it
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
+from benchmarks.conditions import machine
 from benchmarks.page import renewed
 
 if TYPE_CHECKING:
@@ -87,17 +89,19 @@ def lost(trials: Iterable[Trial]) -> int:
     return sum(trial.acked - trial.received for trial in trials)
 
 
-def messages(reports: Mapping[str, TopicReport]) -> dict[str, int]:
-    """Return the messages of all topics, under the names that a trial has for them."""
+def facts(at: datetime, sources: str, reports: Mapping[str, TopicReport]) -> dict[str, Any]:
+    """Return what every trial has but its settings: where and when it was made, and the messages of all topics."""
     names = ("sent", "acked", "received", "errors")
-    return {name: sum(getattr(report, name) for report in reports.values()) for name in names}
+    messages = {name: sum(getattr(report, name) for report in reports.values()) for name in names}
+    return {"at": at, "commit": sources, "machine": machine(), **messages}
+
+
+def options_of(program: str, text: str) -> argparse.ArgumentParser:
+    """Return the parser of a program's options; its docstring is the help."""
+    summary, _, rest = text.partition("\n")
+    return argparse.ArgumentParser(prog=f"python -m {program}", description=summary.partition(":")[0], epilog=rest)
 
 
 def verdict(goal: str, met: bool) -> str:
     """Return a goal, and whether it is met."""
     return f"{goal}: {'met' if met else '**missed**'}"
-
-
-def markdown(lines: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

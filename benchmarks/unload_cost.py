@@ -6,7 +6,6 @@ control groups, so that other work on the machine does not count.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ from tests.pulsar.distribution import from_dependencies, from_server_distributio
 
 import pulsar
 from benchmarks.conditions import commit, machine
+from benchmarks.trials import options_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,9 +46,7 @@ _WARM_UP = 2
 
 def main() -> None:
     """Measure every version, and print a row for each number of clients."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.unload_cost", description=(__doc__ or "").partition(":")[0]
-    )
+    parser = options_of("benchmarks.unload_cost", __doc__ or "")
     parser.add_argument("--repetitions", type=int, default=4, help="of all unloads (4)")
     repetitions = parser.parse_args().repetitions
     print(f"| | {' | '.join(SUBJECTS)} | times |\n|{' --- |' * (len(SUBJECTS) + 2)}")

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER, PALETTES, ROOT
+from scripts.markdown import between, picture
 
 from experiments import assumption, sweep_results, sweep_tables
 from experiments.plots import moves_against_range, range_over_time
@@ -67,13 +68,6 @@ def draw(files: Mapping[Path, str]) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def between(marks: str, content: str, text: str) -> str:
-    """Return the text with other content between its marks."""
-    begin, end = f"<!-- {marks} -->\n", f"<!-- /{marks} -->\n"
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n{content}\n\n{end}{rest.partition(end)[2]}"
-
-
 def _pictures(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> dict[Path, str]:
     over_time, against_moves = (
         [results[name] for name in names if name in results] for names in (OVER_TIME, AGAINST_MOVES)
@@ -96,14 +90,6 @@ def _first_screen(results: Mapping[str, Results], scenarios: Mapping[str, Scenar
         _origin(results, scenarios),
         "\n".join(f"* **{problem.title}**: {problem.rule}" for problem in PROBLEMS),
     ]
-
-
-def picture(name: str, words: str) -> str:
-    """Return the markup of a picture for light and dark pages."""
-    return (
-        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="pictures/{name}-dark.svg">\n'
-        f'  <img src="pictures/{name}-light.svg" alt="{words}">\n</picture>'
-    )
 
 
 def _origin(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> str:

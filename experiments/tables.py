@@ -6,6 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from scripts import markdown
+
 from experiments.problems import PROBLEMS, PUBLISHED, judge
 from experiments.variants import BASELINE
 
@@ -65,7 +67,7 @@ class Table(NamedTuple):
     def markdown(self) -> str:
         """Return it as Markdown; of several lines in a cell the first is bold."""
         lines = [self.head, ["---"] * len(self.head), *self.rows]
-        return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+        return markdown.table([*map(_cell, line)] for line in lines)
 
 
 def of_scenario(results: Results) -> Table:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER as PICTURES
 from scripts.drawing import PALETTES, ROOT
+from scripts.markdown import between, picture
 
 from experiments.families import family_plot, family_tables
 from experiments.families.choosing import GRID_FAMILIES, LOSING, RULE
 from experiments.families.family import load_all
 from experiments.families.family_results import read_all
-from experiments.page import between, picture
 from experiments.tables import of_measures
 
 if TYPE_CHECKING:

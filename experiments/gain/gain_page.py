@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER as PICTURES
 from scripts.drawing import PALETTES, ROOT
+from scripts.markdown import between, picture
 
 from experiments.families import family_page, family_plot
 from experiments.families.choosing import ratio
@@ -18,7 +19,6 @@ from experiments.gain.goals import CLEARLY, loses_clearly, verdicts
 from experiments.gain.parts import PARTS, RANDOM, SHUFFLED
 from experiments.gain.single_cases import BURST, FOLDER, NETWORK, CaseRun, read_case
 from experiments.gain.traces import read_traces
-from experiments.page import between, picture
 from experiments.scenario import load
 from experiments.tables import Table
 
