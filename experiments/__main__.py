@@ -125,10 +125,10 @@ def _git(*words: str) -> str:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios; all without any")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios (default: all)")
     parser.add_argument("--seeds", type=positive, default=10, help="how many, from 1 on (10)")
     parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="one per core")
-    parser.add_argument("--strategy", action="append", default=[], help="a shedder from outside, package.module:name")
+    parser.add_argument("--strategy", action="append", default=[], help="a custom shedder, package.module:name")
     parser.add_argument("--scenarios", type=Path, default=FOLDER, help="folder of scenario files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "experiments", help="folder for results")
     documents = parser.add_mutually_exclusive_group()

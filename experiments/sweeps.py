@@ -152,7 +152,7 @@ def _outcomes(problem: Problem, of_values: Iterable[Mapping[str, Results]], vari
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.sweeps", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="assumptions; all without any")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="assumptions (default: all)")
     parser.add_argument("--seeds", type=positive, default=5, help="how many, from 1 on (5)")
     parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="one per core")
     parser.add_argument("--scenarios", type=Path, default=scenario.FOLDER, help="folder of scenario files")

@@ -1,4 +1,4 @@
-"""What is compared: shedders with their placements and settings, also one from outside the package.
+"""What is compared: shedders with their placements and settings, including custom ones.
 
 For each placement there is a variant that sheds nothing: what the placement by itself comes to.
 """
@@ -46,7 +46,7 @@ class Variant:
 def baseline_of(name: str) -> str:
     """Return the variant without shedding that a variant is compared with.
 
-    A shedder from outside is compared with the placement of one that names none.
+    A custom shedder is compared with the placement of one that names none.
     """
     known = {variant.name: variant.baseline for variant in VARIANTS}
     return known.get(name, _baseline(Placement.LEAST_USAGE))

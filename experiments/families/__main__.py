@@ -1,6 +1,6 @@
 """Run families of sustained load with all strategies.
 
-    python -m experiments.families [NAME ...]     # training families; all without any
+    python -m experiments.families [NAME ...]     # training families; all by default
     python -m experiments.families --grid         # AvgShedder's settings, on some of the training families
     python -m experiments.families --seal         # held-out families: keeps only the hashes of their results
     python -m experiments.families --open         # held-out families again: writes results whose hash is the sealed one
@@ -89,7 +89,7 @@ def _opened(folder: Path, family: FamilyResults, covered: set[str]) -> int:
     """Write held-out results if their hash is the sealed one; else return 1.
 
     Args:
-        covered: contestants that the hash covers; GainShedder and shedders from outside came later.
+        covered: contestants that the hash covers; GainShedder and custom shedders came later.
     """
     sealed = _sealed(family.family)
     if Seal.of(family.only(covered)).sha256 != sealed.sha256:
@@ -106,10 +106,10 @@ def _sealed(family: str) -> Seal:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.families", description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="families; all without any")
-    parser.add_argument("--seeds", type=int, help="how many of each family's; all without it")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="families (default: all)")
+    parser.add_argument("--seeds", type=int, help="number of each family's seeds (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="one per core")
-    parser.add_argument("--strategy", action="append", default=[], help="a shedder from outside, package.module:name")
+    parser.add_argument("--strategy", action="append", default=[], help="a custom shedder, package.module:name")
     parser.add_argument("--families", type=Path, default=FOLDER, help="folder of family files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "families", help="folder for results")
     parser.add_argument("--page", action="store_true", help="renew the committed results, then the page")

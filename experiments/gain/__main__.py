@@ -96,7 +96,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.gain", description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("parts", "spread", "cases", "traces", "draw"))
     parser.add_argument("families", nargs="*", metavar="FAMILY")
-    parser.add_argument("--seeds", type=int, help="how many; all without it")
+    parser.add_argument("--seeds", type=int, help="number of seeds (default: all)")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "gain", help="folder for results")
     parser.add_argument("--page", action="store_true", help="renew the committed results, then the page")
     return parser.parse_args(arguments)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.decide.by_hand.returning import restored
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.plan_output import with_filling
@@ -87,7 +88,12 @@ class RestoringBalancer(Balancer):
         moved = Unload(at=now, plan_id="", source="", destination="", outcome=Reason.MOVED)
         unloads = {name: moved.model_copy(update={"at": now - timedelta(seconds=age)}) for name, age in ages.items()}
         vars(snapshot).update(
-            request=RunRequest.model_construct(collected_at=now),
+            request=RunRequest(
+                cluster="experiment",
+                airflow_run_id="",
+                resolved=Resolved(settings=self._settings, origins={}),
+                collected_at=now,
+            ),
             before=StateBefore(moves=MovesState(unloads=unloads)),
             started=self._started,
         )

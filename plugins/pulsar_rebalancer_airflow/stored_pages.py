@@ -1,6 +1,6 @@
 """Shared parts of the routes to stored pages: permissions, the page's cluster, and HTTP headers.
 
-Import this module only in Airflow's web server: it loads Airflow's API, which needs the metadata database.
+Import this module only in Airflow's API server: it loads Airflow's API, which needs the metadata database.
 """
 
 from __future__ import annotations

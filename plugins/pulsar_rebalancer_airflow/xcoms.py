@@ -1,4 +1,4 @@
-"""Read XComs in Airflow's web server, the only process that imports this module."""
+"""Read XComs in Airflow's API server, the only process that imports this module."""
 
 from __future__ import annotations
 

@@ -53,7 +53,6 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
     """Write the means after this sample if necessary, and return their file. The next run uses it if the sample counts.
 
     Args:
-        run: the run.
         held: function that returns the bundles with their means.
         kept: function that waits until `keep_means` has finished.
     """

@@ -45,7 +45,6 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
 
     Args:
         spark: function that waits for the Spark session and returns it.
-        run: the run.
 
     Raises:
         SnapshotError: `file_damaged` if the tables have no broker of the run's cluster.

@@ -59,7 +59,6 @@ def write(frame: DataFrame, file: StoragePath) -> None:
     """Write a table. Output from an earlier attempt is replaced.
 
     Args:
-        frame: the table.
         file: the target, which becomes a folder of files.
     """
     # Bundle names and most figures occur only once: Parquet would fill a dictionary only to discard it.
@@ -76,9 +75,7 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.
     """Return a table built from rows in the driver, which become a literal in the query.
 
     Args:
-        spark: the session.
         rows: a few rows, such as bundles left out. A missing key becomes null.
-        schema: the columns.
     """
     text = json.dumps([dict(row) for row in rows])
     parsed = F.from_json(F.lit(text), T.ArrayType(spark_schema(schema)))

@@ -1,8 +1,8 @@
 """Get a token from an issuer using the OAuth 2.0 client credentials grant (RFC 6749, 4.4), as Pulsar's own clients do.
 
 The grant is one form in one POST. OAuth libraries (Authlib, requests-oauthlib, httpx-auth) add sessions and other
-grants, but lack what is needed here: they do not use a valid token while the issuer is down, replace a rejected token,
-limit the size of responses, or mask the secrets in them.
+grants. None of them keeps using a valid token while the issuer is down, replaces a rejected token, limits the size of
+responses, or masks the secrets in them.
 """
 
 from __future__ import annotations

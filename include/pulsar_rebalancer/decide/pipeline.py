@@ -52,7 +52,6 @@ class RunContext:
     """The input to one cluster's run, except for the tables.
 
     Attributes:
-        settings: effective settings.
         counting: rules for counting this sample.
         kept: the strategy's state after the last counted run.
         policies: isolation policies, anti-affinity groups and failure domains.

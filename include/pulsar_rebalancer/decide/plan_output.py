@@ -44,7 +44,6 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
     """Write a plan's moves, decisions, state and summary.
 
     Args:
-        run: the run.
         decided: the strategy's decision. This function adds the moves for drains, and for filling or restoring.
         shadow: the shadow's decision, of which only the state and a few figures are kept.
 
@@ -245,7 +244,6 @@ def write_files(
 
     Args:
         run: the run's folder.
-        request: the run's request.
         state: the state that the *record* task will commit. Its sequence number is one higher than that of the state
             from which the plan was made.
         decisions: decisions, completed by `explain.complete`.

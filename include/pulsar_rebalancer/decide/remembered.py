@@ -142,7 +142,6 @@ def may_replace(
     """Return whether a new placement may replace the remembered one: all its brokers take part, or it is a day old.
 
     Args:
-        known: the remembered placement.
         at: when it was remembered; None if unknown.
         brokers: the brokers that take part in balancing.
     """

@@ -48,7 +48,6 @@ class RunBundles(Bundles):
     To save time, the bundles are read and sorted while the means are computed.
 
     Args:
-        run: the run.
         means: function that waits for, and returns, the file with the moving averages after this sample.
         costs: the bundles' costs after this sample (`run.tables.BUNDLE_COSTS`), if they are learned.
     """

@@ -53,7 +53,6 @@ class RunInput(Snapshot):
         """Read a run's documents, and check the columns of its tables.
 
         Args:
-            root: the storage root.
             run: the run's folder.
 
         Raises:

@@ -53,8 +53,8 @@ class RunLesson(NamedTuple):
 def lesson_of(run: RunInput) -> RunLesson:
     """Return the figures known after the run's sample; empty if neither the strategy nor the shadow learns.
 
-    A bundle that several brokers report belongs to the first. Figures that validation refused teach nothing. While a
-    broker has no report, what is known about it remains, and so do the costs of bundles that nobody reports.
+    If several brokers report a bundle, it belongs to the first of them by name. Figures that validation left out are
+    ignored. Figures known about a broker without a report, and the costs of a bundle that no broker reports, are kept.
 
     Raises:
         SnapshotError: the bundles table or the costs cannot be read.
@@ -118,7 +118,7 @@ def _whole(figure: Floats) -> npt.NDArray[np.int64]:
 
 
 def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:
-    """Return two rows, gain and shrink of each bundle's broker; 0 for a broker without a correction."""
+    """Return the correction of each bundle's broker in two rows, `gain` and `shrink`; 0 if there is none."""
     at: Any = pc.index_in(brokers, pa.array(list(corrections), pa.string()))
     of_brokers = np.array([*corrections.values(), Correction()])
     of_bundles: Floats = of_brokers[pc.fill_null(at, len(corrections)).to_numpy()]

@@ -56,7 +56,6 @@ class Variant:
 
     Attributes:
         name: name that is unique among the compared variants.
-        settings: effective settings.
         changed: settings that differ from the current settings.
         current: True if these are the cluster's current settings.
     """

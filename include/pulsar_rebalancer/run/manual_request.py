@@ -202,7 +202,7 @@ class DrainProgress(BaseModel):
     Attributes:
         since, by, reason: when the drain was ordered, by whom and why.
         overrule: rules that do not apply to the drain.
-        bundles: number of bundles that the broker reports, including those that cannot move, and of those that moved to
+        bundles: number of bundles that the broker reports, including those that cannot move, plus those that moved to
             it too recently to be reported; None without a report.
         moving: number of bundles that this plan moves.
         stay: number of bundles that do not move, by reason.

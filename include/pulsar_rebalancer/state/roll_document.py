@@ -63,9 +63,9 @@ class Roll(StateDocument):
         done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
         turn_at: when the current broker's turn started.
         since: when the current phase started.
-        progress_at: when the roll last made progress, or was last held up by orders; later by the time without steps.
+        progress_at: when the roll last made progress or was held up by orders, plus any time without steps since then.
         looked_at: when the roll took a step, to the minute.
-        started: start time of the broker's process before the restart: when its turn began, then when it was empty.
+        started: start time of the broker's process before the restart; updated once the broker is empty.
         home: bundles that the broker owned before it was drained.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         seen: runs in which the restarted broker sent a load report.

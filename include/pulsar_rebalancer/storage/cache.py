@@ -15,7 +15,7 @@ class Cache(Generic[_Value]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._values: OrderedDict[str, tuple[_Value, int]] = OrderedDict()
-        self._lock = Lock()  # the web server answers in several threads
+        self._lock = Lock()  # the API server answers in several threads
         self.weight = 0
 
     def get(self, key: str) -> _Value | None:

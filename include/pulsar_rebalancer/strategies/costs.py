@@ -37,7 +37,7 @@ class BundleCosts(NamedTuple):
 
     @classmethod
     def unknown(cls, count: int) -> Self:
-        """Return the columns of bundles about which nothing is known."""
+        """Return the columns for bundles about which nothing is known yet."""
         return cls(*np.full((len(cls._fields), count), np.nan))
 
     def averaged(self, rate: Floats, steps: Iterable[float]) -> tuple[Self, Floats]:

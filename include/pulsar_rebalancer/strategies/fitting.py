@@ -34,7 +34,7 @@ def checked(given: Settings, where: str) -> Settings:
         where: source of the settings, for errors.
 
     Raises:
-        SettingsError: `wrong_setting` or `contradiction`. Any error in a profile from outside the package is converted
+        SettingsError: `wrong_setting` or `contradiction`. Any error in a custom shedder's profile is converted
             to one of these, so that a faulty profile affects only its own cluster.
     """
     changed = {"strategy_settings": _own_settings(given, where, "strategy")}

@@ -46,13 +46,12 @@ class ClusterSample:
     Attributes:
         brokers: all brokers that the cluster lists.
         bundles: all bundles that these brokers report.
-        settings: effective settings.
         counting: rules for counting this sample.
         forced: True if the run moves bundles without waiting for hits.
         force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
-        arriving: traffic that drains in this run add to each broker, by broker and measure (msg/s or bytes/s).
+        arriving: traffic that this run's drains add to each broker, by broker and measure (msg/s or bytes/s).
         recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
@@ -118,7 +117,7 @@ class Decision:
     traffic_taken: float = 0.0
 
     def with_hits_reset(self, brokers: Container[str | None]) -> Self:
-        """Return the decision; its brokers that are among these start again without hits, if it counts hits."""
+        """Return the decision with the hits of these brokers reset, if it counts hits."""
         changed: dict[str, Any] = {}
         if self.source in brokers and self.source_high is not None:
             changed |= {"source_high": 0, "source_low": 0}

@@ -16,7 +16,7 @@ def example_pulsar_balance_after_deployment() -> None:
 
     @task
     def deploy() -> str:
-        """Add brokers here, and return a reason for the run to record."""
+        """Add your brokers here, and return the reason that the run will record."""
         return "two brokers were added"
 
     # The run obeys mode, pauses, windows and caps like any other. If it fails, so does this task.

@@ -66,7 +66,7 @@ CANCELLED = exists().where(
 
 
 class _Stored:
-    """Read access to a cluster's documents in Airflow's asset state store, for the web server."""
+    """Read access to a cluster's documents in Airflow's asset state store, for the API server."""
 
     def __init__(self, session: Session, cluster: str) -> None:
         self._session = session

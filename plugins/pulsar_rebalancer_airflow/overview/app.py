@@ -1,4 +1,4 @@
-"""The FastAPI application that Airflow's web server mounts. Only that server imports this module."""
+"""The FastAPI application that Airflow's API server mounts. Only that server imports this module."""
 
 from __future__ import annotations
 

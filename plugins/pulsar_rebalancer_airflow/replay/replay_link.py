@@ -25,6 +25,6 @@ class ReplayLink(BaseOperatorLink):
 
 
 def report_path(dag_id: str, run_id: str, name: str) -> str:
-    """Return the path of a report on the web server, without a host."""
+    """Return the path of a report on the API server, without a host."""
     dag, run, folder = (quote(part, safe="") for part in (dag_id, run_id, name))
     return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/replay/{folder}"

@@ -1,6 +1,6 @@
 """The route to a replay's report, for users who may read the DAG's logs.
 
-Import this module only in Airflow's web server: it loads Airflow's API, which needs the metadata database.
+Import this module only in Airflow's API server: it loads Airflow's API, which needs the metadata database.
 """
 
 from __future__ import annotations

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
 PREFIX = "/pulsar_rebalancer"
-"""Path prefix for this package's pages on the web server."""
+"""Path prefix for this package's pages on the API server."""
 
 
 def page_address(dag_id: str, run_id: str, folder: str) -> str:
-    """Return the URL of a page on the web server; only its path if `[api] base_url` is not set."""
+    """Return the URL of a page on the API server; only its path if `[api] base_url` is not set."""
     return _server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_server()).path)
 
 
 def page_path(dag_id: str, run_id: str, folder: str) -> str:
-    """Return the path of a page on the web server, without a host."""
+    """Return the path of a page on the API server, without a host."""
     dag, run, name = (quote(part, safe="") for part in (dag_id, run_id, folder))
     return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/validation/{name}"
 
 
 def base_path() -> str:
-    """Return the web server's base path; empty for the root."""
+    """Return the API server's base path; empty for the root."""
     return urlsplit(_server()).path
 
 

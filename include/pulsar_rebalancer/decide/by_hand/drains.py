@@ -81,7 +81,6 @@ def leaving(
     """Return the moves that take bundles off drained brokers.
 
     Args:
-        snapshot: a run's snapshot.
         state_folder: the folder with the cluster's moving averages.
         overruled: rules that a person lifted, by drained broker. At least one broker is required.
         wishes: function that returns the bundles to move from a drained broker.

@@ -120,7 +120,7 @@ def unreported(scene: Scene) -> dict[str, float]:
 
 
 def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
-    """Return the unloads, by bundle, after which the new owner's report may still lack the bundle."""
+    """Return recent unloads, by bundle: the new owner's report might not include the bundle yet."""
     now = snapshot.request.collected_at
     return {
         bundle: unload for bundle, unload in snapshot.before.moves.unloads.items() if abs(now - unload.at) < _REPORTED
@@ -128,7 +128,7 @@ def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
 
 
 def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
-    """Return the bundles that a broker has got recently, although its report may still lack them."""
+    """Return the bundles that a broker received recently, which its report might not include yet."""
     return {bundle for bundle, unload in moved_lately(snapshot).items() if unload.owner == broker}
 
 

@@ -52,7 +52,6 @@ def restored(scene: Scene, placement: RememberedPlacement) -> Filling | None:
 
     Args:
         scene: the input without the grace period.
-        placement: the remembered placement.
     """
     started, homes = new_brokers(scene.snapshot), placement.homes(scene.owners)
     lately = {bundle: broker for bundle, broker in homes.items() if broker in started}

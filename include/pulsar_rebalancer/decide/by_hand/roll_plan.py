@@ -106,13 +106,13 @@ def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -
 
 
 def _runs(bundles: int, settings: Settings, way: int | None) -> int:
-    """Return the number of runs that move all bundles of a broker in one direction, and of one that sees the result."""
+    """Return the number of runs in which a broker's bundles move away or back, plus one that sees the result."""
     caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, way)
     return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
 
 
 def awaited(snapshot: Snapshot, drained: Collection[str]) -> str:
-    """Return what the turn of any broker would wait for now; empty if nothing.
+    """Return why no broker's turn could begin now; empty if one could.
 
     Args:
         drained: all drained brokers.
@@ -207,9 +207,9 @@ def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reaso
 
 
 def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
-    """Return the number of bundles that are not back, 0 if none of them can come; and why these stay, in bundles.
+    """Return how many bundles have yet to return; if none of them can, return 0 and the number that stay, by reason.
 
-    A bundle can come if the run moves it, if validation leaves out a broker of its move, if no report shows it yet or
+    A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows it yet or
     a broker without a report may own it, or if its home only seems to be full because bundles have just arrived there
     (`filling.unreported`).
     """
@@ -241,7 +241,7 @@ def _unwell(snapshot: Snapshot, started: Collection[str]) -> dict[str, Reason]:
 
 
 def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
-    """Return a broker's bundles: those that it reports or has just got, without those that have just moved away."""
+    """Return a broker's bundles: those that it reports or has just received, except those that have just left it."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
         for name, unload in moved_lately(snapshot).items()
@@ -251,7 +251,7 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
-    """Return the bundles that have left the current broker in its drain, also those that no report showed before."""
+    """Return the bundles that the drain has moved off the current broker, including any that no report showed."""
     unloads, since = snapshot.before.moves.unloads, roll.since
     return tuple(
         name for name, unload in unloads.items() if unload.source == roll.broker and since and unload.at >= since

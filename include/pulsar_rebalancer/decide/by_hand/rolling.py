@@ -35,7 +35,7 @@ class RollSample(NamedTuple):
         started: start time of each broker's process, by broker; None if unknown or if the broker provided no report.
         unwell: why validation leaves brokers out, by broker.
         drained: brokers drained by people, not by the roll.
-        home: the current broker's bundles while it waits for its turn; then those that have left it in its drain.
+        home: the current broker's bundles while it waits for its turn; later, those that its drain has moved away.
         left: number of bundles that must still leave the current broker or return to it; None if the run began before
             this phase or has no plan yet.
         stay: number of bundles that do not return, by reason.
@@ -133,7 +133,7 @@ def _why_not(roll: Roll, seen: RollSample) -> str:
 
 
 def why_none(unwell: Mapping[str, Reason], drained: Collection[str]) -> str:
-    """Return what the turn of any broker waits for; empty if nothing.
+    """Return why no broker's turn may begin now; empty if one may.
 
     Args:
         unwell: why validation leaves brokers out, by broker.
@@ -215,8 +215,8 @@ def _is_new(roll: Roll, seen: RollSample | None) -> bool:
 def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
     """Return whether the current broker's turn can end now.
 
-    A broker that restarts is released only if it is up and nothing is about to restart it. So the order waits for a
-    sample, for the broker's report and for the end of the DAG that restarts it.
+    A broker that restarts is released only if it is up and nothing is about to restart it. The order to skip it
+    therefore waits for a sample, for the broker's report and for the end of the DAG that restarts it.
     """
     if roll.phase is not Phase.RESTARTING:
         return True

@@ -48,7 +48,6 @@ class Scene:
     """The input for a manual plan.
 
     Attributes:
-        snapshot: the run's snapshot.
         sample: brokers, bundles and settings, without the rules that a person lifted.
         policies: isolation policies and anti-affinity groups. They are empty if a person lifted their rules.
     """
@@ -67,7 +66,6 @@ class Scene:
         """Read the input from a run's snapshot.
 
         Args:
-            snapshot: a run's snapshot.
             state_folder: the folder with the cluster's moving averages.
             overruled: rules that a person lifted, and that therefore do not apply.
 

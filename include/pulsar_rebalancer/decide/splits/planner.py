@@ -70,7 +70,6 @@ class SplitContext:
     """The input for split planning, except for the bundles.
 
     Attributes:
-        settings: effective settings.
         extensible: True if the cluster runs the extensible load manager, False if it runs the modular load manager.
         hits: number of consecutive earlier samples in which a bundle met a condition, by bundle.
         splits: recently split bundles.

@@ -94,7 +94,6 @@ def helpful(
     """Return advice on splits: one sentence for each broker that fired but whose bundles are all too large to move.
 
     Args:
-        run: the run.
         moves: one cluster's candidates, sorted by pair and rank.
         source_traffic: current traffic by source, in the same measure as its moves.
     """

@@ -47,7 +47,6 @@ class AirflowFacts(View):
         queued: ids of the DAG runs that are waiting for their turn.
         control: people's orders and the circuit breaker.
         last_plan: id of the last recorded plan.
-        drains: drained brokers.
         roll: the last rolling restart.
         unreadable: why the drained brokers are unknown; empty if they are known.
         question: the open question, which asks a person to approve a plan.

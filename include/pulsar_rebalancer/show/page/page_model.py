@@ -123,7 +123,7 @@ class FindingView(View):
 
 
 class Links(View):
-    """Links to other pages, as paths on the web server. An empty path means that there is no link."""
+    """Links to other pages, as paths on the API server. An empty path means that there is no link."""
 
     dag: str = ""
     run: str = ""
@@ -175,7 +175,7 @@ class Acts(View):
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
         rolls: True if a rolling restart is active.
-        paused_dags: DAGs that are paused in Airflow: of those that the user may start, and of those that these start.
+        paused_dags: DAGs that are paused in Airflow, among those that the user may start or that their runs start.
         barred: the user's id and login name if the cluster requires two people; the user may then not approve their own
             plans or, in mode `auto`, carry them out.
     """

@@ -129,7 +129,7 @@ class DrainView(View):
         drained: text about the drain: when it began, who ordered it and why.
         bundles: number of bundles that the broker had; None if the drain began after the run's sample, or if the
             broker had no report.
-        moving: number of bundles that the run moves; those that its report still lacks do not move yet.
+        moving: number of bundles that the run moves; a bundle that is not in the broker's report yet moves later.
         left: the first bundles that are still on the broker, although the run has considered them.
         more: number of such bundles that are not listed.
     """

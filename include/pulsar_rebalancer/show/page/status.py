@@ -86,7 +86,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
 
 
 def _answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
-    """Return the state if a person was asked to approve the run's plan and is asked no more; None otherwise.
+    """Return the state if a person was asked to approve the run's plan and no longer is; None otherwise.
 
     Args:
         waits: whether a plan is awaiting approval.

@@ -60,7 +60,6 @@ class OrdersInForce:
 
     Attributes:
         control: people's orders.
-        drains: drained brokers.
         roll: the last rolling restart, which may still be active.
         started: when the run in progress started, to decide whether a stop affects it; None if no run is in progress.
         origins: source of each setting, by name; settings without an entry come from the clusters file.

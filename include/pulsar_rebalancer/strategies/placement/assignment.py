@@ -31,7 +31,6 @@ def place(
     Pulsar does not check them.
 
     Args:
-        moves: the shedder's moves.
         policies: filter for the brokers that may receive a bundle; it keeps count of the bundles that are placed.
         kept: the placement's state after the last counted run.
         seed: seed for choosing between equal destinations; the same seed gives the same plan.

@@ -119,7 +119,6 @@ def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: 
     because it is both brokers of its pair.
 
     Args:
-        pair: the pair.
         before: the pair's hits before this sample.
         settings: settings with the thresholds.
         repeated: True if the same sample has already caused a hit. It causes no further hit, but a gap below the
@@ -160,7 +159,6 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
     unload disturbs clients. Pulsar has no such setting.
 
     Args:
-        sample: the cluster.
         pair: a pair that has fired.
         wanted: the amount of traffic to move.
 

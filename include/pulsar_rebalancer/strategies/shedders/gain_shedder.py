@@ -98,7 +98,7 @@ class _Broker:
         return (self.heights[0] + self.heights[1]) / 2
 
     def with_load(self, load: Iterable[float], sign: int = 1) -> Heights:
-        """Return the heights after a bundle came, or with sign -1 left, that adds these points, now and later."""
+        """Return the heights after the broker receives (sign 1) or loses (sign -1) a bundle with this load."""
         now, later = load
         return self.heights[0] + sign * now / self.cores, self.heights[1] + sign * later / self.cores
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
 
 STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
-"""Environment variable with the import paths of permitted shedders from outside the package, comma-separated.
+"""Environment variable with the import paths of permitted custom shedders, comma-separated.
 
 Spark and the experiments cannot read Airflow's configuration. Airflow operators pass the configured list to Spark in
 this variable.
 """
 
 SOURCES: list[Callable[[], str]] = [lambda: os.environ.get(STRATEGIES_VARIABLE, "")]
-"""Functions that return the import paths of permitted shedders from outside the package, comma-separated."""
+"""Functions that return the import paths of permitted custom shedders, comma-separated."""
 
 PROFILES: Mapping[str, Profile] = {
     Strategy.AVG.value: avg_shedder.PROFILE,
@@ -51,13 +51,13 @@ def profile_of(settings: Settings) -> Profile:
     """Return the profile of the shedder named in the settings.
 
     Raises:
-        SettingsError: `wrong_setting` if a shedder from outside the package is not listed or cannot be imported.
+        SettingsError: `wrong_setting` if a custom shedder is not listed or cannot be imported.
     """
     return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
 
 
 def counts_same_hits(strategy: str, other: str) -> bool:
-    """Return whether both strategies count pairs' hits in the same way; False if either is from outside the package."""
+    """Return whether both strategies count pairs' hits in the same way; False if either is a custom shedder."""
     one, another = PROFILES.get(strategy), PROFILES.get(other)
     return bool(one and another and one.judges_pairs and one.thresholds is another.thresholds)
 
@@ -81,7 +81,7 @@ def placement_of(settings: Settings) -> Placement:
 
 
 def _from_outside(path: str) -> Profile:
-    """Import a shedder from outside the package, and return its module's `PROFILE`, or a default profile if missing."""
+    """Import a custom shedder, and return its module's `PROFILE`, or a default profile if it has none."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
         raise SettingsError(

@@ -36,7 +36,6 @@ class PairTransfer:
     Current traffic is compared, not moving averages.
 
     Attributes:
-        sample: the cluster.
         number: number of the decision.
         source: the broker that sheds bundles.
         destination: the broker that receives the bundles.
