@@ -47,8 +47,9 @@ class Bounds(NamedTuple):
     def words(self) -> str:
         """Return the bounds as the rules state them."""
         if self.good == self.normal:
-            return f"above {self.good:g} {self.unit} bad, else good"
-        return f"up to {self.good:g} {self.unit} good, up to {self.normal:g} {self.unit} normal, above bad"
+            return f"above {_amount(f'{self.good:g}', self.unit)} bad, else good"
+        good, normal = (_amount(f"{bound:g}", self.unit) for bound in (self.good, self.normal))
+        return f"up to {good} good, up to {normal} normal, above bad"
 
 
 class Figure(NamedTuple):
@@ -73,7 +74,7 @@ class Figure(NamedTuple):
 
     def __str__(self) -> str:
         """Return the figure with its unit."""
-        return "never settled" if math.isinf(self.value) else f"{self.value:.3g} {self.bounds.unit}"
+        return "never settled" if math.isinf(self.value) else _amount(f"{self.value:.3g}", self.bounds.unit)
 
 
 SHARE_OF_RANGE = Bounds(50, 90, "%")
@@ -113,7 +114,11 @@ class Judgement(NamedTuple):
         """Return what has to happen for the verdict to change."""
         if math.isinf(self.to_flip):
             return f"{self.flips_to} once it settles"
-        return f"{self.flips_to} at {self.to_flip:+.3g} {self.unit}"
+        return f"{self.flips_to} at {_amount(f'{self.to_flip:+.3g}', self.unit)}"
+
+
+def _amount(figure: str, unit: str) -> str:
+    return f"{figure} {unit.removesuffix('s') if figure.lstrip('+-') == '1' else unit}"
 
 
 class Problem(NamedTuple):

@@ -61,7 +61,7 @@ def _results(training: Mapping[str, FamilyResults]) -> str:
                 "strategy; docs/reference/families.md has the figures.",
             ),
             "Means over the training families. Moves, disturbed load and range are multiples of AvgShedder's with "
-            "Pulsar's defaults, moves and disturbed load after adding 1; the rest are means as they are.",
+            "the author's minima, moves and disturbed load after adding 1; the rest are means as they are.",
             family_tables.overall(training).markdown(),
             f"Drawn from `experiments/results/families`, seeds {', '.join(map(str, seeds))}, of commit {commits}. "
             "[Every family and measure](reference/families.md).",

@@ -106,7 +106,7 @@ def of_grid(results: Mapping[str, FamilyResults]) -> Table:
         [
             settings.variant.name,
             f"{settings.moves:.2f} x",
-            f"{settings.range:.2f} x",
+            f"{settings.range:.3f} x",
             f"{settings.hotter:+.1f}",
             chosen.get(settings.variant.name, ""),
         ]

@@ -32,8 +32,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m pulsar_simulator",
         description="Simulated Pulsar brokers under load: one hot, one empty, the others unevenly in between. "
         "They speak the admin REST API of Pulsar's modular load manager on loopback.",
-        epilog=f"""The super-user token is read from --token-file, else from ${TOKEN_VARIABLE}; if there is
-neither, a new one is written to --token-file, readable by its owner only.
+        epilog=f"""The super-user token is read from --token-file. If that file does not exist, it is created, readable
+only by its owner, with the token in ${TOKEN_VARIABLE} or a new one.
 
 Control, with the same token, on any live broker:
   GET    /simulation/state                                  what is true: loads, scores, owners, faults

@@ -115,7 +115,7 @@ def _accessible(chromium: Browser) -> Iterator[None]:
         ("old", "stale", "No run has looked at the cluster for 3 hours."),
         ("new", "no data", "No run has looked at the cluster yet."),
         ("bad", "broken", "modes"),
-        ("none", "", "This DAG looks after no Pulsar cluster."),
+        ("none", "", "This DAG does not belong to a Pulsar cluster."),
     ],
 )
 def test_every_state_is_told(chromium: Browser, url: str, cluster: str, word: str, said: str) -> None:

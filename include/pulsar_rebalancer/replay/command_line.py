@@ -15,7 +15,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--root", default="", help="storage root, the folder of all clusters")
     parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be repeated")
     trace = parser.add_argument_group("traces", "CSV with a series of CPU per broker; bundles are generated")
-    trace.add_argument("--trace", action="append", default=[], metavar="FILE", help="may be repeated")
+    trace.add_argument("--trace", action="append", default=[], metavar="FILE", help="CSV trace; may be repeated")
     trace.add_argument("--bundles", type=int, default=64, help="number of bundles per broker (64)")
     trace.add_argument(
         "--spread", type=float, default=0.8, help="standard deviation of the logarithm of their sizes (0.8)"

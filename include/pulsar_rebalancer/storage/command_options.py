@@ -12,7 +12,9 @@ def parser_of(module: str, description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=positive, help="several intervals")
+    parser.add_argument(
+        "--max-age-seconds", required=True, type=positive, help="maximum age of the newest run, seconds"
+    )
     return parser
 
 

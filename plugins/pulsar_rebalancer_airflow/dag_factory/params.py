@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 
 from pulsar_rebalancer.config.enums import Action, Mode, Overrule, SplitAlgorithm
+from pulsar_rebalancer.config.pulsar_settings import PulsarSettings
 from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.replay_request import DEFAULT_GRID, ReplayRequest
@@ -47,16 +48,23 @@ def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
     typed = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), schema)
     description = RunParams.model_fields[name].description or ""
     if name in Settings.model_fields:
-        usual = getattr(settings, name)
-        shown = ", ".join(usual) if isinstance(usual, tuple) else "none" if usual is None else f"{usual:g}"
-        extends = "added to" if isinstance(usual, tuple) else "instead of"
-        description = f"{description or Settings.model_fields[name].description}; {extends} {shown or 'none'}"
+        description = f"{description or Settings.model_fields[name].description}; {_usual(name, settings)}"
     keywords = {name: value for name, value in typed.items() if name in _KEYWORDS}
     title = name.replace("_", " ").capitalize()
     if typed["type"] == "array":
         return Param([], type=["null", "array"], items={"type": "string"}, title=title, description=description)
     default = None if "anyOf" in schema else schema["default"]
     return Param(default, type=["null", typed["type"]], title=title, description=description, **keywords)
+
+
+def _usual(name: str, settings: Settings) -> str:
+    """Return text that names the value without the parameter, or the names to which the parameter adds some."""
+    usual = getattr(settings, name)
+    if name in PulsarSettings.model_fields and name not in settings.model_fields_set:
+        return "in addition to those of the brokers" if isinstance(usual, tuple) else "otherwise from the brokers"
+    if isinstance(usual, tuple):
+        return f"in addition to those of the clusters file: {', '.join(usual) or 'none'}"
+    return f"clusters file: {'none' if usual is None else f'{usual:g}'}"
 
 
 def by_hand_params() -> dict[str, Param]:

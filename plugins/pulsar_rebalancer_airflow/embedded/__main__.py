@@ -90,7 +90,7 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     airflow.wait_for_dag(dag_id)
     _say(f"Airflow UI: {home.url}/dags/{dag_id}  login: admin  password: {airflow.password}")
     _say(f"cluster page in the same UI: {home.url}/dags/{dag_id}/plugin/{PAGE_ROUTE}-dag")
-    _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C ends it all")
+    _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C stops everything")
     _say("one line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation page of each run: {home.folder / 'storage' / name / 'runs'}")
     return _watch(airflow, dag_id, once=given.once, acts=not given.pulsar)

@@ -206,7 +206,7 @@ def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
     by_hand = dag_id.startswith(BY_HAND_DAG)
     balances = f"{REBALANCE_DAG}{dag_id.removeprefix(BY_HAND_DAG)}" if by_hand else dag_id
     if balances not in known or (by_hand and known[balances].error):
-        raise HTTPException(404, "This DAG looks after no Pulsar cluster.")
+        raise HTTPException(404, "This DAG does not belong to a Pulsar cluster.")
     return balances, known[balances]
 
 

@@ -128,7 +128,8 @@ def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator
         yield f"plan {orders.question.hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
     for answer in sorted(orders.answers.rejected(now, minutes).values(), key=lambda answer: answer.at)[-_NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
-        yield f"the moves of plan {answer.question.plan_id} are not asked for before {again}, rejected {answer.because}"
+        moves = f"the moves of plan {answer.question.plan_id}"
+        yield f"nobody is asked about {moves} again before {again}, because they were rejected {answer.because}"
 
 
 def _times(settings: Settings) -> Iterator[str]:

@@ -16,10 +16,10 @@ export class Refusal extends Error {
  * @param {unknown} detail
  */
 function refusal(status, detail) {
-  if (status === 0) return "The web server does not respond.";
+  if (status === 0) return "The API server does not respond.";
   if (status === 401) return "Your session has expired: reload the page and sign in.";
   if (status === 403) return "You do not have permission for this.";
-  return typeof detail === "string" ? detail : `The web server returned ${status}.`;
+  return typeof detail === "string" ? detail : `The API server returned ${status}.`;
 }
 
 /**

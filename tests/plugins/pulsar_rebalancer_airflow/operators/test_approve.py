@@ -205,7 +205,7 @@ def test_a_rejection_is_told_with_who_when_and_why(storage: ClusterStorage, stat
     assert f"plan {Summary.read(first).hash[:16]} waits for approval until " in waits
     said = told_of(storage, state)
     assert "waits for approval until" not in said
-    assert f"the moves of plan {first.name} are not asked for before " in said
+    assert f"nobody is asked about the moves of plan {first.name} again before " in said
     assert said.endswith("rejected by bob: too many at once")
 
 

@@ -107,7 +107,8 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             APPROVE,
             {"question": WAITS, "answers": REJECTED},
-            f"{WAIT}: mode approve; the moves of plan p are not asked for before 12:30 UTC, rejected by bob: too many",
+            f"{WAIT}: mode approve; nobody is asked about the moves of plan p again before 12:30 UTC, because they "
+            "were rejected by bob: too many",
         ),
         (
             {"max_bundles_per_run": 50, "max_bundles_off_broker": 5, "max_bytes_per_run": 1e8},

@@ -93,8 +93,8 @@ for (
     [401, "{}", "Your session has expired: reload the page and sign in."],
     [403, "{}", "You do not have permission for this."],
     [404, '{"detail": "There is no such run."}', "There is no such run."],
-    [422, '{"detail": [{"msg": "no text"}]}', "The web server returned 422."],
-    [502, "<html>", "The web server returned 502."],
+    [422, '{"detail": [{"msg": "no text"}]}', "The API server returned 422."],
+    [502, "<html>", "The API server returned 502."],
   ]
 ) {
   test(`the server refuses with ${status}`, async () => {
@@ -114,7 +114,7 @@ test("the server takes a request, or does not respond", async () => {
   assert.deepEqual(await ask(address, { method: "POST", body: "{}" }), { state: "queued" });
   assert.deepEqual(requests, [["POST", "application/json", "{}"]]);
   await server.shutdown();
-  await assert.rejects(ask(address), { status: 0, message: "The web server does not respond." });
+  await assert.rejects(ask(address), { status: 0, message: "The API server does not respond." });
 });
 
 test("costs are read for the broker that is chosen", async () => {
