@@ -27,7 +27,7 @@ from experiments.gain import gain_page
 from experiments.report import html
 from experiments.results import Results, gathered, read_all, write
 from experiments.run import StrategyError, run
-from experiments.scenario import FOLDER, Scenario, ScenarioError, load_all
+from experiments.scenario import FOLDER, Scenario, load_all, named
 from experiments.variants import VARIANTS, Variant, from_outside
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.texts import number_of
@@ -50,16 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commit = commit_of_sources()
     try:
         scenarios = load_all(options.scenarios)
-        unknown = set(options.names) - set(scenarios)
-        if unknown:
-            raise ScenarioError(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(scenarios)}")
+        chosen = named(options.names, scenarios, "scenario")
         variants = (*VARIANTS, *map(from_outside, options.strategy))
         if options.page:
             refuse_changes(commit)
     except (RebalancerError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    chosen = [scenarios[name] for name in options.names or scenarios]
     folder = page.COMMITTED if options.page else options.output / "results"
     for results in run_all(chosen, variants, range(1, options.seeds + 1), options.processes, commit):
         write(folder, results)

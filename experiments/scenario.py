@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,6 +12,9 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.strategies.fitting import validate
 from pulsar_rebalancer.texts import number_of
 from pulsar_simulator.minutes.spec import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 FOLDER = Path(__file__).parent / "scenarios"
 
@@ -231,3 +234,15 @@ def load_all(folder: Path = FOLDER) -> dict[str, Scenario]:
         ScenarioError: as `load`.
     """
     return {file.stem: load(file) for file in sorted(folder.glob("*.toml"))}
+
+
+def named(names: Iterable[str], there: Mapping[str, Model], what: str) -> list[Model]:
+    """Return those of a folder that a command names; all without names.
+
+    Raises:
+        ScenarioError: a name that is not there.
+    """
+    chosen = list(names) or list(there)
+    if unknown := set(chosen) - set(there):
+        raise ScenarioError(f"no {what} {', '.join(sorted(unknown))}; there are {', '.join(there)}")
+    return [there[name] for name in chosen]

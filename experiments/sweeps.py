@@ -23,7 +23,6 @@ from experiments.__main__ import commit_of_sources, positive, refuse_changes
 from experiments.problems import PROBLEMS
 from experiments.results import Results, gathered
 from experiments.run import run
-from experiments.scenario import ScenarioError
 from experiments.sweep_results import COMMITTED, Outcome, Sweep, read_all, write
 from experiments.sweep_tables import markdown
 from experiments.variants import BASELINE, VARIANTS
@@ -46,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     try:
         scenarios, assumptions = scenario.load_all(options.scenarios), assumption.load_all(options.assumptions)
-        unknown = set(options.names) - set(assumptions)
-        if unknown:
-            raise ScenarioError(f"no assumption {', '.join(sorted(unknown))}; there are {', '.join(assumptions)}")
+        chosen = scenario.named(options.names, assumptions, "assumption")
         for assumed in assumptions.values():
             assumed.default(scenarios)
         commit = commit_of_sources()
@@ -60,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder, started = COMMITTED if options.page else options.output, time.monotonic()
     with ProcessPoolExecutor(options.processes) as pool:
         sweeper = Sweeper(pool, scenarios, SWEPT, range(1, options.seeds + 1), commit)
-        for name in options.names or assumptions:
-            write(folder, sweeper.sweep(assumptions[name]))
-            print(f"{time.monotonic() - started:6.0f} s  {name}", flush=True)
+        for assumed in chosen:
+            write(folder, sweeper.sweep(assumed))
+            print(f"{time.monotonic() - started:6.0f} s  {assumed.name}", flush=True)
     if options.page:
         page.draw(page.written())
     else:

@@ -27,7 +27,7 @@ from experiments.families.family import FOLDER, Family, load_all
 from experiments.families.family_results import Seal, read_all, write
 from experiments.families.family_run import run_all
 from experiments.families.family_tables import of_family
-from experiments.scenario import ScenarioError
+from experiments.scenario import named
 from experiments.variants import from_outside
 from pulsar_rebalancer.errors import RebalancerError
 
@@ -76,10 +76,7 @@ def _chosen(families: dict[str, Family], options: argparse.Namespace) -> list[Fa
     """
     kind = "held-out" if options.seal or options.open else "training"
     there = {name: family for name, family in families.items() if family.kind == kind}
-    unknown = set(options.names) - set(there)
-    if unknown:
-        raise ScenarioError(f"no {kind} family {', '.join(sorted(unknown))}; there are {', '.join(there)}")
-    chosen = [there[name] for name in options.names or (GRID_FAMILIES if options.grid else there)]
+    chosen = named(options.names or (GRID_FAMILIES if options.grid else ()), there, f"{kind} family")
     if not options.open:
         return chosen
     return [family.model_copy(update={"seeds": _sealed(family.name).seeds}) for family in chosen]
