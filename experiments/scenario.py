@@ -36,6 +36,7 @@ class Strict(BaseModel):
 
 
 Model = TypeVar("Model", bound=Strict)
+Kind = TypeVar("Kind")
 
 
 class Brokers(Strict):
@@ -236,7 +237,7 @@ def load_all(folder: Path = FOLDER) -> dict[str, Scenario]:
     return {file.stem: load(file) for file in sorted(folder.glob("*.toml"))}
 
 
-def named(names: Iterable[str], there: Mapping[str, Model], what: str) -> list[Model]:
+def named(names: Iterable[str], there: Mapping[str, Kind], what: str) -> list[Kind]:
     """Return those of a folder that a command names; all without names.
 
     Raises:

@@ -27,7 +27,7 @@ def session() -> SparkSession:
     if not CONNECTED:
         # Spark would look up the Python call site of every column expression, which takes seconds in total.
         builder = builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
-        # Replays load shedders from outside on executors.
+        # Replays load custom shedders on executors.
         listed = os.environ.get("PULSAR_REBALANCER_STRATEGIES", "")
         builder = builder.config("spark.executorEnv.PULSAR_REBALANCER_STRATEGIES", listed)
         # Only the owner may read what executors write, as with everything under the storage root.

@@ -75,7 +75,7 @@ def lesson_of(run: RunInput) -> RunLesson:
     hour, quick, quarter = (np.where(refused, old, new) for old, new in zip(known[:3], after[:3], strict=True))
     after, change = after._replace(hour=hour, quick=quick, quarter=quarter), np.where(refused, 0.0, change)
     lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
-    # A run that does not count decides by what was learned before it; by its own sample only if that is nothing.
+    # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
         recent = run.context.recent.values()
         lesson = learning.learn(before, run.brokers, lesson.sums, recent, run.settings, minutes)
