@@ -54,7 +54,7 @@ class PulsarAdmin:
         return await self._transport.brokers()
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Store the cluster's brokerIds. The client sends requests to these brokers if no seed accepts a connection."""
+        """Store the cluster's brokerIds. The client sends requests to these brokers if no seed answers."""
         self._transport.know(brokers)
 
     async def leader(self) -> str:

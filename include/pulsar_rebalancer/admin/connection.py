@@ -107,7 +107,7 @@ class AdminConnection:
 
     Attributes:
         seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts no
-            connection, the next one is tried.
+            connection or does not answer a read, the next one is tried.
         token: JSON web token; sent only to the cluster's brokers, and never shown.
         token_file: file that holds the token and may be replaced at any time.
         oauth2: token issuer. Only one of `token`, `token_file` and `oauth2` may be set.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
 
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
 _ASKED_AFTER_SEEDS = 2
-"""Number of known brokers to try if no seed accepts a connection; each host that is down costs one timeout."""
+"""Number of known brokers to try if no seed answers; each host that is down costs one timeout."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
@@ -89,19 +90,19 @@ class Transport:
         return brokers
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Allow redirects to these brokers, and send requests to them if no seed accepts a connection."""
+        """Allow redirects to these brokers, and send requests to them if no seed answers."""
         known = [broker.lower() for broker in brokers if is_broker_id(broker)]
         self.addresses.know(known)
         bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))
-        # Keeps the order of known hosts: hosts that refused recently come last.
+        # Keeps the order of known hosts: hosts that failed recently come last.
         self._hosts = list(dict.fromkeys([*(host for host in self._hosts if host in bases), *bases]))
 
     async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
         """Send a request and return the response after all redirects.
 
         Args:
-            broker: brokerId of the broker that receives the request. If empty, the request goes to the first seed that
-                accepts a connection, else to a known broker.
+            broker: brokerId of the broker that receives the request. If empty, the request goes to the first seed, or
+                known broker, that accepts a connection; a GET goes to the first that also answers it (`_ask_seeds`).
 
         Raises:
             AdminError: with any reason code of the admin REST API.
@@ -115,46 +116,68 @@ class Transport:
             detail = "not a brokerId of the form host:port; nothing was sent"
             raise self._exchange.failure(request, broker, Reason.NOT_FOUND, detail)
         if broker:
-            return await self._chain(request, Place(self.connection.base_url(broker), request.query, broker))
+            place = Place(self.connection.base_url(broker), request.query, broker)
+            return await self._follow(request, place, *await self._ask_place(request, place))
         return await self._ask_seeds(request)
 
     async def _ask_seeds(self, request: Request) -> BrokerAnswer:
+        """Send a request to the first host that accepts a connection, and follow its redirects.
+
+        If a host then times out, breaks the connection or has an error of its own (5xx), a GET goes to the next host.
+        Any other request is not repeated, because the host may have carried it out. In both cases, later requests try
+        this host last.
+        """
         refused: list[str] = []
-        reasons = set()
+        reasons, failed = set(), list[AdminError]()
         for host in self._hosts[: len(self.connection.seeds) + _ASKED_AFTER_SEEDS]:
+            place = Place(host, request.query, address_of(host))
             try:
-                return await self._chain(request, Place(host, request.query, address_of(host)), seed=True)
+                answer, location = await self._ask(request, place)
             except NotSentError as error:
-                refused.append(f"{address_of(host)} ({error})")
+                refused.append(f"{place.broker} ({error})")
                 reasons.add(error.reason)
-                if host in self._hosts:  # the next request starts with a host that may be alive
-                    self._hosts.remove(host)
-                    self._hosts.append(host)
+            except AdminError as error:
+                if error.reason not in (Reason.TIMEOUT, Reason.UNREACHABLE):
+                    raise
+                failed.append(error)
+            else:
+                if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    return await self._follow(request, place, answer, location)
+                failed.append(answer.error(request.on_412))
+            self._ask_last(host)
+            if failed and request.method != "GET":
+                break
+        if failed:
+            raise failed[0]
         first = address_of(self.connection.seeds[0])
         # With mixed reasons, a host that is only down may be back at the next attempt.
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
         raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", sent=False)
 
-    async def _chain(self, request: Request, place: Place, *, seed: bool = False) -> BrokerAnswer:
-        """Send a request and follow its redirects. If `seed` is true, a failed first connection raises NotSentError."""
-        seen = {place.url(request)}
-        for hop in range(MAX_HOPS + 1):
-            try:
-                answer, location = await self._ask(request, place)
-            except NotSentError as error:
-                if seed and hop == 0:
-                    raise
-                detail = f"no connection ({error})"
-                raise self._exchange.failure(request, place.broker, error.reason, detail, sent=False) from None
-            if not (answer.status in _REDIRECTS and location and request.follow):
-                return self._checked(request, answer)
-            place = await self._next(request, answer, place.url(request), location)
-            if place.url(request) in seen:
-                break
+    def _ask_last(self, host: str) -> None:
+        if host in self._hosts:  # the list of brokers may have changed since
+            self._hosts.remove(host)
+            self._hosts.append(host)
+
+    async def _follow(self, request: Request, place: Place, answer: BrokerAnswer, location: str) -> BrokerAnswer:
+        """Follow the redirects of an answer from `place`, and return the last answer."""
+        seen = set()
+        while answer.status in _REDIRECTS and location and request.follow:
             seen.add(place.url(request))
-        raise self._exchange.failure(
-            request, place.broker, Reason.REDIRECT_LOOP, f"redirected in a loop or over {MAX_HOPS} times"
-        )
+            place = await self._next(request, answer, place.url(request), location)
+            if place.url(request) in seen or len(seen) > MAX_HOPS:
+                detail = f"redirected in a loop or over {MAX_HOPS} times"
+                raise self._exchange.failure(request, place.broker, Reason.REDIRECT_LOOP, detail)
+            answer, location = await self._ask_place(request, place)
+        return self._checked(request, answer)
+
+    async def _ask_place(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
+        """Send a request to one broker, as `_ask` does. A failed connection raises an AdminError."""
+        try:
+            return await self._ask(request, place)
+        except NotSentError as error:
+            detail = f"no connection ({error})"
+            raise self._exchange.failure(request, place.broker, error.reason, detail, sent=False) from None
 
     async def _ask(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
         """Send a request to one broker. If the broker rejects the token, renew it and send the request again.
