@@ -40,7 +40,7 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    return means.update(bundles, known, shared=run.shares_bundles)
+    return means.update(bundles, known, shared=run.shares_bundles, keep_missing=bool(run.silent))
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:

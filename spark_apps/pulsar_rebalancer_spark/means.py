@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _KEY = ["cluster", "bundle"]
 
 
-def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFrame:
+def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missing: bool = False) -> DataFrame:
     """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.
@@ -25,11 +25,13 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
             a bundle do not change, because invalid figures would affect them for ten samples.
         previous: the means table of the last counted sample.
         shared: True if two brokers might report the same bundle (column `owners`). The larger figure is then used.
+        keep_missing: True to keep the means of bundles that are not in the sample, as if they had been refused. Use
+            this while a broker has no report: its bundles are still loaded.
 
     Returns:
         The bundles with additional columns: `samples`, a column `mean_…` for each traffic column, and the long-term
         means. All of these are null for a refused bundle without earlier means. The column `keeps` is true in one row
-        per bundle.
+        per bundle. A bundle that is not in the sample has no broker.
     """
     known = previous.select(
         *_KEY,
@@ -47,12 +49,14 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool) -> DataFram
     }
     updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
     # Both tables may be large, and a hash table of the known means needs neither a sort nor a second pass.
-    joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="left")
+    joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="full" if keep_missing else "left")
+    if keep_missing:
+        joined = joined.fillna({"refused": True, "keeps": True})
     return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
 
 
 def table(updated: DataFrame) -> DataFrame:
-    """Return the means table for the next run. Bundles that are not in the sample are dropped.
+    """Return the means table for the next run: one row for each bundle that has means.
 
     Args:
         updated: the result of `update`.

@@ -76,6 +76,12 @@ def loaded(east: World, broker: str) -> set[str]:
     return {bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")}
 
 
+def averaged(east: World) -> set[str]:
+    """Bundles whose moving averages are stored."""
+    means = (east.storage.state / east.decision().means).read_table(["bundle"])
+    return set(map(str, means["bundle"].to_pylist()))
+
+
 def conduct(east: World, roll: Outcome, until: Callable[[Roll], bool] = lambda _: False) -> Outcome:
     """Let runs and the roll alternate until it is over, or as far as is said."""
     while True:
@@ -111,7 +117,10 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     begun = east.begin(east.start("roll", plan=told["plan"]), "roll", last="roll")
     roll = conduct(east, begun, lambda now: now.phase is Phase.DRAINING)
     cluster.faults.add("error_500", first)
+    before, known = east.decision(), averaged(east)
     east.run()
+    assert east.decision().means != before.means
+    assert averaged(east) == known, "bundles of a broker without a report keep their averages"
     roll = east.go_on(roll, last="roll")
     assert (state(east).phase, state(east).left) == (Phase.DRAINING, None), "a broker without a report is not empty"
     cluster.faults.clear("error_500")

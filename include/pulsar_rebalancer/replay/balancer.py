@@ -63,7 +63,8 @@ class Balancer:
         roster: names of the cluster's brokers and bundles.
         settings: strategy, placement, thresholds.
         seed: seed for the placement's random choices.
-        means: moving averages of the bundles, which the caller updates; None if the balancer keeps its own.
+        means: moving averages of the bundles, which the caller updates; None if the balancer keeps its own. Its own
+            start again after a minute without a report, unlike in a run.
         stays: why a bundle never moves, by bundle position.
     """
 

@@ -75,7 +75,7 @@ def replay(
     recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
     minutes = recording.minutes(first, last)
     for number, sample in enumerate(recording.samples(minutes)):
-        means.update(sample.present, sample.carried, sample.left_out, sample.repeated)
+        means.update(sample.present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared(sample, judged_by, recording.roster)
         if recorded is not None:
             recorded.step(sample, _scores(sample.brokers, compared, judged_by))

@@ -69,27 +69,21 @@ class MeanColumns:
         self.long_term_msg_rate: Floats = np.full(count, UNKNOWN_RATE)
         self._samples: Ints = np.zeros(count, dtype=np.int64)
 
-    def update(
-        self, present: Flags, sample: Floats, left_out: Ints | None = None, repeated: Ints | None = None
-    ) -> None:
+    def update(self, present: Flags, sample: Floats, unchanged: Ints | None = None) -> None:
         """Add a sample; the means of bundles that are not in the sample are dropped.
 
         Args:
             present: True for each bundle that is in the sample.
             sample: a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
-            left_out: positions of bundles whose figures do not count; their means do not change.
-            repeated: positions of bundles whose figures repeat the previous sample. Their means do not change in this
-                sample, and restart with the next new figures.
+            unchanged: positions of bundles whose means do not change, because their figures were left out or their
+                broker has no report.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present.copy()
-        for positions in (left_out, repeated):
-            if positions is not None:
-                counted[positions] = False
+        if unchanged is not None:
+            counted[unchanged] = False
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
-        if repeated is not None:
-            self._samples[repeated] = 0
         kept = np.where(present, self.short, 0.0)
         self.short = np.where(counted, ((short - 1) * self.short + sample) / short, kept)
         rate = sample[0] + sample[1]

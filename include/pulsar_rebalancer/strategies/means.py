@@ -23,7 +23,8 @@ def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
 
     The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers can report it;
     the larger figure is used, because the old owner reports only part of the traffic. Bundles that are not in the
-    sample are dropped: Pulsar unloads idle bundles, and their old traffic is meaningless when they are loaded again.
+    sample are dropped: Pulsar unloads idle bundles, and their old traffic is meaningless when they are loaded again. A
+    run keeps them while a broker has no report, because its bundles are still loaded.
 
     Args:
         bundles: rows of the bundles table.

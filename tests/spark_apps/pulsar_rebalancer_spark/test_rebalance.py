@@ -195,6 +195,42 @@ def test_means_pass_from_one_counted_sample_to_the_next(spark, tmp_path):
     assert plan_of(second)[1] == specified(tmp_path, second, previous).moves
 
 
+def test_means_outlast_a_sample_without_a_report(spark, tmp_path):
+    """One broker has no report, two report the same bundle, and validation refuses another."""
+    content = runs.tables("east", 4, 5)
+    rows, brokers = content["bundles"].to_pylist(), content["brokers"].to_pylist()
+    silent = brokers[0]["broker"]
+    brokers[0] |= {"error": "timeout", "cpu_usage": None}
+    left = [row for row in rows if row["broker"] != silent]
+    left[0]["owners"], gone = 2, left.pop()
+    left.append({**left[0], "broker": brokers[3]["broker"]})
+    missed = content | {
+        "brokers": pa.Table.from_pylist(brokers, schema=content["brokers"].schema),
+        "bundles": pa.Table.from_pylist(left, schema=BUNDLES),
+    }
+    refused = Validation(findings=(Finding(reason="two_owners", subject=left[1]["bundle"]),))
+    state, stored = DecisionState(), list[dict[str, Any]]()
+    for number, (tables, validation) in enumerate([(content, None), (missed, refused), (content, None)]):
+        at = runs.NOW + timedelta(seconds=60 * number)
+        run = runs.make(tmp_path, tables, state=state, at=at, validation=validation, **EAGER)
+        decided(spark, tmp_path, run)
+        state = plan.read_state(run)
+        means_of = pa.parquet.read_table(tmp_path / "east" / "state" / state.means).to_pylist()
+        stored.append({row["bundle"]: row for row in means_of})
+    first, second, third = stored
+    assert first.keys() == second.keys() == third.keys()
+    still = {row["bundle"] for row in rows if row["broker"] == silent} | {gone["bundle"], left[1]["bundle"]}
+    assert {name for name, row in second.items() if row == first[name]} == still
+    assert {name: row["samples"] for name, row in third.items()} == {name: 3 - (name in still) for name in third}
+    # Once every broker reports, a bundle that no broker reports is forgotten.
+    fewer = content | {"bundles": pa.Table.from_pylist(rows[1:], schema=BUNDLES)}
+    run = runs.make(tmp_path, fewer, state=state, at=runs.NOW + timedelta(seconds=180), **EAGER)
+    decided(spark, tmp_path, run)
+    names = pa.parquet.read_table(tmp_path / "east" / "state" / plan.read_state(run).means)["bundle"].to_pylist()
+    assert len(names) == len(rows) - 1
+    assert set(names) == {row["bundle"] for row in rows[1:]}
+
+
 @pytest.mark.parametrize(
     ("params", "seconds", "reason", "fired"),
     [

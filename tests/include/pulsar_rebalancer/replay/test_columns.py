@@ -47,18 +47,17 @@ def test_means_are_those_of_the_package() -> None:
 
 
 def test_figures_that_do_not_count_leave_means_as_they_are() -> None:
-    columns, everyone, last = MeanColumns(3), np.ones(3, dtype=bool), np.array([2])
+    columns, everyone = MeanColumns(3), np.ones(3, dtype=bool)
     for figure in (10.0, 30.0):
         columns.update(everyone, np.full((4, 3), figure))
-    columns.update(everyone, np.full((4, 3), 1e9), np.array([0]), np.array([1, 2]))
+    columns.update(everyone, np.full((4, 3), 1e9), np.array([0, 1, 2]))
     assert columns.short[0].tolist() == [20, 20, 20]
     assert columns.long_term_msg_rate.tolist() == [40, 40, 40]
-    # What validation left out goes on where it was; what was not reported begins anew.
-    columns.update(everyone, np.full((4, 3), 80.0))
-    assert columns.short[0].tolist() == [40, 80, 80]
-    assert columns.long_term_msg_rate.tolist() == [80, 160, 160]
-    columns.update(np.array([True, True, False]), np.full((4, 3), 80.0), last[:0], last[:0])
-    assert columns.short[0].tolist() == [50, 80, 0]
+    columns.update(everyone, np.full((4, 3), 80.0), np.array([2]))
+    assert columns.short[0].tolist() == [40, 40, 20]
+    assert columns.long_term_msg_rate.tolist() == [80, 80, 40]
+    columns.update(np.array([True, True, False]), np.full((4, 3), 80.0))
+    assert columns.short[0].tolist() == [50, 50, 0]
     assert columns.long_term_msg_rate[2] == UNKNOWN_RATE
 
 
