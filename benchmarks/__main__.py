@@ -28,7 +28,7 @@ FEWEST = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the parts that are named; 1 when one cannot be measured, or not all can be put on the page."""
+    """Measure the named parts, and return the exit code: 1 if a part cannot be measured or put on the page."""
     given = _options(arguments)
     everything = not given.part and not given.only
     if everything and DIRTY in commit():
@@ -73,7 +73,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("part", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none is named")
-    parser.add_argument("--repetitions", type=int, default=FEWEST, help=f"of every measurement ({FEWEST})")
+    parser.add_argument("--repetitions", type=int, default=FEWEST, help=f"repetitions of every measurement ({FEWEST})")
     parser.add_argument("--only", default="", metavar="TEXT", help="measure what has this in its name; keeps nothing")
     given = parser.parse_args(arguments)
     if unknown := set(given.part) - set(PARTS):

@@ -68,9 +68,9 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
 
     Args:
         root: storage root.
-        brokers: how many.
-        bundles_each: bundles of each of them.
-        seed: of the traffic.
+        brokers: number of brokers.
+        bundles_each: number of bundles per broker.
+        seed: seed for the traffic.
         settings: in addition to `FIRING`.
 
     Returns:

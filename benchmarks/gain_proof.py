@@ -79,8 +79,8 @@ def main(arguments: list[str]) -> None:
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = options_of("benchmarks.gain_proof", __doc__ or "")
-    parser.add_argument("--minutes", type=int, default=60, help="of each block (60)")
-    parser.add_argument("--blocks", type=int, default=3, help="of each strategy (3)")
+    parser.add_argument("--minutes", type=int, default=60, help="length of each block in minutes (60)")
+    parser.add_argument("--blocks", type=int, default=3, help="number of blocks per strategy (3)")
     parser.add_argument("--go-on", action="store_true", help="keep the blocks of an earlier run, and play the others")
     return parser.parse_args(arguments)
 
@@ -102,7 +102,7 @@ class _Scene:
         """Play the script once.
 
         Args:
-            name: of the cluster in the clusters file, which no other block has.
+            name: the cluster's name in the clusters file; every block has its own.
         """
         say(f"{name}, {strategy}: every bundle goes to its broker")
         self._real.bring_home()

@@ -20,17 +20,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class BenchmarkError(Exception):
-    """What was to be measured failed, or did something else than what it is compared with."""
+    """The measured program failed, or its result differs from that of its yardstick."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What one repetition took.
+    """The cost of one repetition.
 
     Attributes:
-        seconds: by the wall clock.
-        mib: peak resident memory of the process and all that came of it together, MiB.
-        cpu_seconds: of all its processes.
+        seconds: wall-clock time.
+        mib: peak resident memory of the process and its descendants together, MiB.
+        cpu_seconds: CPU time of all its processes.
     """
 
     seconds: float
@@ -40,12 +40,12 @@ class Taken:
 
 @dataclass(frozen=True)
 class Goal:
-    """Seconds that a median is to stay within.
+    """The number of seconds that a median should not exceed.
 
     Attributes:
-        seconds: from the medians of the yardsticks.
-        least: the same from the smallest of their repetitions.
-        most: the same from the largest.
+        seconds: goal computed from the medians of the yardsticks.
+        least: the same, computed from their fastest repetitions.
+        most: the same, computed from their slowest repetitions.
         words: how the yardsticks decide it; empty for a fixed goal.
     """
 
@@ -81,10 +81,10 @@ class Comparison:
     Attributes:
         name: what was measured, such as `AvgShedder, 200 x 128`.
         taken: repetitions by subject; the first subject is what is measured.
-        goal: of its seconds.
-        goal_mib: of its peak memory.
-        notes: what else is to be known, such as bundles moved.
-        remark: what the page's table says next to the figures.
+        goal: goal for the first subject's seconds.
+        goal_mib: goal for its peak memory, MiB.
+        notes: further results, such as the number of bundles moved.
+        remark: text for the page's table, next to the figures.
     """
 
     name: str
@@ -106,7 +106,7 @@ def peak(taken: Sequence[Taken]) -> float:
 
 
 def alternately(subjects: Mapping[str, Callable[[], Taken]], repetitions: int) -> dict[str, list[Taken]]:
-    """Measure subjects in turns, so that what slows the machine down for a while slows all of them down."""
+    """Measure subjects in turns, so that anything that slows the machine down temporarily affects all of them."""
     taken: dict[str, list[Taken]] = {name: [] for name in subjects}
     for _ in range(repetitions):
         for name, measured in subjects.items():
@@ -121,12 +121,12 @@ def process(
 
     Args:
         command: program and arguments.
-        environment: of the process, that of this one if not given.
-        says: whether the last word of its output is the seconds that count; else the whole process counts.
-        given: its standard input.
+        environment: the process's environment; None for that of this process.
+        says: True if the last word of the output is the result in seconds; False to time the whole process.
+        given: standard input of the process.
 
     Raises:
-        BenchmarkError: it failed; with the end of its output.
+        BenchmarkError: the command failed; the message has the end of its output.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()

@@ -105,7 +105,7 @@ def main() -> None:
     """Measure waves at each pace for each kind of wave."""
     parser = options_of("benchmarks.pace", __doc__ or "")
     parser.add_argument("--only", default="", metavar="TEXT", help="kinds of waves whose names begin with this (all)")
-    parser.add_argument("--repetitions", type=int, default=5, help="waves at each pace (5)")
+    parser.add_argument("--repetitions", type=int, default=5, help="number of waves at each pace (5)")
     given = parser.parse_args()
     for comparison in measure(given.repetitions, given.only):
         figures = ", ".join(f"{pace} {median(taken):.2f}" for pace, taken in comparison.taken.items())

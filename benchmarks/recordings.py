@@ -28,14 +28,13 @@ def write(storage: ClusterStorage, brokers: int, bundles_each: int, minutes: int
     """Write the history tables of runs at every minute.
 
     Bundles differ in size, their namespaces have daily cycles of different phase, each figure has 5 percent of noise;
-    bundles lie where chance put them.
+    bundles are on random brokers.
 
     Args:
-        storage: of the cluster.
-        brokers: how many.
-        bundles_each: bundles of each of them on the average.
-        minutes: how many runs, from `START` on; at most a day.
-        seed: of everything random.
+        brokers: number of brokers.
+        bundles_each: average number of bundles per broker.
+        minutes: number of runs, one per minute from `START` on; at most a day.
+        seed: seed for all random figures.
     """
     load = _Load(np.random.default_rng(seed), brokers, brokers * bundles_each)
     day = START.date()

@@ -18,13 +18,13 @@ FOLDER = ROOT / ".benchmarks"
 
 @dataclass(frozen=True)
 class Result:
-    """What measuring a part gave.
+    """The result of measuring a part.
 
     Attributes:
-        commit: of the sources; ends in `-dirty` when they differed from it.
+        commit: commit of the sources; ends in `-dirty` if they had uncommitted changes.
         machine: processor, memory, system and versions.
-        load: of the machine before the part.
-        settings: of what was measured.
+        load: load of the machine before the part.
+        settings: settings of the measured cluster.
     """
 
     part: str
@@ -60,7 +60,7 @@ def of_one_run() -> list[Result]:
     """Return the results of all parts, measured at one commit on one machine.
 
     Raises:
-        BenchmarkError: they are not; with what differs, and the command that measures it again.
+        BenchmarkError: they differ; the message says how, and which command measures the part again.
     """
     results = kept()
     reasons = [f"not measured: {part}" for part in PARTS if part not in results]

@@ -88,11 +88,11 @@ def main(arguments: list[str]) -> None:
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = options_of("benchmarks.roll", __doc__ or "")
     parser.add_argument("--manager", choices=tuple(RATES), default="modular", help="(modular)")
-    parser.add_argument("--trials", type=int, default=5, help="rolls, and restarts by SIGTERM (5)")
+    parser.add_argument("--trials", type=int, default=5, help="number of rolls, and of restarts by SIGTERM (5)")
     parser.add_argument("--go-on", action="store_true", help="keep the trials of an earlier run, and make the others")
-    parser.add_argument("--bundles", type=int, default=48, help="of the cluster (48)")
+    parser.add_argument("--bundles", type=int, default=48, help="number of bundles (48)")
     parser.add_argument("--rate", type=float, help="messages per second of each bundle (16; extensible: 19)")
-    parser.add_argument("--quota", type=int, default=40, help="of each broker, percent of a core (40)")
+    parser.add_argument("--quota", type=int, default=40, help="CPU quota of each broker, percent of a core (40)")
     given = parser.parse_args(arguments)
     given.rate = given.rate or RATES[given.manager]
     return given

@@ -2,7 +2,7 @@
 
     python -m benchmarks.slow_brokers BROKERS BUNDLES SECONDS FILE
 
-A process of its own, so that it shares no interpreter with who asks; it makes each answer once and repeats the bytes.
+A process of its own, so that it shares no interpreter with the client; it makes each answer once and repeats the bytes.
 Writes its ports and its token to the file once it listens, and ends when its standard input does.
 """
 
@@ -29,9 +29,9 @@ class Slow:
     """Answers of the simulated cluster, made once and kept.
 
     Args:
-        brokers: how many.
-        bundles: of all of them.
-        seconds: until an answer is sent.
+        brokers: number of brokers.
+        bundles: total number of bundles.
+        seconds: delay of each answer.
         ports: local ports of the brokers, in their order.
     """
 
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember whom to answer."""
+        """Store the connection that requests come from."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._port = transport.get_extra_info("sockname")[1]

@@ -25,7 +25,7 @@ class Trial:
     """Where and when a trial was made, and its messages.
 
     Attributes:
-        settings: numbers that decide its load and its length.
+        settings: numbers that determine the load and the length.
         errors: messages that a producer gave up.
         received: messages that the consumers have seen, each counted once.
     """

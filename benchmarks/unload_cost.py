@@ -47,7 +47,7 @@ _WARM_UP = 2
 def main() -> None:
     """Measure every version, and print a row for each number of clients."""
     parser = options_of("benchmarks.unload_cost", __doc__ or "")
-    parser.add_argument("--repetitions", type=int, default=4, help="of all unloads (4)")
+    parser.add_argument("--repetitions", type=int, default=4, help="number of repetitions of all unloads (4)")
     repetitions = parser.parse_args().repetitions
     print(f"| | {' | '.join(SUBJECTS)} | times |\n|{' --- |' * (len(SUBJECTS) + 2)}")
     for version, fetch in DISTRIBUTIONS.items():

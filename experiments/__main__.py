@@ -42,7 +42,7 @@ CHANGED = " with changes"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for; 2 when something that was named is wrong."""
+    """Run the command, and return the exit code: 2 if an argument names something that does not exist or is invalid."""
     options = _options(arguments)
     if options.draw:
         page.draw(page.written() | family_page.written() | gain_page.written())
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_all(
     scenarios: Iterable[Scenario], variants: Sequence[Variant], seeds: Sequence[int], processes: int, commit: str
 ) -> Iterable[Results]:
-    """Run every scenario with every variant and seed, one process per core; yield each scenario when it is done.
+    """Run every scenario with every variant and seed, in several processes; yield each scenario when it is done.
 
     A variant whose strategy raises an exception is named and left out of that scenario.
     """
@@ -106,10 +106,10 @@ def commit_of_sources() -> str:
 
 
 def refuse_changes(commit: str) -> None:
-    """Refuse to commit results of sources that are not committed.
+    """Refuse to write committed results if the sources have uncommitted changes.
 
     Raises:
-        ValueError: they are not.
+        ValueError: the sources have uncommitted changes, or there is no repository.
     """
     if not commit or commit.endswith(CHANGED):
         raise ValueError("--page commits results, and results name the commit of their sources: commit these first")
@@ -123,8 +123,8 @@ def _git(*words: str) -> str:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios (default: all)")
-    parser.add_argument("--seeds", type=positive, default=10, help="how many, from 1 on (10)")
-    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="one per core")
+    parser.add_argument("--seeds", type=positive, default=10, help="number of seeds, starting with 1 (10)")
+    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="processes (one per core)")
     parser.add_argument("--strategy", action="append", default=[], help="a custom shedder, package.module:name")
     parser.add_argument("--scenarios", type=Path, default=FOLDER, help="folder of scenario files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "experiments", help="folder for results")
@@ -135,7 +135,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def positive(text: str) -> int:
-    """Return the number that an argument is, 1 or more."""
+    """Return the value of an argument that must be a whole number of at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is less than 1")

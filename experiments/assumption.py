@@ -1,4 +1,4 @@
-"""An assumption: something that no publication says, and the values that a sweep gives it."""
+"""An assumption: a parameter that no publication states, with the values that a sweep tries."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Assumption(Strict):
     """One free parameter.
 
     Attributes:
-        title: what varies.
-        about: why it is free, and what it acts on, in a sentence or two.
-        scenarios: where it may change a verdict.
-        figures: a measure that is shown as well, by scenario.
+        title: name of the parameter.
+        about: why the parameter is free, and what it affects, in one or two sentences.
+        scenarios: scenarios whose verdicts it may change.
+        figures: a further measure to show, by scenario.
         values: what each value changes in these scenarios, by its label. A key is dotted, `*` is each entry of a list,
             and a text such as `x2` multiplies what is there. One value changes nothing: it is the default.
     """
@@ -36,7 +36,7 @@ class Assumption(Strict):
         """Return the scenario with a value of the assumption.
 
         Raises:
-            ScenarioError: a key that is not there, or a value that it cannot have.
+            ScenarioError: a key does not exist, or its value is invalid.
         """
         where = f"{self.name}: {label}: {scenario.name}"
         document = scenario.model_dump(mode="json")
@@ -51,7 +51,7 @@ class Assumption(Strict):
         """Return the label of the value that the scenarios have.
 
         Raises:
-            ScenarioError: no value leaves them as they are, or several do; or a scenario is not there.
+            ScenarioError: not exactly one value leaves the scenarios unchanged, or a scenario does not exist.
         """
         missing = {*self.scenarios, *self.figures} - scenarios.keys()
         if missing:

@@ -1,4 +1,4 @@
-"""From a scenario and a seed to a simulated cluster."""
+"""Build a simulated cluster from a scenario and a seed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ _SIZES, _COSTS, _PEAKS, _OWNERS, _SPIKES = range(5)  # one random stream each, a
 
 
 def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
-    """Return what the scenario's cluster is made of.
+    """Return the specification of the scenario's cluster.
 
     Args:
-        scenario: the scenario.
-        seed: of everything random.
-        direct: the cluster places as the extensible load manager does.
+        seed: seed for all random figures.
+        direct: True if the cluster places bundles like the extensible load manager.
     """
     brokers = _brokers(scenario)
     bundles = _bundles(scenario, seed)

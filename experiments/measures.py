@@ -1,4 +1,4 @@
-"""What a run is measured by."""
+"""The measures of a run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Measures:
 
     Attributes:
         unload_events: minutes in which the strategy unloaded anything.
-        bundles_moved: how many in all.
+        bundles_moved: total number of bundles moved.
         disturbed: throughput of the moved bundles when they were moved, MiB/s in plus out, added up.
         settled_after: minutes from the disturbance to the last unload; 0 without any, None when bundles still moved in
             the last minutes.
@@ -86,7 +86,7 @@ class Measures:
 
 @dataclass
 class Recorder:
-    """Takes down a run.
+    """Records a run.
 
     Attributes:
         disturbed_at: the minute from which settling is counted.
@@ -103,11 +103,11 @@ class Recorder:
     _client_seconds: float = 0.0
 
     def minute(self, scores: Floats, alive: Flags, throughput: Floats, client_seconds: float = 0.0) -> None:
-        """Take down the true scores of a minute, percent, and what each broker carries, bytes/s.
+        """Record the brokers' true scores in a minute, percent, and their throughput, bytes/s.
 
         Args:
             scores: one entry per broker.
-            alive: which of them run.
+            alive: True for each broker that runs.
             throughput: one entry per broker.
             client_seconds: how long bundles had no broker, each times its clients.
         """
@@ -120,7 +120,7 @@ class Recorder:
         self._ratios.append(float(carried.max()) / idlest if idlest else math.inf)
 
     def unloads(self, minute: int, bundles: Iterable[tuple[int, float, bool]]) -> None:
-        """Take down the bundles that are unloaded after a minute.
+        """Record the bundles that are unloaded after a minute.
 
         Args:
             minute: after which.
@@ -133,12 +133,12 @@ class Recorder:
             self._disturbed += throughput / (1 << 20)
 
     def placed(self, destination: int, scores: Floats, alive: Flags) -> None:
-        """Take down that a bundle was given to a broker, with the scores of the minute before."""
+        """Record that a bundle was placed on a broker, with the scores of the previous minute."""
         if scores[destination] >= float(scores[alive].mean()) + FROM_MEAN:
             self._hot_placements += 1
 
     def measures(self) -> Measures:
-        """Return what the run is measured by."""
+        """Return the measures of the run."""
         scores = np.array(self._scores)
         after, end = scores[self.disturbed_at :], scores[-LAST_MINUTES:]
         last = max(self._unloads, default=None)

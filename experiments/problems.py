@@ -92,9 +92,9 @@ class Judgement(NamedTuple):
     Attributes:
         verdict: good, normal or bad.
         figure: the first of the figures that are judged; infinite if bundles never settle.
-        text: all of them, with units.
+        text: all judged figures, with units.
         to_flip: distance to the nearest bound at which the verdict changes, negative if a figure has to fall.
-        unit: of `to_flip`.
+        unit: unit of `to_flip`.
         flips_to: the verdict beyond that bound.
         overall: the same share over all moving scenarios, percent; None for other problems, or if one was not run.
         baseline: the variant without shedding that it is compared with; empty if it is compared with none.
@@ -111,7 +111,7 @@ class Judgement(NamedTuple):
 
     @property
     def flip(self) -> str:
-        """Return what has to happen for the verdict to change."""
+        """Return text that says what would change the verdict."""
         if math.isinf(self.to_flip):
             return f"{self.flips_to} once it settles"
         return f"{self.flips_to} at {_amount(f'{self.to_flip:+.3g}', self.unit)}"
@@ -127,7 +127,7 @@ class Problem(NamedTuple):
     Attributes:
         title: as in the PIP.
         rule: how the numbers become a verdict.
-        scenarios: which decide the verdict.
+        scenarios: scenarios that decide the verdict.
         judge: the rule as a function of the results by scenario, and a variant; KeyError if a scenario was not run.
         compared: the rule needs the variant without shedding as well.
     """

@@ -29,9 +29,10 @@ class Spread(NamedTuple):
     """A measure over the seeds.
 
     Attributes:
-        median: runs that lack it count as larger than all others; None where one of them is in the middle.
-        known: of the runs that have it, ascending.
-        missing: how many lack it.
+        median: median over all runs, where a run without the measure counts as the largest; None if that run is the
+            median.
+        known: values of the runs that have the measure, ascending.
+        missing: number of runs without the measure.
     """
 
     median: float | None
@@ -58,9 +59,8 @@ class Results(NamedTuple):
     """All runs of one scenario.
 
     Attributes:
-        commit: of the sources that made it, and whether they were changed since.
-        measures: by variant, one for each seed.
-        bands: by variant.
+        commit: commit of the sources that produced the results, and whether they had uncommitted changes.
+        measures: one entry per seed, by variant.
     """
 
     scenario: str
@@ -109,7 +109,7 @@ def read(file: Path) -> Results:
     """Return the results in a file.
 
     Raises:
-        ValueError: it is of another version.
+        ValueError: the file has another version.
     """
     document = result_files.load(file, VERSION)
     line_of = {variant: line for line in document["runs"] for variant in line["variants"]}
@@ -119,7 +119,7 @@ def read(file: Path) -> Results:
 
 
 def read_all(folder: Path, names: Iterable[str]) -> dict[str, Results]:
-    """Return the results in a folder by scenario, those of other names left out."""
+    """Return the results in a folder, by scenario; other names are left out."""
     files = {name: folder / f"{name}.json" for name in names}
     return {name: read(file) for name, file in files.items() if file.exists()}
 

@@ -32,7 +32,7 @@ MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")
 
 
 class Run(NamedTuple):
-    """A run and what came of it."""
+    """A run and its results."""
 
     scenario: str
     variant: str
@@ -96,14 +96,14 @@ def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder, ki
 
 
 def true_scores(simulation: Simulation) -> Floats:
-    """Return what brokers really used in the last minute, percent."""
+    """Return the brokers' true scores in the last minute, percent."""
     if simulation.truth is None:
         raise RuntimeError("no minute has passed")
     return simulation.truth.score(simulation.spec.brokers)
 
 
 def minute_of(report: Report, machines: BrokerColumns) -> Minute:
-    """Return what a balancer knows at the end of a simulated minute."""
+    """Return the data that a balancer has at the end of a simulated minute."""
     said, owned = report.brokers, report.owner[report.owner != NOBODY]
     # A topic in each bundle.
     topics = np.bincount(owned, minlength=len(report.registered))

@@ -30,7 +30,7 @@ class ScenarioError(ValueError):
 
 
 class Strict(BaseModel):
-    """What a file holds: unknown keys are refused."""
+    """The content of a file. Unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -75,7 +75,7 @@ class Bundles(Strict):
 
 
 class CpuSpike(Strict):
-    """CPU that something else takes on a broker."""
+    """CPU that another process uses on a broker."""
 
     minute: Minute
     minutes: int = Field(ge=1)
@@ -101,7 +101,7 @@ class Change(Strict):
 
 
 class Reports(Strict):
-    """How good the brokers' figures are."""
+    """The accuracy of the brokers' figures."""
 
     cpu_noise: float = Field(0.02, ge=0, le=1)
     late: Share = 0
@@ -127,7 +127,7 @@ class Scenario(Strict):
             `placement`: nobody, the load manager places them in the first minute.
         busy_cpu: CPU of a broker as soon as it has traffic, percent of one core.
         settings: of every variant, ours or Pulsar's names.
-        published: what is known from elsewhere, by strategy.
+        published: published results, by strategy.
     """
 
     name: str = ""
@@ -150,7 +150,7 @@ class Scenario(Strict):
 
     @property
     def broker_count(self) -> int:
-        """Return how many brokers there are, started or not."""
+        """Return the number of brokers, started or not."""
         return sum(group.count for group in self.brokers)
 
     @model_validator(mode="after")
@@ -200,7 +200,7 @@ def load(file: Path) -> Scenario:
 
 
 def read(file: Path, model: type[Model]) -> Model:
-    """Return what a file holds, with the file's name.
+    """Return the content of a file, with the file's name.
 
     Raises:
         ScenarioError: with the file, and the key or line that is wrong.
@@ -238,10 +238,10 @@ def load_all(folder: Path = FOLDER) -> dict[str, Scenario]:
 
 
 def named(names: Iterable[str], there: Mapping[str, Kind], what: str) -> list[Kind]:
-    """Return those of a folder that a command names; all without names.
+    """Return the entries with these names, or all entries if there are no names.
 
     Raises:
-        ScenarioError: a name that is not there.
+        ScenarioError: a name does not exist.
     """
     chosen = list(names) or list(there)
     if unknown := set(chosen) - set(there):

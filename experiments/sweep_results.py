@@ -1,4 +1,4 @@
-"""What a sweep gave: the verdicts for each value of an assumption, as a small file."""
+"""The result of a sweep, the verdicts for each value of an assumption, as a small file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Outcome(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """What each value of an assumption gave.
+    """The results for each value of an assumption.
 
     Attributes:
-        commit: of the sources that made it.
-        values: their labels.
-        default: the value that the scenarios have.
+        commit: commit of the sources that produced the results.
+        values: labels of the values.
+        default: label of the value that the scenarios have.
         outcomes: one for each value, by variant and title of the problem.
         figures: the median for each value, by scenario and variant; None where bundles never settled.
     """
@@ -43,7 +43,7 @@ class Sweep(NamedTuple):
         return self.outcomes[variant][problem][self.values.index(self.default)].verdict
 
     def flips(self, variant: str, problem: str) -> dict[str, str]:
-        """Return the verdict at each value where it is not that of the default."""
+        """Return the verdict at each value at which it differs from the verdict at the default."""
         outcomes, usual = self.outcomes[variant][problem], self.usual(variant, problem)
         return {
             value: outcome.verdict
@@ -72,7 +72,7 @@ def read_all(folder: Path) -> dict[str, Sweep]:
     """Return the outcomes in a folder, by assumption.
 
     Raises:
-        ValueError: a file is of another version.
+        ValueError: a file has another version.
     """
     return result_files.load_each(folder, _read)
 

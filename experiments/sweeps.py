@@ -41,7 +41,7 @@ SWEPT = tuple(variant for variant in VARIANTS if variant.name in page.SHOWN or v
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Sweep what is asked for; 2 when something that was named is wrong."""
+    """Run the command, and return the exit code: 2 if an argument names something that does not exist or is invalid."""
     options = _options(arguments)
     try:
         scenarios, assumptions = scenario.load_all(options.scenarios), assumption.load_all(options.assumptions)
@@ -70,10 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Sweeper:
-    """Runs scenarios with each value of an assumption; what several assumptions share is run once.
+    """Runs scenarios with each value of an assumption. Runs that several assumptions share are made only once.
 
     Args:
-        scenarios: as their files have them, by name.
+        scenarios: unchanged scenarios, by name.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ def _outcomes(problem: Problem, of_values: Iterable[Mapping[str, Results]], vari
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.sweeps", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="assumptions (default: all)")
-    parser.add_argument("--seeds", type=positive, default=5, help="how many, from 1 on (5)")
-    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="one per core")
+    parser.add_argument("--seeds", type=positive, default=5, help="number of seeds, starting with 1 (5)")
+    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1, help="processes (one per core)")
     parser.add_argument("--scenarios", type=Path, default=scenario.FOLDER, help="folder of scenario files")
     parser.add_argument("--assumptions", type=Path, default=assumption.FOLDER, help="folder of assumption files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "sweeps", help="folder for results")

@@ -90,7 +90,7 @@ def of_problems(results: Mapping[str, Results]) -> Table:
 
 
 def of_measures(measures: Mapping[str, Column] = MEASURES) -> Table:
-    """Return what each measure means."""
+    """Return the meaning of each measure."""
     return Table(["measure", "meaning"], [[*column] for column in measures.values()])
 
 
@@ -116,7 +116,7 @@ def short(variant: str) -> str:
 
 
 def seeds(results: Results) -> str:
-    """Return the seeds in few words."""
+    """Return the seeds as short text."""
     numbers = results.seeds
     whole = numbers == tuple(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))

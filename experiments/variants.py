@@ -1,6 +1,6 @@
-"""What is compared: shedders with their placements and settings, including custom ones.
+"""The variants to compare: shedders, including custom ones, with their placements and settings.
 
-For each placement there is a variant that sheds nothing: what the placement by itself comes to.
+For each placement there is a variant that sheds nothing, which shows the effect of the placement itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ class Variant:
 
     Attributes:
         name: shown in the report, unique.
-        settings: of the cluster.
-        direct: whether its cluster places as the extensible load manager does.
+        direct: True if its cluster places bundles like the extensible load manager.
     """
 
     name: str

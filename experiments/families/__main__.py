@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for; 2 when something that was named is wrong, 1 when held-out results are not as sealed."""
+    """Run the command; return the exit code: 2 if an argument is wrong, 1 if held-out results differ from the seal."""
     options = _options(arguments)
     commit = commit_of_sources()
     try:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _chosen(families: dict[str, Family], options: argparse.Namespace) -> list[Family]:
-    """Return the families that are asked for: without names, all of the right kind, with the sealed seeds if sealed.
+    """Return the requested families; without names, all of the requested kind. Opened ones have the sealed seeds.
 
     Raises:
         ScenarioError: there is no such family of that kind.
@@ -105,7 +105,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.families", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="families (default: all)")
     parser.add_argument("--seeds", type=int, help="number of each family's seeds (default: all)")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="one per core")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes (one per core)")
     parser.add_argument("--strategy", action="append", default=[], help="a custom shedder, package.module:name")
     parser.add_argument("--families", type=Path, default=FOLDER, help="folder of family files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "families", help="folder for results")

@@ -1,4 +1,4 @@
-"""Which settings of the grid represent AvgShedder. The rule was committed before any result was seen."""
+"""Choose the settings of the grid that represent AvgShedder. The rule was committed before any result was seen."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def tried(results: Mapping[str, FamilyResults]) -> list[Tried]:
 
 
 def best(results: Mapping[str, FamilyResults]) -> dict[str, Variant]:
-    """Return the settings that the rule chooses, by what they are best at; empty without results of the grid."""
+    """Return the settings that the rule chooses, by criterion; empty if the grid has no results."""
     if not results:
         return {}
     cool = [settings for settings in tried(results) if settings.hotter <= HOTTER]

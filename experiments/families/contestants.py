@@ -1,4 +1,4 @@
-"""Who is compared: today's strategies, AvgShedder with the best settings of a grid, and two controls."""
+"""The strategies to compare: today's, AvgShedder with the best settings of a grid, and two controls."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def avg(name: str, settings: Mapping[str, Any]) -> Variant:
 
 
 def contestants(best: Mapping[str, Variant]) -> tuple[Variant, ...]:
-    """Return all that are compared.
+    """Return all contestants.
 
     Args:
-        best: the grid's best, by what they are best at.
+        best: the best settings of the grid, by criterion (`choosing.best`).
     """
     return (
         avg(AVG, {}),

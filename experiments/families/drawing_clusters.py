@@ -1,4 +1,4 @@
-"""From a family and a seed to a simulated cluster; equal on every machine, as drawn figures are rounded."""
+"""Draw a simulated cluster from a family and a seed. Figures are rounded, so that every machine draws the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw(family: Family, seed: int, *, direct: bool) -> Spec:
     """Return the cluster that a seed draws from a family.
 
     Args:
-        direct: the cluster places as the extensible load manager does.
+        direct: True if the cluster places bundles like the extensible load manager.
     """
     random = random_shape(seed, _CLUSTER)
     at_start = int(random.integers(*family.brokers.count, endpoint=True))

@@ -86,7 +86,7 @@ class Topics(_Strict):
     """Bundles of one kind.
 
     Attributes:
-        per_broker: how many for each broker that is there at the start.
+        per_broker: number of bundles per broker that exists at the start.
         share: of the cluster's load, in relation to the shares of the other kinds.
         size_spread: of their mean traffic, standard deviation of the logarithm.
         cost_spread: of the CPU of a message, which no strategy knows.
@@ -113,7 +113,7 @@ class Changes(_Strict):
     Attributes:
         restarts_per_day: of the whole cluster; a broker is away for `away` minutes, smallest and largest.
         scalings_per_day: a broker is added or taken away for good.
-        spare: how many brokers are not there at the start and may be added.
+        spare: number of brokers that do not exist at the start and may be added.
     """
 
     restarts_per_day: NotNegative = 0
@@ -127,7 +127,7 @@ class Family(_Strict):
 
     Attributes:
         kind: strategies may be tuned on training families; held-out families judge them afterwards.
-        seeds: which seeds belong to the family.
+        seeds: the family's seeds.
     """
 
     name: str

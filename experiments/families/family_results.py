@@ -23,8 +23,8 @@ class FamilyResults(NamedTuple):
     """All runs of one family.
 
     Attributes:
-        commit: of the sources that made it.
-        runs: by contestant, one for each seed.
+        commit: commit of the sources that produced the results.
+        runs: one run per seed, by contestant.
     """
 
     family: str
@@ -47,12 +47,11 @@ class FamilyResults(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The hash of a family's results that nobody is to see yet.
+    """The hash of a family's results, which nobody should see yet.
 
     Attributes:
-        commit: of the sources that made them.
-        seeds: of the results.
-        sha256: of the results without the commit.
+        commit: commit of the sources that produced the results.
+        sha256: hash of the results without the commit.
     """
 
     commit: str

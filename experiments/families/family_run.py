@@ -34,7 +34,7 @@ def run_all(
     """Run every family with every contestant; yield each family when it is done.
 
     Args:
-        seeds: how many of each family's, the first ones.
+        seeds: number of each family's seeds to run, starting with the first; None for all.
     """
     started = time.monotonic()
     with ProcessPoolExecutor(processes) as pool:

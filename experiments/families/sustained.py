@@ -1,4 +1,4 @@
-"""What days of load are measured by."""
+"""Measures of a run over days of load."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class Sustained:
 
 @dataclass
 class DaysRecorder(Recorder):
-    """Takes down days of load."""
+    """Records days of load."""
 
     _carried: list[float] = field(default_factory=list)
 
     def minute(self, scores: Floats, alive: Flags, throughput: Floats, client_seconds: float = 0.0) -> None:
-        """Take down a minute, see `Recorder.minute`."""
+        """Record a minute, see `Recorder.minute`."""
         super().minute(scores, alive, throughput, client_seconds)
         self._carried.append(float(throughput[alive].sum()) / (1 << 20))
 
     def sustained(self, changes: Sequence[int]) -> Sustained:
-        """Return what the run is measured by.
+        """Return the measures of the run.
 
         Args:
             changes: minutes in which brokers start or stop, ascending.

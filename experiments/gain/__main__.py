@@ -46,7 +46,7 @@ SPREAD_SEEDS = tuple(range(6, 26))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for."""
+    """Run the command."""
     options = _options(arguments)
     commit, folder = commit_of_sources(), gain_page.RESULTS if options.page else options.output
     if options.page:

@@ -1,4 +1,4 @@
-"""Print how AvgShedder settles after brokers came back, with and without `restore_placement`, as the documents have it.
+"""Print how AvgShedder settles after brokers return, with and without `restore_placement`: the table of the docs.
 
 python -m experiments.restoring
 """
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 def measured(case: Scenario, seed: int, *, restore: bool) -> Measures:
-    """Return what came of a case."""
+    """Run a case, and return its measures."""
     settings = {"strategy": Strategy.AVG, "restore_placement": restore, **AUTHORS_MINIMA}
     recorder = Recorder(case.disturbed_at)
     balance(
