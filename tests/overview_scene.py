@@ -84,6 +84,7 @@ class Scene:
         self.policies = Policies()
         self.splits: tuple[dict[str, Any], ...] = ()
         self.runs = 0
+        self.rolls = False
         self.started: dict[str, datetime] = {}
         self._random = random.Random(1)
         self._width = (1 << 32) // (each * len(loads))
@@ -191,6 +192,7 @@ class Scene:
         result = profile_of(self.settings).shed(sample, self.hits)
         self.hits = result.kept
         moves = caps.apply(result.moves, self.settings, {}, samples)
+        moves = [move.put_off(Reason.ROLLING) for move in moves] if self.rolls else moves
         taken = [move for move in moves if move.taken]
         by_pair = reasons_by_pair(moves)
         decided = complete(result.decisions, taken, by_pair)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.show.page.recent_runs import Run
+    from pulsar_rebalancer.state.orders.question import Answer
 
 
 class FailedRun(View):
@@ -51,6 +52,7 @@ class AirflowFacts(View):
         unreadable: why the drained brokers are unknown; empty if they are known.
         question: the open question, which asks a person to approve a plan.
         answers: people's answers to questions about plans.
+        not_handed_over: why plans were not handed over to be carried out although people approved them, by plan id.
         handed_over: manual plans that people handed over to be carried out.
         approvals_unreadable: why the question or the answers are unknown; empty if they are known.
     """
@@ -68,20 +70,34 @@ class AirflowFacts(View):
     unreadable: str = ""
     question: Question = Question()
     answers: Answers = Answers()
+    not_handed_over: dict[str, Reason] = {}
     handed_over: HandedOverPlans = HandedOverPlans()
     approvals_unreadable: str = ""
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
-        """Return the reasons, other than the mode, why the next run would not move bundles.
+        """Return the reasons, other than the mode, why the next run would not carry out the strategy's moves.
 
         Args:
             settings: settings from the current clusters file; the same applies to the methods below.
         """
-        return [closing for closing in self._closed(settings, now) if closing.reason is not Reason.OBSERVE]
+        rolls = [Closed(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
+        return [closing for closing in self.closed(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
         """Return the deadline for approving a plan; None if no plan is awaiting approval."""
         return OrdersInForce(question=self.question, answers=self.answers).waits_until(settings, now)
+
+    def asks_about(self, run: Run) -> bool:
+        """Return whether the open question is about the run's moves, if the run's plan needs approval.
+
+        A run with the moves of the open question does not ask about them again.
+        """
+        return self.question.at is not None and self.question.at <= run.request.collected_at
+
+    def answer_about(self, run: Run) -> Answer | None:
+        """Return people's answer to the question about a run's plan; None if there is none."""
+        answers, question = self.answers.plans, self.question.plan_id if self.asks_about(run) else ""
+        return answers.get(run.folder.name) or answers.get(question)
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
         """Return text about the current orders and the people who gave them; empty if there are none.
@@ -89,7 +105,7 @@ class AirflowFacts(View):
         Args:
             run: the run on the page; a person might have stopped this run.
         """
-        closed, until = self._closed(settings, now), self.waits_until(settings, now)
+        closed, until = self.closed(settings, now), self.waits_until(settings, now)
         orders = OrdersInForce(control=self.control, drains=self.drains, roll=self.roll, answers=self.answers)
         sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
         if self.approvals_unreadable:
@@ -106,6 +122,12 @@ class AirflowFacts(View):
         ]
         return " ".join(f"{text}." for text in sentences)
 
-    def _closed(self, settings: Settings, now: datetime) -> list[Closed]:
+    def closed(self, settings: Settings, now: datetime) -> list[Closed]:
+        """Return the reasons why the gate would be closed for any plan now; empty if it would open."""
         unreadable = [Closed(Reason.DRAINS_UNREADABLE, self.unreadable)] if self.unreadable else []
         return closings(settings, self.control, now, JudgedRun(now, self.last_plan)) + unreadable
+
+
+def why_held(closed: Closed) -> str:
+    """Return a sentence that says why nothing is moved."""
+    return "The next run moves nothing." if closed.reason is Reason.SKIPPED else closed.reason.meaning

@@ -10,6 +10,7 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN
 from pulsar_rebalancer.show.page.brokers import short_names
+from pulsar_rebalancer.show.page.facts import why_held
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
     from pulsar_rebalancer.show.page.page_model import PairView
     from pulsar_rebalancer.show.page.recent_runs import Run
-    from pulsar_rebalancer.state.orders.in_force import Closed
 
 
 FIRES, WOULD_FIRE = "fires", "would fire"
@@ -32,6 +32,16 @@ FIRES, WOULD_FIRE = "fires", "would fire"
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. They are not shown while moves are forbidden or a plan is awaiting approval."""
+
+_ORDERED = {
+    Reason.PAUSED: "the cluster was paused.",
+    Reason.BREAKER_OPEN: "the circuit breaker was open.",
+    Reason.BLACKOUT: "a blackout was in force.",
+    Reason.OUTSIDE_WINDOW: "it was outside the maintenance windows.",
+    Reason.SKIPPED: "a person had ordered to skip the run.",
+    Reason.CONTROL_UNREADABLE: "the orders that people gave could not be read.",
+}
+"""Verdicts that say nothing about the present, because their causes may have ended since the run."""
 
 
 class Said(NamedTuple):
@@ -75,38 +85,39 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
     held = facts.held_by(entry.settings, now)
     firing = WOULD_FIRE if held else FIRES
     until = facts.waits_until(entry.settings, now)
-    said = _answered(known, facts, waits=until is not None) or of_run(known, firing, age)
-    if held and said.state in _LOOKS_WELL:
+    said = answered(known, facts, waits=until is not None) or of_run(known, firing, age)
+    ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
+    if held and (ordered or said.state in _LOOKS_WELL):
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
-        return Said(state, f"{_why_held(held[0])} {said.sentence}", firing)
+        return Said(state, f"{why_held(held[0])} {said.sentence}", firing)
+    if ordered:
+        return Said(State.WOULD_MOVE, said.sentence, firing)
     if until is not None and said.state in _LOOKS_WELL:
         waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
         return Said(State.WOULD_MOVE, f"{waits} {said.sentence}", firing)
     return said._replace(firing=firing)
 
 
-def _answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
+def answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
     """Return the state if a person was asked to approve the run's plan and no longer is; None otherwise.
 
     Args:
+        run: a run that has ended.
+        facts: its cluster.
         waits: whether a plan is awaiting approval.
     """
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if not asked or run.summary is None or facts.approvals_unreadable:
         return None
-    # A run with the moves of the open question does not ask about them again.
-    of_same_moves = facts.question.at is not None and facts.question.at <= run.request.collected_at
-    answers, open_question = facts.answers.plans, facts.question.plan_id if of_same_moves else ""
-    answer, plan = answers.get(run.folder.name) or answers.get(open_question), f"A plan to {_actions(run.summary)}"
+    answer, plan = facts.answer_about(run), f"A plan to {_actions(run.summary)}"
     if answer is None:
-        return None if waits else Said(State.CLOSED, f"{plan} was not answered.")
-    if answer.carried_out_by:
-        return Said(State.WOULD_MOVE, f"{plan} was approved {answer.because}; nothing of it has moved yet.")
-    return Said(State.CLOSED, f"{plan} was rejected {answer.because}.")
-
-
-def _why_held(closed: Closed) -> str:
-    return "The next run moves nothing." if closed.reason is Reason.SKIPPED else closed.reason.meaning
+        return None if waits and facts.asks_about(run) else Said(State.CLOSED, f"{plan} was not answered.")
+    if not answer.carried_out_by:
+        return Said(State.CLOSED, f"{plan} was rejected {answer.because}.")
+    approved, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
+    if refused is None:
+        return Said(State.WOULD_MOVE, f"{approved}; nothing of it has moved yet.")
+    return Said(State.CLOSED, f"{approved}, and was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
 def _without_data(facts: AirflowFacts) -> Said:
@@ -167,13 +178,16 @@ def of_run(run: Run, firing: str, age: float) -> Said:
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
         return Said(State.BLOCKED, _blocked(run))
-    if run.under_way:
+    young = age < LONGEST_RUN.total_seconds()
+    if run.under_way and young:
         return _moving(run)
-    if run.outcome is None and run.summary is None and age < LONGEST_RUN.total_seconds():
+    if run.outcome is None and run.summary is None and young:
         looked = "judged" if run.validation else "collected"
         return Said(State.LOOKING, f"A run looks at the cluster: data {looked}, nothing decided yet.")
     if run.summary is None or _broke_off(run):
         return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
+    if run.outcome is None and not (young or run.request.dry_run):
+        return Said(State.FAILED, f"The run left no outcome. {Reason.UNFINISHED.action}")
     if run.summary.bundles_taken or run.summary.bundles_split:
         return _planned(run, run.summary, verdict, mode)
     if run.request.dry_run:
@@ -228,7 +242,9 @@ def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> 
     if verdict is Reason.OBSERVE:
         return Said(State.WOULD_MOVE, f"Would {planned}, but mode {mode} moves nothing.")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
-    return Said(state, f"A plan to {planned} was not carried out: {_why_closed(run, verdict)}")
+    holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
+    why = " ".join([_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)])
+    return Said(state, f"A plan to {planned} was not carried out: {why}")
 
 
 def _moved(run: Run) -> Said:
@@ -247,13 +263,12 @@ def _moved(run: Run) -> Said:
     return Said(state, f"{split} {moved}".strip())
 
 
-def _why_closed(run: Run, verdict: Reason) -> str:
-    holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
-    ordered = [f"{run.request.in_force}."] if run.request.in_force and verdict is Reason.PAUSED else []
-    return " ".join([verdict.meaning, *(hold.meaning for hold in holds), *ordered])
-
-
 def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Said:
+    capped = {reason: count for reason, count in summary.bundles_passed_over.items() if reason.has(Trait.CAP)}
+    if Reason.FIRED in summary.reasons and capped:
+        why = max(sorted(capped), key=lambda reason: capped[reason])
+        state = State.CLOSED if why is Reason.ROLLING else State.STUCK
+        return Said(state, f"Bundles should have moved, but stayed: {why.meaning}")
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})

@@ -89,7 +89,8 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
         orders: the other current orders.
     """
     parts = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, closed, orders, now)])
-    moved = "Moves are carried out" if settings.mode is not Mode.APPROVE else "Moves wait for approval"
+    carried_out = "Only moves of the rolling restart are carried out" if orders.roll.active else "Moves are carried out"
+    moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
     return one_line(f"{'Nothing is moved' if closed else moved}: {parts}")
 
 

@@ -15,6 +15,7 @@ from pulsar_rebalancer.state.orders.control_document import Control, Order, Paus
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce, sentence
+from pulsar_rebalancer.state.roll_document import Roll
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -25,6 +26,7 @@ AT = NOW - HOUR / 2
 WAITS = Question(plan_id="p", hash="ab" * 32, at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
 APPROVED = Answers(plans={"p": REJECTED.plans["p"].model_copy(update={"carried_out_by": "approved__p"})})
+ROLL = Roll(id="0a1b", by="bob", order=("b:1",), turn_at=NOW)
 APPROVE = {"mode": "approve"}
 BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a report"}
 WINDOW = {"cron": "0 13 * * *", "minutes": 60}
@@ -79,6 +81,12 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
             {},
             f"{CARRIED}; moved only within 1 maintenance window of the clusters file",
         ),
+        (
+            {},
+            {"roll": ROLL},
+            f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}",
+        ),
+        (APPROVE, {"roll": ROLL}, f"{WAIT}: mode approve; {ROLL.progress}"),
         (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),
         (
             BREAKER,
