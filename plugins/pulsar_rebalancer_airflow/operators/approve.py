@@ -17,9 +17,8 @@ from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
-from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, dag_is_paused, new_run_id
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id, refusal_now
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class ApproveOperator(ApprovalOperator):
 
     If nobody answers in time, the question expires. An unanswered question counts neither as an approval nor as a
     person's rejection. In a cluster that requires two people, the person who requested the plan cannot approve it, and
-    nobody can while the rebalancing DAG is paused: the approval is ignored, and the question stays open.
+    nobody can while the plan would not be carried out: the approval is ignored, and the question stays open.
 
     The task is skipped if another run is asking the current question, or if the question was already answered. If a
     person answers before the scheduler has recorded that the task is waiting, Airflow fails the task. The next attempt
@@ -94,7 +93,7 @@ class ApproveOperator(ApprovalOperator):
 
         Raises:
             AirflowFailException: `superseded` if another plan is awaiting approval now.
-            TaskAwaitingInput: the approval is refused (`dag_paused`, `same_person`, `no_user`).
+            TaskAwaitingInput: the approval is refused (`dag_paused`, `paused`, …, `same_person`, `no_user`).
         """
         if "error" not in event:
             event = event | {"params_input": {"reason": _reason(event)}}
@@ -141,7 +140,7 @@ class ApproveOperator(ApprovalOperator):
         if event["chosen_options"] == [self.APPROVE]:
             # A retry keeps what an earlier attempt has recorded.
             carried_out_by = before.carried_out_by if before else ""
-            refusal = None if carried_out_by else self._refusal(context, question, event)
+            refusal = None if carried_out_by else self._refusal(context, store, event)
             if refusal is not None:
                 self._wait_for(question)
                 return refusal
@@ -157,11 +156,11 @@ class ApproveOperator(ApprovalOperator):
         self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
         return None
 
-    def _refusal(self, context: Context, question: Question, event: dict[str, Any]) -> PlanError | None:
+    def _refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         """Return why the plan cannot be approved now, or not by this person; None if it can."""
-        refusal = dag_is_paused(context, f"{REBALANCE_DAG}{self.entry.name}")
+        refusal = refusal_now(context, self.entry, self.storage, store, datetime.now(UTC))
         if refusal is None and self.entry.settings.two_people:
-            refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
+            refusal = lacks_second_person(self._plan(store.answers(Question))[1].requested_by, _names(event))
         return refusal
 
 

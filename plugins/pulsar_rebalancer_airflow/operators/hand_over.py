@@ -49,25 +49,25 @@ class HandOverOperator(TriggerDagRunOperator):
         self.storage = ClusterStorage(root, entry.name)
 
     def _refuse_while_closed(self, context: Context, store: StateStore, now: datetime) -> None:
-        """Refuse to hand over a plan while the gate would be closed for it, or while its run would only wait.
-
-        Raises:
-            PlanError: `dag_paused`, or the reason why the gate would be closed.
-        """
-        paused = dag_is_paused(context, self.trigger_dag_id)
-        if paused is not None:
-            raise paused
-        control = store.control(self.storage)
-        closed = closings(self.entry.settings, control, now, JudgedRun(now, store.last_plan()))
-        if closed:
-            raise PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}")
+        """Raise the error that `refusal_now` returns."""
+        refusal = refusal_now(context, self.entry, self.storage, store, now)
+        if refusal is not None:
+            raise refusal
 
 
-def dag_is_paused(context: Context, dag_id: str) -> PlanError | None:
-    """Return why no plan is handed over while a DAG is paused in Airflow; None if the DAG is not paused."""
-    if not context["ti"].get_dag(dag_id).is_paused:
-        return None
-    return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
+def refusal_now(
+    context: Context, entry: ClusterEntry, storage: ClusterStorage, store: StateStore, now: datetime
+) -> PlanError | None:
+    """Return why no plan is handed over now; None if plans are handed over.
+
+    Returns:
+        `dag_paused`, because the plan's run would only wait; or the reason why the gate would be closed for the plan.
+    """
+    dag_id = f"{REBALANCE_DAG}{entry.name}"
+    if context["ti"].get_dag(dag_id).is_paused:
+        return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
+    closed = closings(entry.settings, store.control(storage), now, JudgedRun(now, store.last_plan()))
+    return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
 
 
 def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) -> None:

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 
+PAUSE = {"until": "2999-01-01T00:00:00Z", "reason": "x"}
+BLACKOUT = {"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}
+
+
 @pytest.fixture
 def waits(storage: ClusterStorage, state: MemoryState) -> StoragePath:
     """A plan that people are asked about."""
@@ -62,9 +66,9 @@ def test_an_approved_plan_is_handed_over_with_who_approved_it(
 @pytest.mark.parametrize(
     ("present", "reason"),
     [
-        ({"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
+        ({"pause": PAUSE}, "paused"),
         ({"mode": "observe"}, "observe"),
-        ({"blackouts": [{"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}]}, "blackout"),
+        ({"blackouts": [BLACKOUT]}, "blackout"),
     ],
 )
 @pytest.mark.usefixtures("waits")
@@ -97,9 +101,23 @@ def test_no_approval_is_used_up_while_the_dag_that_would_carry_it_out_is_paused(
     assert carried_out(storage, state)[1] != ""
 
 
+@pytest.mark.parametrize("present", [{"pause": PAUSE}, {"blackouts": [BLACKOUT]}])
 @pytest.mark.usefixtures("waits")
-def test_a_plan_is_rejected_while_the_dag_is_paused(storage: ClusterStorage, state: MemoryState) -> None:
-    assert answer(storage, state, "Reject", paused=True) == ""
+def test_no_approval_is_used_up_while_nothing_may_be_moved(
+    storage: ClusterStorage, state: MemoryState, present: dict[str, Any]
+) -> None:
+    assert answer(storage, state, "Approve", **present) == "asked again"
+    assert StateStore(state).get(Answers).plans == {}
+    assert answer(storage, state, "Approve") == ""
+    assert carried_out(storage, state)[1] != ""
+
+
+@pytest.mark.parametrize("present", [{"paused": True}, {"pause": PAUSE}])
+@pytest.mark.usefixtures("waits")
+def test_a_plan_is_rejected_while_nothing_may_be_moved(
+    storage: ClusterStorage, state: MemoryState, present: dict[str, Any]
+) -> None:
+    assert answer(storage, state, "Reject", **present) == ""
     assert [noted.carried_out_by for noted in StateStore(state).get(Answers).plans.values()] == [""]
 
 
@@ -170,7 +188,7 @@ def test_what_was_approved_is_carried_out_by_its_own_run_only(
         ("Reject", "bob", {}, MOVES[:1], "awaiting_approval"),
         ("Reject", "bob", {"self_approval": {"max_bundles": 9}}, MOVES, "rejected"),
         ("Reject", "bob", {"max_awaiting_minutes": 0.0001}, MOVES, "awaiting_approval"),
-        ("Reject", "bob", {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, MOVES, "paused"),
+        ("Reject", "bob", {"pause": PAUSE}, MOVES, "paused"),
         ("Reject", "", {}, MOVES, "awaiting_approval"),  # nobody answered in time
         ("Approve", "bob", {}, MOVES, "awaiting_approval"),
     ],
