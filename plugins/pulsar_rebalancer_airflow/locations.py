@@ -38,6 +38,9 @@ REPLAY_DAG = "pulsar_replay__"
 CONTROL_DAG = "pulsar_control__"
 """Id prefix of the DAG with which people pause and stop rebalancing, and manage a cluster's state."""
 
+ROLL_DAG = "pulsar_roll__"
+"""Id prefix of the DAG with which people restart brokers one after another."""
+
 PAGE_ROUTE = "pulsar-balance"
 """Route of the cluster page within the UI."""
 

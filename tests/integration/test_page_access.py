@@ -20,10 +20,12 @@ from starlette.routing import Mount
 from tests.airflow_server import scheduler_is_alive
 from tests.overview_scene import Scene, history, uneven
 
+from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.app import app
+from pulsar_rebalancer_airflow.state_store import StoredState
 from pulsar_rebalancer_airflow.validation.page import page_of
 
 if TYPE_CHECKING:
@@ -176,6 +178,14 @@ def test_acting_wants_what_triggering_the_dag_wants(
     with mock.patch.object(airflow_facts, "may", lambda _, dag_id, *_more: "rebalance" not in dag_id):
         assert (acts("VIEWER")["rebalance"], acts("VIEWER")["carries_out"]) == ("", "pulsar_rebalance__east")
         assert acts("VIEWER")["paused_dags"] == [*paused, "pulsar_rebalance__east"]
+
+    # Everyone is told why a rolling restart stands still.
+    roll = Roll(id="0a1b", by="bob", order=("a:1",))
+    with mock.patch.object(StoredState, "readable_roll", return_value=roll), create_session() as session:
+        rolls = DagModel(dag_id="pulsar_roll__east", bundle_name="pages", is_paused=True, is_stale=False, fileloc="")
+        session.merge(rolls)
+        session.commit()
+        assert acts("VIEWER")["paused_dags"] == ["pulsar_roll__east"]
 
     # What the buttons call says so itself: nothing is started, answered or cancelled.
     runs = [f"/api/v2/dags/pulsar_{kind}__east/dagRuns" for kind in (*triggers, "apply")]

@@ -21,13 +21,13 @@ from sqlalchemy import exists, select
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.run_folder import find_run
-from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
+from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import Acts, Links, ShownQuestion
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.state.manual_plans import HandedOverPlans
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
 from pulsar_rebalancer_airflow.validation.page import page_of
 from pulsar_rebalancer_airflow.validation.validation_link import base_path, page_path
@@ -85,7 +85,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
     If the DAG does not exist, only facts from the state store are included.
     """
     stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
-    drains, unreadable = _drains(stored, storage)
+    (drains, unreadable), answers = _drains(stored, storage), stored.readable(Answers)
     scheduler = most_recent_job("SchedulerJob", session=session)
     return AirflowFacts(
         paused=dag is not None and dag.is_paused,
@@ -100,7 +100,8 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         roll=stored.readable_roll(storage),
         unreadable=unreadable,
         question=stored.readable(Question),
-        answers=stored.readable(Answers),
+        answers=answers,
+        not_handed_over=_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", answers),
         handed_over=stored.readable(HandedOverPlans),
         approvals_unreadable=_approvals_unreadable(stored),
     )
@@ -121,6 +122,16 @@ def _approvals_unreadable(stored: StoredState) -> str:
     except RebalancerError as error:
         return error.message
     return ""
+
+
+def _not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[str, Reason]:
+    """Return why approved plans were not handed over, by plan id: their runs of the apply DAG failed."""
+    approved = {answer.question.run_id: name for name, answer in answers.plans.items() if answer.carried_out_by}
+    failed = select(DagRun.run_id).where(
+        DagRun.dag_id == dag_id, DagRun.run_id.in_(approved), DagRun.state == DagRunState.FAILED
+    )
+    codes = {approved[run_id]: failure_of(session, dag_id, run_id)[1] for run_id in session.scalars(failed)}
+    return {name: Reason.get(code) or Reason.TASK_FAILED for name, code in codes.items()}
 
 
 def _opened(session: Session, dag_id: str) -> str:
@@ -190,8 +201,10 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
     if may(user, asks, "POST") and may(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
         question, allowed[APPLY_DAG] = _question(session, entry, facts, asks, now), asks
     used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
+    used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
-    closings = {closing.reason for closing in facts.held_by(entry.settings, now)}
+    closed = facts.closed(entry.settings, now)
+    closings = {closing.reason for closing in closed}
     return Acts(
         control=allowed.get(CONTROL_DAG, ""),
         rebalance=allowed.get(REBALANCE_DAG, ""),
@@ -202,6 +215,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
         rolls=facts.roll.active,
+        closed=why_held(closed[0]) if closed else "",
         paused_dags=tuple(sorted(session.scalars(paused))),
         barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -15,13 +16,11 @@ from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.show.page.page_model import RequestView, RunAnswer
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.storage.cache import Cache
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG, ROLL_DAG
 from pulsar_rebalancer_airflow.overview.airflow_facts import may, run_folder
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
     from sqlalchemy.orm import Session
 
@@ -32,6 +31,9 @@ MOST = 200
 
 _NAMES = {"skip": "Skip next run", "undo": "Undo run"}
 
+_HANDED_OVER = 2
+"""How often a request continues in another run: once it is accepted, and once it is approved."""
+
 _answers: Cache[RunAnswer] = Cache(2000)
 """Cached outcomes of ended runs, by run and end time."""
 
@@ -41,10 +43,8 @@ def requests(
 ) -> list[RequestView]:
     """Return people's latest requests, newest first. DAGs whose runs the user may not read are left out."""
     cluster = storage.cluster
-    prefixes = [
-        prefix for prefix in (CONTROL_DAG, BY_HAND_DAG, REBALANCE_DAG) if may(user, f"{prefix}{cluster}", "GET")
-    ]
-    dag_ids = [f"{prefix}{cluster}" for prefix in prefixes]
+    dag_ids = [f"{prefix}{cluster}" for prefix in (CONTROL_DAG, BY_HAND_DAG, REBALANCE_DAG, ROLL_DAG)]
+    dag_ids = [dag_id for dag_id in dag_ids if may(user, dag_id, "GET")]
     by_people = (DagRun.dag_id.in_(dag_ids), DagRun.run_type == DagRunType.MANUAL)
     runs = session.scalars(select(DagRun).where(*by_people).order_by(DagRun.id.desc()).limit(limit))
     views = [_view(session, cluster, run, _asked(run)) for run in runs]
@@ -68,22 +68,39 @@ def _answers_to(session: Session, dag_id: str, limit: int) -> list[Any]:
 def _asked(run: DagRun) -> dict[str, Any]:
     conf = run.conf or {}
     named = "carry out" if conf.get("plan") else "balance now" if conf.get("force") else "run now"
+    if run.dag_id.startswith(ROLL_DAG):
+        named = "rolling restart" if conf.get("plan") else "plan rolling restart"
     action = str(conf.get("action") or named)
-    target = (
-        str(conf.get("plan") or "")[:12]
-        or conf.get("bundles")
-        or conf.get("broker")
-        or conf.get("run")
-        or conf.get("until")
-        or ""
-    )
     return {
         "name": _NAMES.get(action, action.replace("_", " ").capitalize()),
-        "target": (", ".join(map(str, target)) if isinstance(target, list) else str(target))[:200],
+        "target": _target(conf),
+        "until": _time(conf.get("until")),
         "by": run.triggering_user_name or "unknown",
         "at": run.queued_at or run.run_after,
         "reason": str(conf.get("reason") or conf.get("force") or ""),
     }
+
+
+def _target(conf: dict[str, Any]) -> str:
+    named = (conf.get(name) for name in ("bundles", "broker", "brokers", "run"))
+    what = str(conf.get("plan") or "")[:12] or next(filter(None, named), "")
+    destination, above, gap = (conf.get(name) for name in ("destination", "above", "force_threshold"))
+    parts = [
+        (", ".join(map(str, what)) if isinstance(what, list) else str(what))[:200],
+        f"to {destination}"[:200] if destination else "",
+        f"above {above} %"[:200] if above else "",
+        f"for gaps from {gap} points"[:200] if gap else "",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _time(given: object) -> datetime | None:
+    """Return a time that a person gave; None if it is none, for which its run is refused."""
+    try:
+        at = datetime.fromisoformat(str(given))
+    except ValueError:
+        return None
+    return at if at.tzinfo else None
 
 
 def _answered(detail: HITLDetail) -> dict[str, Any]:
@@ -97,10 +114,12 @@ def _answered(detail: HITLDetail) -> dict[str, Any]:
 
 def _view(session: Session, cluster: str, run: DagRun, asked: dict[str, Any]) -> RequestView:
     answer = _answer(session, run)
-    if answer.next_run:  # it continues in its own run
+    for _ in range(_HANDED_OVER):
         its = (DagRun.dag_id == f"{REBALANCE_DAG}{cluster}", DagRun.run_id == answer.next_run)
-        run = session.scalar(select(DagRun).where(*its)) or run
-        answer = _answer(session, run)
+        following = session.scalar(select(DagRun).where(*its)) if answer.next_run else None
+        if following is None:
+            break
+        run, answer = following, _answer(session, following)
     return RequestView(**asked, dag=run.dag_id, run=run.run_id, state=answer.state, text=answer.text)
 
 
@@ -108,7 +127,9 @@ def _answer(session: Session, run: DagRun) -> RunAnswer:
     key = f"{run.dag_id} {run.run_id} {run.end_date}"
     known = _answers.get(key) if run.end_date else None
     answer = known or answer_of(session, run.dag_id, run.run_id) or RunAnswer(text="")
-    return _answers.put(key, answer) if run.end_date else answer
+    # A person's answer is another run, whose end does not change this one.
+    ended = run.end_date and answer.state in ("done", "refused", "failed", "cancelled")
+    return _answers.put(key, answer) if ended else answer
 
 
 def _with_progress(
@@ -119,7 +140,7 @@ def _with_progress(
     moves = view.state == "running" and view.dag.startswith(REBALANCE_DAG)
     folder = run_folder(session, storage, view.dag, view.run) if moves else None
     run = read_run(folder) if folder is not None else None
-    if run is None or run.summary is None:
+    if run is None or run.summary is None or run.outcome is not None:
         return view
     total = run.summary.bundles_taken + run.summary.bundles_split
     reasons = [move.reason for move in run.moves.values()] + [split.reason for split in run.cuts.values()]

@@ -126,10 +126,10 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])
 def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
-    """Return the outcome of a run that was started with a button.
+    """Return the outcome of a run that a person started.
 
     Raises:
-        HTTPException: 404 if the run does not exist, or its DAG has no buttons.
+        HTTPException: 404 if the run does not exist, or people do not start its DAG.
     """
     outcome = answer_of(session, dag_id, run_id)
     if outcome is None:

@@ -1,28 +1,46 @@
-"""A sentence about the outcome of a run that was started with a button on the page."""
+"""A sentence about the outcome of a run that a person started."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
 from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.page.page_model import RunAnswer
+from pulsar_rebalancer.show.page.page_model import AWAITING_APPROVAL, RunAnswer
 from pulsar_rebalancer.show.page.recent_runs import read_run
-from pulsar_rebalancer.show.page.status import of_run
+from pulsar_rebalancer.show.page.status import answered, of_run
+from pulsar_rebalancer.show.page.view import State
+from pulsar_rebalancer.strategies.fitting import load_clusters
 from pulsar_rebalancer.texts import number_of, one_line
 from pulsar_rebalancer_airflow.failures import MESSAGE
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG, storage_of
-from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, run_folder
+from pulsar_rebalancer_airflow.locations import (
+    APPLY_DAG,
+    BY_HAND_DAG,
+    CONTROL_DAG,
+    REBALANCE_DAG,
+    ROLL_DAG,
+    clusters_file,
+    rebalance_dags,
+    storage_of,
+)
+from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, of_dag, run_folder
 from pulsar_rebalancer_airflow.xcoms import left_by
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-_WITH_BUTTONS = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG)
+    from pulsar_rebalancer.show.page.recent_runs import Run
+
+_OF_PEOPLE = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG, ROLL_DAG)
+_CANCELLED = "Cancelled on the page of the cluster: "
+"""Prefix of the notes that the page attaches to runs that people cancel; other notes say something else."""
+
 _IN_PROGRESS = {
     DagRunState.QUEUED: RunAnswer(state="waiting", text="for its turn"),
     DagRunState.RUNNING: RunAnswer(state="running", text=""),
@@ -30,23 +48,27 @@ _IN_PROGRESS = {
 
 
 def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
-    """Return the outcome of a run; None if the run does not exist, or its DAG has no buttons."""
-    prefix = next((dag for dag in _WITH_BUTTONS if dag_id.startswith(dag)), "")
+    """Return the outcome of a run; None if the run does not exist, or people do not start its DAG."""
+    prefix = next((dag for dag in _OF_PEOPLE if dag_id.startswith(dag)), "")
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
     if not prefix or run is None:
         return None
     state = DagRunState(run.state)
     if _was_cancelled(session, run):
-        return RunAnswer(state="cancelled", text=_before_it_began(run))
+        return RunAnswer(state="cancelled", text=_before_it_began(session, run))
     if state in _IN_PROGRESS:
-        return _IN_PROGRESS[state]
-    cluster = dag_id.removeprefix(prefix)
-    came_to = _came_to(session, cluster, dag_id, run_id) if prefix == REBALANCE_DAG else ""
+        rolls = prefix == ROLL_DAG and state is DagRunState.RUNNING
+        return RunAnswer(state="rolling", text="") if rolls else _IN_PROGRESS[state]
+    files = _files(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
     if state is DagRunState.FAILED:
-        return _refused(session, dag_id, run_id, came_to)
+        return _refused(session, dag_id, run_id, of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = left_by(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(text=_ordered(result if isinstance(result, dict) else {}))
+    if prefix == ROLL_DAG:
+        result = left_by(session, dag_id, run_id, key="return_value", task="roll")
+        shown = isinstance(result, dict) and "plan" in result
+        return RunAnswer(text="The roll is shown; no broker restarts yet." if shown else Reason.ROLLED.meaning)
     if prefix in (APPLY_DAG, BY_HAND_DAG):
         started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
         if started is None and prefix == APPLY_DAG:
@@ -55,7 +77,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
             return _by_hand(session, run)
         text = f"The plan was {'approved' if prefix == APPLY_DAG else 'accepted'}; run {started} carries it out."
         return RunAnswer(text=text, next_run=str(started))
-    return RunAnswer(text=came_to or "It left no files.")
+    return _came_to(session, dag_id, files) if files else RunAnswer(text="It left no files.")
 
 
 def _was_cancelled(session: Session, run: DagRun) -> bool:
@@ -65,9 +87,14 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
     return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
 
 
-def _before_it_began(run: DagRun) -> str:
-    note = run.dag_run_note  # of the person who cancelled it
-    return one_line(f"before it began, by {note.user_id}: {note.content}" if note else "before it began.", 600)
+def _before_it_began(session: Session, run: DagRun) -> str:
+    """Return who marked a run as failed before it began, according to Airflow's audit log, and why."""
+    of_run = (Log.dag_id == run.dag_id, Log.task_id.is_(None), Log.run_id == run.run_id)
+    failed = (Log.event == "patch_dag_run", Log.extra.contains('"state": "failed"'))
+    by = session.scalar(select(Log.owner).where(*of_run, *failed).order_by(Log.id.desc()).limit(1))
+    note = (run.dag_run_note and run.dag_run_note.content) or ""
+    why = f": {note.removeprefix(_CANCELLED)}" if note.startswith(_CANCELLED) else "."
+    return one_line(f"before it began{f', by {by}' if by else ''}{why}", 600)
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:
@@ -110,9 +137,32 @@ def _ordered(result: dict[str, object]) -> str:
     return " ".join(words)
 
 
-def _came_to(session: Session, cluster: str, dag_id: str, run_id: str) -> str:
-    folder = run_folder(session, storage_of(cluster), dag_id, run_id)
+def _files(session: Session, dag_id: str, run_id: str) -> Run | None:
+    """Return the contents of a rebalancing run's files; None if it has no outcome."""
+    folder = run_folder(session, storage_of(dag_id.removeprefix(REBALANCE_DAG)), dag_id, run_id)
     run = read_run(folder) if folder is not None else None
-    if run is None or run.outcome is None:
-        return ""
-    return of_run(run, "", 0).sentence
+    return run if run is not None and run.outcome is not None else None
+
+
+def _came_to(session: Session, dag_id: str, run: Run) -> RunAnswer:
+    """Return what a rebalancing run without errors did, or why it did not carry out its plan."""
+    verdict, said = run.outcome.verdict if run.outcome else Reason.UNFINISHED, of_run(run, "", 0)
+    if verdict is Reason.AWAITING_APPROVAL:
+        return _asked(session, dag_id, run)
+    if verdict is Reason.OPEN or (verdict is Reason.NOTHING_TO_DO and said.state is not State.CLOSED):
+        return RunAnswer(text=said.sentence)
+    return RunAnswer(state="refused", text=f"at the gate ({verdict}): {said.sentence}")
+
+
+def _asked(session: Session, dag_id: str, run: Run) -> RunAnswer:
+    """Return the outcome of a plan that people are or were asked to approve."""
+    cluster = dag_id.removeprefix(REBALANCE_DAG)
+    facts = of_dag(session, storage_of(cluster), dag_id)
+    answer = facts.answer_about(run)
+    if answer is not None and answer.carried_out_by:
+        approved = answer_of(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
+        return approved or RunAnswer(text=f"The plan was approved {answer.because}.")
+    entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
+    waits = entry is not None and facts.waits_until(entry.settings, datetime.now(UTC)) is not None
+    said = answered(run, facts, waits=waits)
+    return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state=AWAITING_APPROVAL, text="")

@@ -175,7 +175,9 @@ class Acts(View):
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
         rolls: True if a rolling restart is active.
-        paused_dags: DAGs that are paused in Airflow, among those that the user may start or that their runs start.
+        closed: why the gate would be closed for any plan now; empty if it would open.
+        paused_dags: DAGs that are paused in Airflow, among those that the user may start, those that their runs start,
+            and that of an active rolling restart.
         barred: the user's id and login name if the cluster requires two people; the user may then not approve their own
             plans or, in mode `auto`, carry them out.
     """
@@ -189,6 +191,7 @@ class Acts(View):
     skips: bool = False
     breaker: bool = False
     rolls: bool = False
+    closed: str = ""
     paused_dags: tuple[str, ...] = ()
     barred: tuple[str, ...] = ()
 
@@ -241,12 +244,17 @@ class Overview(View):
     acts: Acts = Acts()
 
 
+AWAITING_APPROVAL = "awaiting approval"
+"""State of a request whose plan a person has to approve. Its run has ended, so it cannot be cancelled."""
+
+
 class RequestView(View):
     """A person's request and its outcome.
 
     Attributes:
         name: the action.
-        target: what the action is about: bundles, brokers, a plan, a run or a time; may be empty.
+        target: what the action is about: bundles, brokers, a plan, a run or a score; may be empty.
+        until: end of a pause; None for other actions.
         by, at, reason: who asked, when and why.
         dag, run: ids of the DAG run that is carrying out the request.
         state, text: as in `RunAnswer`.
@@ -259,6 +267,7 @@ class RequestView(View):
 
     name: str
     target: str = ""
+    until: AwareDatetime | None = None
     by: str
     at: AwareDatetime
     reason: str = ""
@@ -273,10 +282,11 @@ class RequestView(View):
 
 
 class RunAnswer(View):
-    """The outcome of a run that was started with a button.
+    """The outcome of a run that a person started.
 
     Attributes:
-        state: `waiting`, `running`, `done`, `refused` (for a reason), `failed` or `cancelled`.
+        state: `waiting` (in the queue), `running`, `rolling`, `awaiting approval`, `done`, `refused` (for a reason),
+            `failed` or `cancelled`.
         text: text to show after the state; may be empty.
         plan: hash of the plan that the run shows; empty if it shows no plan, or if the plan would have no effect.
         next_run: id of the rebalancing run that this run started, whose outcome is shown next; empty if there is none.

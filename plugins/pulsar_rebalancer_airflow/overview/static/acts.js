@@ -13,8 +13,8 @@ import { moment, points } from "./texts.js";
 /** @import { Request } from "./dialog.js" */
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
- * @typedef {Words & { dag: string, moves?: boolean, optional?: boolean, off?: string, request: () => Request }} Act -
- *   `moves` and `off`: as in `disabled`; `optional`: the reason may be empty
+ * @typedef {Words & { dag: string, moves?: boolean, noRoll?: boolean, optional?: boolean, off?: string,
+ *   request: () => Request }} Act - `moves`, `noRoll` and `off`: as in `disabled`; `optional`: the reason may be empty
  * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined, follow: () => void }}
  *   Page - `now`: by the server's clock, milliseconds
  */
@@ -128,6 +128,7 @@ export function carryOut(view, run_of, now) {
     fields: () => splitList(plan),
     optional: true,
     moves: true,
+    noRoll: true,
     off: notCarriedOut(plan, view, now),
     request: () => started(dag, (form) => ({ plan: plan.hash, reason: form.get("reason") })),
   }];
@@ -164,6 +165,7 @@ function release(dag, drained) {
     name: "Release",
     title: "Release drained brokers",
     hint: "They take bundles again.",
+    noRoll: true,
     fields: () => choices("Brokers", "broker", drained),
     request: () =>
       started(dag, (form) => ({ action: "release", broker: form.getAll("broker"), reason: form.get("reason") })),

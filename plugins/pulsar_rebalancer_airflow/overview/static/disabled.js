@@ -1,16 +1,19 @@
 // Why buttons are disabled.
 
+const ROLLS = "A rolling restart is in force: wait for its end, or stop it.";
+
 /** @import { Overview, PlanView } from "./documents.d.ts" */
 
 /**
  * Return why the button of an act is disabled; empty if it is not.
- * @param {{ dag: string, moves?: boolean, off?: string }} act - `moves`: a run of the DAG that balances carries it out;
- *   `off`: another reason
+ * @param {{ dag: string, moves?: boolean, noRoll?: boolean, off?: string }} act - `moves`: a run of the DAG that
+ *   balances carries it out; `noRoll`: it is refused during a rolling restart; `off`: another reason
  * @param {Overview} view
  */
-export function disabled({ dag, moves, off = "" }, { acts }) {
+export function disabled({ dag, moves, noRoll, off = "" }, { acts }) {
   const paused = [dag, moves ? acts.carries_out : ""].find((each) => acts.paused_dags.includes(each));
-  return paused ? pausedText(paused) : off;
+  if (paused) return pausedText(paused);
+  return off || (noRoll && acts.rolls ? ROLLS : moves ? acts.closed : "");
 }
 
 /**
@@ -24,7 +27,8 @@ export function newerOf(page, form) {
 
 /** @param {string} dag */
 export function pausedText(dag) {
-  return `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
+  const then = dag.startsWith("pulsar_roll__") ? "the rolling restart continues" : "its buttons work again";
+  return `${dag} is paused in Airflow: ${then} when it is unpaused.`;
 }
 
 /**

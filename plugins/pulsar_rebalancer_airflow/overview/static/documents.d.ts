@@ -10,6 +10,7 @@ export interface Acts {
   skips: boolean;
   breaker: boolean;
   rolls: boolean;
+  closed: string;
   paused_dags: string[];
   barred: string[];
 }
@@ -218,6 +219,7 @@ export interface PlanView {
 export interface RequestView {
   name: string;
   target: string;
+  until: string | null;
   by: string;
   at: string;
   reason: string;

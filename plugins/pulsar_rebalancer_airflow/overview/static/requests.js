@@ -12,8 +12,8 @@ import { moment, span } from "./texts.js";
 export const FEW = 10;
 export const ALL = 200;
 
-/** Airflow keeps nobody's name without a note. */
-const NO_REASON = "no reason given";
+/** By this the server recognises the note. */
+const CANCELLED = "Cancelled on the page of the cluster: ";
 
 /**
  * @param {RequestView[]} all
@@ -26,7 +26,7 @@ export function requestList(all, limit, base, { stop, more, changed, stopOff }) 
   if (!all.length) return [];
   const off = stopOff && { disabled: true, title: stopOff, "aria-describedby": "stop-off" };
   const items = all.map((request) => {
-    const { state, text, dag, run, reason } = request;
+    const { state, text, dag, run, reason, until } = request;
     const stops = request.cancel === "stop";
     const label = stops ? "Stop…" : "Cancel…";
     const onclick = stops ? stop : () => cancel(request, base, changed);
@@ -35,7 +35,7 @@ export function requestList(all, limit, base, { stop, more, changed, stopOff }) 
       "li",
       { class: state === "failed" ? "refused" : state },
       make("b", {}, request.name),
-      ` ${request.target} `,
+      ` ${request.target} ${until ? `until ${moment(until)} ` : ""}`,
       make("small", {}, `by ${request.by}, ${moment(request.at)}${reason && `: ${reason}`}`),
       make("span", { class: "text" }, make("i", {}, state), ` ${text} `, progress(request)),
       uiLink(`${airflowRoot(base)}${runPath(dag, run)}`, "its run"),
@@ -98,7 +98,7 @@ function cancel({ name, dag, run }, base, changed) {
       /** @type {RunAnswer} */
       const { state } = await ask(`${base}${runPath(dag, run)}/answer`);
       if (state !== "waiting") throw new Refusal(409, "It has begun, or has ended.");
-      const body = () => ({ state: "failed", note: form.get("reason") || NO_REASON });
+      const body = () => ({ state: "failed", note: `${CANCELLED}${form.get("reason") || "no reason given"}` });
       await send({ dag, run, method: "PATCH", path: `dagRuns/${encodeURIComponent(run)}`, body }, form, base);
       dialog.close();
       changed();

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from airflow.models import import_all_models
+from airflow.models.asset import AssetModel
+from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.base import Base
 from airflow.models.dagrun import DagRun, DagRunNote
 from airflow.models.hitl import HITLDetail
+from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.state import DagRunState
@@ -19,10 +23,14 @@ from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 from tests.overview_scene import JUST_NOW, NOW, Scene, uneven
 
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE, storage_of
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
+from pulsar_rebalancer.storage.cache import Cache
+from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE, storage_of
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview import requests as listed
+from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +39,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from pulsar_rebalancer.show.page.page_model import RequestView
+    from pulsar_rebalancer.state.state_documents import StateDocument
 
 EVERYTHING = frozenset(
     (f"pulsar_{kind}__east", method)
-    for kind in ("control", "rebalance", "by_hand", "apply")
+    for kind in ("control", "rebalance", "by_hand", "apply", "roll")
     for method in ("GET", "POST", "PUT")
 )
 
@@ -51,6 +60,9 @@ def engine() -> Engine:
 @pytest.fixture
 def session(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(CLUSTERS_VARIABLE, str(tmp_path / "clusters.yaml"))
+    (tmp_path / "clusters.yaml").write_text("clusters: {east: {connection: east, mode: approve}}")
+    monkeypatch.setattr(listed, "_answers", Cache(2000))
     with Session(engine) as found:  # nothing of it is committed
         yield found
 
@@ -61,6 +73,7 @@ def asked(session: Session, kind: str, minutes: float, state: str = "queued", **
     made: dict[str, Any] = {"run_id": f"page__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"}
     made |= {"start_date": None if state == "queued" else at} | given
     run = DagRun(f"pulsar_{kind}__east", state=DagRunState(state), queued_at=at, run_after=at, **made)
+    run.end_date = at if state in ("success", "failed") else None
     session.add(run)
     session.flush()
     return run
@@ -74,7 +87,7 @@ def task(session: Session, run: DagRun, name: str, **given: Any) -> Any:
     return number
 
 
-def left(session: Session, run: DagRun, name: str, key: str, value: str) -> None:
+def left(session: Session, run: DagRun, name: str, key: str, value: Any) -> None:
     """What a task of a run left."""
     of_run = {"dag_id": run.dag_id, "run_id": run.run_id, "dag_run_id": run.id}
     session.execute(insert(XComModel).values(of_run | {"task_id": name, "key": key, "map_index": -1, "value": value}))
@@ -117,6 +130,151 @@ def test_the_newest_requests_of_all_people_are_listed_with_their_reasons(
     assert [view.name for view in seen(session, monkeypatch, unread)] == ["Carry out", "Balance now", "Unload"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "conf", "said", "until"),
+    [
+        ("by_hand", {"action": "relieve", "above": 72.5}, "Relieve above 72.5 %", None),
+        ("by_hand", {"action": "unload", "bundles": ["a/b"], "destination": "b:1"}, "Unload a/b to b:1", None),
+        ("by_hand", {"action": "unload", "bundles": ["a/b"], "destination": ""}, "Unload a/b", None),
+        ("rebalance", {"force": "x", "force_threshold": 7.5}, "Balance now for gaps from 7.5 points", None),
+        ("control", {"action": "pause", "until": "2026-11-22T13:00:00.000Z"}, "Pause ", NOW + timedelta(hours=1)),
+        ("control", {"action": "pause", "until": "2026-11-22T13:00:00"}, "Pause ", None),
+        ("control", {"action": "pause", "until": ["<script>"]}, "Pause ", None),
+        ("roll", {"brokers": ["a:1", "b:1"], "reason": "patch"}, "Plan rolling restart a:1, b:1", None),
+        ("roll", {"plan": "0123456789abcdef"}, "Rolling restart 0123456789ab", None),
+    ],
+)
+def test_what_was_asked_for_is_named_whole(
+    session: Session, monkeypatch: pytest.MonkeyPatch, kind: str, conf: dict[str, Any], said: str, until: Any
+) -> None:
+    asked(session, kind, 1, conf=conf)
+    (found,) = seen(session, monkeypatch)
+    assert (f"{found.name} {found.target}", found.until) == (said, until)
+
+
+def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | None = None) -> DagRun:
+    """A run that a person started and that has ended, with its files."""
+    folder = scene.run(at, verdict=verdict)
+    run_id = RunRequest.read(folder).airflow_run_id
+    run = asked(session, "rebalance", 1, "success", run_id=run_id)
+    left(session, run, "collect", "return_value", folder.uri)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "said"),
+    [
+        (None, "done", "Moved 4 bundles, each verified on its new broker."),
+        (Reason.OVER_CAP, "refused", "at the gate (over_cap): A plan to move 4 bundles was not carried out: The plan"),
+        (Reason.PAUSED, "refused", "at the gate (paused): A plan to move 4 bundles was not carried out: the cluster"),
+        (Reason.REJECTED, "refused", "at the gate (rejected): A plan to move 4 bundles was not carried out: A person"),
+        (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: Validation"),
+        (Reason.OBSERVE, "refused", "at the gate (observe): Would move 4 bundles, but mode auto moves nothing."),
+    ],
+)
+def test_a_plan_that_was_not_carried_out_is_not_done(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verdict: Reason | None, state: str, said: str
+) -> None:
+    scene = Scene(str(tmp_path), uneven(4))
+    scene.run(JUST_NOW - timedelta(minutes=1))
+    balanced(session, scene, JUST_NOW, verdict)
+    (found,) = seen(session, monkeypatch)
+    assert (found.state, found.text[: len(said)], found.cancel) == (state, said, "")
+
+
+@pytest.mark.parametrize(("rolls", "state"), [(False, "done"), (True, "refused")])
+def test_a_plan_without_moves_is_done_unless_a_roll_held_them(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rolls: bool, state: str
+) -> None:
+    scene = Scene(str(tmp_path), uneven(4))
+    scene.rolls = rolls
+    if rolls:
+        scene.run(JUST_NOW - timedelta(minutes=1))
+    balanced(session, scene, JUST_NOW)
+    (found,) = seen(session, monkeypatch)
+    assert found.state == state
+
+
+def stored(session: Session, *documents: StateDocument) -> None:
+    """Put documents into the cluster's state."""
+    asset = session.merge(AssetModel(id=1, name=state_asset("east").name, uri=state_asset("east").uri))
+    session.flush()
+    for document in documents:
+        session.merge(AssetStateStoreModel(asset_id=asset.id, key=document.KEY, value=document.model_dump_json()))
+    session.flush()
+
+
+def test_a_plan_that_awaits_approval_follows_its_answer(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
+    scene.run(now - timedelta(minutes=1))
+    run = balanced(session, scene, now, Reason.AWAITING_APPROVAL)
+    plan_id = next(iter(scene.storage.newest_runs(now + timedelta(minutes=1)))).name
+    question = Question(plan_id=plan_id, at=now, run_id="ask__1")
+    answer = Answer(question=question, at=now, by="bob", reason="quiet")
+    approved = answer.model_copy(update={"carried_out_by": "approved__1"})
+
+    def said() -> tuple[str, str, str]:
+        (found,) = seen(session, monkeypatch)
+        return found.state, found.text, found.cancel
+
+    stored(session, question)
+    assert said() == ("awaiting approval", "", "")
+    rejected = "A plan to move 4 bundles was rejected by bob: quiet."
+    stored(session, Answers(plans={plan_id: answer}))
+    assert said() == ("refused", rejected, "")
+    monkeypatch.setattr(listed, "_answers", Cache(2000))
+
+    stored(session, Answers(plans={plan_id: approved}))
+    asks = asked(session, "apply", 1, "running", run_id="ask__1")
+    assert said() == ("running", "", "")
+    asks.state = DagRunState.SUCCESS
+    left(session, asks, "carry_out", "trigger_run_id", "approved__1")
+    carries_out = asked(session, "rebalance", 0, run_id="approved__1", run_type=DagRunType.OPERATOR_TRIGGERED)
+    assert said() == ("waiting", "for its turn", "run")
+    assert seen(session, monkeypatch)[0].run == carries_out.run_id != run.run_id
+
+
+def test_a_plan_whose_approval_was_refused_says_so(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
+    scene.run(now - timedelta(minutes=1))
+    balanced(session, scene, now, Reason.AWAITING_APPROVAL)
+    plan_id = next(iter(scene.storage.newest_runs(now + timedelta(minutes=1)))).name
+    question = Question(plan_id=plan_id, at=now, run_id="ask__1")
+    approved = Answer(question=question, at=now, by="bob", reason="quiet", carried_out_by="approved__1")
+    answers = Answers(plans={plan_id: approved, "other": approved.model_copy(update={"carried_out_by": ""})})
+    stored(session, question, answers)
+    asks = asked(session, "apply", 1, "failed", run_id="ask__1")
+    task(session, asks, "carry_out", state="failed", end_date=NOW)
+    left(session, asks, "carry_out", "failure", "paused")
+
+    (found,) = seen(session, monkeypatch)
+
+    assert (found.state, found.text[:30]) == ("refused", "in carry_out (paused): The clu")
+    facts = airflow_facts.of_dag(session, scene.storage, "pulsar_rebalance__east")
+    assert facts.not_handed_over == {plan_id: Reason.PAUSED}
+
+
+@pytest.mark.parametrize(
+    ("state", "result", "shown", "said"),
+    [
+        ("running", None, "rolling", ""),
+        ("success", {"plan": "0" * 64}, "done", "The roll is shown; no broker restarts yet."),
+        ("success", {"a:1": "broker_rolled"}, "done", Reason.ROLLED.meaning),
+    ],
+)
+def test_a_rolling_restart_is_a_request(
+    session: Session, monkeypatch: pytest.MonkeyPatch, state: str, result: Any, shown: str, said: str
+) -> None:
+    run = asked(session, "roll", 1, state)
+    left(session, run, "roll", "return_value", result)
+    (found,) = seen(session, monkeypatch)
+    assert (found.state, found.text) == (shown, said)
+
+
 def test_a_request_in_the_queue_is_cancelled_by_those_who_may_edit_its_run(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +294,14 @@ def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(
     task(session, cancelled, "collect", state="skipped", try_number=0)
     task(session, tried, "collect", state="skipped", try_number=1)
     task(session, silent, "collect", state="skipped", try_number=0)
-    cancelled.dag_run_note = DagRunNote("wrong hour", "bob")
+    cancelled.dag_run_note = DagRunNote("Cancelled on the page of the cluster: wrong hour", "7")
+    silent.dag_run_note = DagRunNote("an unrelated remark", "8")
+    for event, extra, owner in (
+        ("patch_dag_run", {"state": "failed", "note": "x"}, "bob"),
+        ("patch_dag_run", {"note": "y"}, "eve"),
+        ("clear_dag_run", {"state": "failed"}, "eve"),
+    ):
+        session.add(Log(event, owner=owner, extra=json.dumps(extra), dag_id=cancelled.dag_id, run_id=cancelled.run_id))
     session.flush()
 
     assert [(view.state, view.text, view.cancel) for view in seen(session, monkeypatch)] == [

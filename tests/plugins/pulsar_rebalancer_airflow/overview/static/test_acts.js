@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { carryOut, neededFor, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
-import { disabled, newerOf } from "page/disabled.js";
+import { disabled, newerOf, pausedText } from "page/disabled.js";
 
 const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
@@ -16,6 +16,7 @@ const NONE = {
   skips: false,
   breaker: false,
   rolls: false,
+  closed: "",
   paused_dags: [],
   barred: [],
 };
@@ -101,6 +102,23 @@ test("nothing is approved or carried out while the DAG that would do it is pause
   const why = `${NONE.carries_out} is paused in Airflow: its buttons work again when it is unpaused.`;
   const off = [...offered(given, () => NOW), ...carryOut(given, "h", NOW)].filter((each) => disabled(each, given));
   assert.deepEqual(off.map((each) => [each.name, disabled(each, given)]), [["Approve", why], ["Carry out", why]]);
+});
+
+test("nothing is approved or carried out while the gate is closed, nor released during a rolling restart", () => {
+  const acts = { control: "c", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" }, by_hand: "h" };
+  const off = (more) => {
+    const given = view({ ...acts, ...more }, { plan: PLAN, drains: [{ broker: "b:1" }] });
+    const all = [...offered(given, () => NOW), ...carryOut(given, "h", NOW)];
+    return all.map((each) => [each.name, disabled(each, given)]).filter(([, why]) => why);
+  };
+  const why = "The cluster is paused.";
+  assert.deepEqual(off({ closed: why }), [["Approve", why], ["Carry out", why]]);
+  const rolls = "A rolling restart is in force: wait for its end, or stop it.";
+  assert.deepEqual(off({ rolls: true }), [["Release", rolls], ["Carry out", rolls]]);
+  assert.equal(
+    pausedText("pulsar_roll__a"),
+    "pulsar_roll__a is paused in Airflow: the rolling restart continues when it is unpaused.",
+  );
 });
 
 test("nobody approves their own plan if two people are needed, but they may reject it", () => {

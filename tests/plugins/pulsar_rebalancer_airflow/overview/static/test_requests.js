@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isOpen, news, requestList, share } from "page/requests.js";
+import { moment } from "page/texts.js";
 import { all } from "./elements.js";
 
 const REQUEST = {
-  ...{ name: "Balance now", target: "", by: "ada", at: "2026-03-05T12:00:00Z", reason: "", dag: "d", run: "r" },
+  ...{ name: "Balance now", target: "", until: null, by: "ada", at: "2026-03-05T12:00:00Z", reason: "" },
+  ...{ dag: "d", run: "r" },
   ...{ state: "running", text: "", done: 1, total: 4, seconds_left: null, cancel: "" },
 };
 const PAUSED = "pulsar_control__east is paused in Airflow: its buttons work again when it is unpaused.";
@@ -18,6 +20,13 @@ test("a request in the queue can be cancelled, and a plan that is carried out ca
   const labels = (...cancels) => all("button", buttons("", ...cancels)).map(({ textContent }) => textContent);
   assert.deepEqual(labels("", "run", "stop"), ["Cancel…", "Stop…"]);
   assert.equal(all("button", buttons("", "stop"))[0].attributes.disabled, undefined);
+});
+
+test("a pause ends at a time of the reader's clock, as all other times", () => {
+  const until = new Date(Date.now() + 60000).toISOString();
+  const pause = { ...REQUEST, name: "Pause", until };
+  const [shown] = all("li", requestList([pause], 10, "/b", { stop() {}, more() {}, changed() {}, stopOff: "" }));
+  assert.ok(shown.textContent.startsWith(`Pause  until ${moment(until)} by ada, `), shown.textContent);
 });
 
 test("no order is given to a DAG that is paused in Airflow, and the list says why", () => {
