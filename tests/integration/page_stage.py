@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import httpx
 from tests.accessibility import assert_accessible
 from tests.browser import browser
 from tests.integration.page_scene import asked_for, press, show
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 PICTURES = SOURCE / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
 """Where the pictures of the documents go when they are to be drawn again."""
+
+ANOTHER = "vera"
+"""Another user who may do everything."""
 
 PATIENCE = 600
 """Seconds until what does not happen counts as something that never will."""
@@ -69,6 +73,7 @@ class Home(AirflowHome):
     def environment(self) -> dict[str, str]:
         return super().environment() | {
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"admin:admin,{ANOTHER}:admin",
             # A task that is held occupies a place.
             "AIRFLOW__CORE__PARALLELISM": "8",
         }
@@ -124,6 +129,20 @@ class Stage:
     def open(self) -> str:
         """Open the cluster's page; returns what is to be read."""
         return show(self.chromium, f"{self.airflow.home.url}/pulsar_rebalancer/page/{self.dag()}")
+
+    @contextmanager
+    def another_user(self) -> Iterator[None]:
+        """Be signed in as somebody else meanwhile."""
+        known = json.loads(self.airflow.home.passwords.read_text())[ANOTHER]
+        login = {"username": ANOTHER, "password": known}
+        token = httpx.post(f"{self.airflow.home.url}/auth/token", json=login, timeout=60).json()["access_token"]
+        cookies = self.chromium.send("Network.getCookies")["cookies"]
+        own = [each for each in cookies if each["name"] == "_token"]
+        self.chromium.send("Network.setCookies", cookies=[each | {"value": token} for each in own])
+        try:
+            yield
+        finally:
+            self.chromium.send("Network.setCookies", cookies=own)
 
     def word(self) -> str:
         """Open the cluster's page; returns its condition in one word."""

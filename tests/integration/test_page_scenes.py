@@ -144,8 +144,8 @@ def test_a_plan_is_approved(stage: Stage) -> None:
     assert "by admin" in stage.chromium.run("document.querySelector('.plan h2').textContent")
 
 
-@scene(Part("rejects", FIRES | {"mode": "approve"}))
-def test_a_plan_is_rejected(stage: Stage) -> None:
+@scene(Part("rejects", FIRES | {"mode": "approve", "two_people": True}))
+def test_a_plan_is_rejected_and_nobody_approves_their_own(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("would move", "waits for approval until")
@@ -154,6 +154,22 @@ def test_a_plan_is_rejected(stage: Stage) -> None:
     stage.says("held back", "was rejected by admin: wrong hour.")
     assert stage.presses("Balance now…", "try again", "rebalance") == "success"
     stage.says("held back", "A person rejected exactly these moves")
+    told(stage.chromium, "refused at the gate (rejected)")
+
+    stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'acme/orders'")
+    assert stage.carries_out() == "success"
+    assert stage.ended(number=3) == "success"
+    stage.says("would move", "needs a person's approval")
+    told(stage.chromium, "awaiting approval")
+    button = "document.querySelector('[data-key=\"act Approve…\"]')"
+    assert stage.chromium.run(f"{button}.title") == "You requested this plan: another person approves it."
+    assert stage.chromium.run(f"{button}.disabled") is True
+    with stage.another_user():
+        stage.open()
+        assert stage.chromium.run(f"{button}.disabled") is False
+        press(stage.chromium, "Approve…", "it is quiet now")
+    assert stage.ended(number=4) == "success"
+    stage.says("moved", "each verified on its new broker")
 
 
 @scene(Part("trips", FIRES | {"breaker": {"failed_moves": 2}}))
