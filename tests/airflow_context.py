@@ -49,6 +49,8 @@ class TaskInstance:
     """States of the runs of another DAG, by id."""
     paused: bool = False
     """Whether the other DAG is paused in Airflow."""
+    try_number: int = 1
+    max_tries: int = 0
 
     def get_dag(self, dag_id: str) -> SimpleNamespace:
         return SimpleNamespace(dag_id=dag_id, is_paused=self.paused)

@@ -67,8 +67,10 @@ class Roll(StateDocument):
         looked_at: when the roll took a step, to the minute.
         started: start time of the broker's process before the restart; updated once the broker is empty.
         home: bundles that the broker owned before it was drained.
+        restarted: start time of the broker's process after the restart.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
-        seen: runs in which the restarted broker sent a load report.
+        fewest: the smallest value of `left` in the current phase.
+        seen: runs in which that process sent a load report.
         outcome: outcome of the broker's turn, once its bundles are back.
         elsewhere: why bundles are not on a broker whose turn is over or in whose turn the roll stopped, by broker.
         waits: what the roll is waiting for.
@@ -76,6 +78,7 @@ class Roll(StateDocument):
         ended: why the roll is over; empty if it is not over.
         ended_at: when the roll ended.
         stranded: broker that the roll left drained when it stopped; empty if there is no such broker.
+        untold: True if no receiver accepted the message about the roll's end. The *report* task sends it then.
     """
 
     KEY: ClassVar[str] = "roll"
@@ -96,7 +99,9 @@ class Roll(StateDocument):
     looked_at: AwareDatetime | None = None
     started: AwareDatetime | None = None
     home: tuple[str, ...] = ()
+    restarted: AwareDatetime | None = None
     left: int | None = None
+    fewest: int | None = None
     seen: tuple[str, ...] = ()
     outcome: Reason = Reason.BROKER_ROLLED
     elsewhere: dict[str, str] = {}
@@ -105,6 +110,7 @@ class Roll(StateDocument):
     ended: Reason | None = None
     ended_at: AwareDatetime | None = None
     stranded: str = ""
+    untold: bool = False
 
     @property
     def changed_at(self) -> float:
@@ -155,9 +161,8 @@ class Roll(StateDocument):
 
     def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
         """Return the document with the current broker in the given phase."""
-        return self.model_copy(
-            update={"phase": phase, "since": now, "progress_at": now, "left": None, "seen": (), "waits": waits}
-        )
+        anew = {"left": None, "fewest": None, "seen": (), "restarted": None}
+        return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits} | anew)
 
     def turned(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
         """Return the document after a broker's turn: the next broker is waiting for its turn, or the roll is over.

@@ -1,12 +1,12 @@
-"""Messages about a rolling restart: restart a broker, the roll has stopped, or bundles are elsewhere after its end."""
+"""Messages about a rolling restart: restart a broker or no longer, the roll stopped, or bundles are elsewhere."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.alerts.alert_conditions import Condition
+from pulsar_rebalancer.show.alerts.alert_conditions import Condition, end_of_roll
 from pulsar_rebalancer.show.alerts.incidents import Incident, PendingMessage
 from pulsar_rebalancer.show.alerts.messages import compose
 from pulsar_rebalancer.state.roll_document import Phase
@@ -20,25 +20,36 @@ if TYPE_CHECKING:
 
 
 def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
-    """Send the message that is due, if any, and return the document with an updated `asked`.
+    """Send the messages that are due, and return the document with an updated `asked` and `untold`.
 
-    A restart request that no receiver accepted is sent again when the roll next changes; a message about the roll's end
-    is sent only once.
+    A restart request, or the end of one, that no receiver accepted is sent again when the roll next changes. A message
+    about the roll's end is left to the *report* task then.
     """
-    settings = entry.settings
-    asks = roll.active and roll.phase is Phase.RESTARTING and not settings.roll_restart_dag
-    if asks and roll.asked != roll.broker:
-        condition, reason = Condition.ROLL_ASKS, Reason.ROLLING
-    elif roll.ended not in (None, Reason.ROLLED):
-        condition, reason = Condition.ROLL_STOPPED, roll.ended
-    elif roll.ended and roll.elsewhere:
-        condition, reason = Condition.ROLL_ELSEWHERE, roll.ended
-    else:
-        return roll
-    if settings.alert_connection:
-        now = datetime.now(UTC)
-        incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=roll.progress)
-        message = compose(entry.name, PendingMessage(condition, False, incident), [roll.progress], run_link(context))
-        if not any(deliver(settings.alert_connection, [message])):
-            return roll
-    return roll.model_copy(update={"asked": roll.broker}) if asks else roll
+    changes: dict[str, Any] = {}
+    if _withdrawn(roll) and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.BROKER_SKIPPED, over=True):
+        changes["asked"] = ""
+    asks = roll.active and roll.phase is Phase.RESTARTING and not entry.settings.roll_restart_dag
+    if asks and roll.asked != roll.broker and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
+        changes["asked"] = roll.broker
+    if roll.ended and (end := end_of_roll(roll)):
+        changes["untold"] = not _sent(context, entry, roll, end, roll.ended)
+    return roll.model_copy(update=changes)
+
+
+def _withdrawn(roll: Roll) -> bool:
+    """Return whether a person skipped the broker that people were asked to restart."""
+    outcome = roll.outcome if roll.broker == roll.asked else roll.done.get(roll.asked)
+    return bool(roll.asked) and outcome is Reason.BROKER_SKIPPED
+
+
+def _sent(
+    context: Context, entry: ClusterEntry, roll: Roll, condition: Condition, reason: Reason, *, over: bool = False
+) -> bool:
+    """Return whether a receiver accepted the message, or there are no receivers."""
+    connection, now = entry.settings.alert_connection, datetime.now(UTC)
+    if not connection:
+        return True
+    detail = f"do not restart {roll.asked} for it" if over else roll.progress
+    incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=detail)
+    message = compose(entry.name, PendingMessage(condition, over, incident), [roll.progress], run_link(context))
+    return any(deliver(connection, [message]))

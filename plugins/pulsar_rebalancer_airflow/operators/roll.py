@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowTaskTimeout
 
 from pulsar_rebalancer.carry_out.approval import lacks_second_person
 from pulsar_rebalancer.config.enums import Mode
@@ -15,24 +16,30 @@ from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, advance
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.newest_sample import newest_sample
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.orders.in_force import closings
+from pulsar_rebalancer.state.orders.question import Question
 from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
 from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.locations import APPLY_DAG, REBALANCE_DAG
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
 from pulsar_rebalancer_airflow.notifications.roll_messages import tell_of_roll
 from pulsar_rebalancer_airflow.operators.hand_over import refuse_while_plan_waits
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.decide.by_hand.rolling import RollSample
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.orders.control_document import Order
+    from pulsar_rebalancer.state.orders.in_force import Closed
     from pulsar_rebalancer.state.orders.roll_form import RollRequest
     from pulsar_rebalancer.state.roll_document import Roll
 
@@ -76,14 +83,14 @@ class RollOperator(BaseSensorOperator):
         """
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
-            roll, run_id = store.roll(self.storage), context["dag_run"].run_id
-            if not (roll.active and roll.run_id == run_id):
+            roll = store.roll(self.storage)
+            if not self._goes_on(context, roll):
                 form = parse_roll_form(context["params"])
                 if not form.plan:
                     return PokeReturnValue(True, self._show(context, store, roll, form))
                 roll = self._begun(context, store, roll, form.plan)
                 store.put_roll(self.storage, roll)
-            after = advance(roll, self._facts(context, store, roll))
+            after = advance(roll, self._facts(context, store, roll)) if roll.active else roll
             if after != roll:
                 after = tell_of_roll(context, self.entry, after)
                 store.put_roll(self.storage, after)
@@ -95,17 +102,28 @@ class RollOperator(BaseSensorOperator):
                 raise PlanError(after.ended, after.progress)
             return PokeReturnValue(not after.active, after.done)
 
+    def _goes_on(self, context: Context, roll: Roll) -> bool:
+        """Return whether this run carries out the roll, or has done so and crashed before Airflow recorded its end."""
+        ti = context["ti"]
+        first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
+        return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)
+
     def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
         """Show the requested roll, and store it."""
-        sample = self._sample()
+        sample, now = self._sample(), datetime.now(UTC)
         by = context["dag_run"].triggering_user_name or ""
         shown = roll_plan.shown(sample, form.brokers, by, form.reason)
-        planned = roll_plan.turns(sample, self.storage.state, shown.order)
-        awaited = roll_plan.awaited(sample, store.drained(self.storage).brokers)
-        waits = "; ".join(filter(None, [self._held(store, datetime.now(UTC)), awaited]))
+        try:
+            planned = roll_plan.turns(sample, self.storage.state, shown.order)
+        except AirflowTaskTimeout as error:
+            # A retry would take as long, and an active roll could take no step meanwhile.
+            raise AirflowFailException("the dry run took too long: name fewer brokers") from error
+        refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
+        closed = (f"{why.reason} {why.detail}" for why in self._closed(store, now) if why.reason not in _REFUSED)
+        waits = "; ".join(filter(None, [*closed, roll_plan.awaited(sample)]))
         store.put_roll(self.storage, roll.model_copy(update={"shown": shown}))
-        self.log.info("%s", roll_plan.text(shown, planned, waits, context["dag_run"].dag_id))
-        return roll_plan.document(shown, planned, waits)
+        self.log.info("%s", roll_plan.text(shown, planned, refused, waits, context["dag_run"].dag_id))
+        return roll_plan.document(shown, planned, refused, waits)
 
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
         """Return the document of the roll that starts now; raise an error if it may not start."""
@@ -116,8 +134,6 @@ class RollOperator(BaseSensorOperator):
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
         if roll.id == plan and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
-        if drained := store.drained(self.storage).brokers:
-            raise PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         if shown is None or shown.id != plan:
             raise PlanError(Reason.OTHER_PLAN, f"no roll {plan[:16]} was shown last")
         age = (now - shown.at).total_seconds()
@@ -126,17 +142,44 @@ class RollOperator(BaseSensorOperator):
         refusal = lacks_second_person([shown.by], [by]) if settings.two_people and settings.mode is Mode.AUTO else None
         if refusal is not None:
             raise refusal
-        for closed in closings(settings, store.control(self.storage), now):
-            if closed.reason in _REFUSED:
-                raise PlanError(closed.reason, f"no roll is begun: {closed.detail}")
-        refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
+        for why in self._refusals(context, store, roll, now):
+            raise why
         sample = self._sample()
         if roll_plan.shown(sample, shown.order, shown.by, shown.reason).id != plan:
             raise PlanError(Reason.OTHER_PLAN, f"brokers came, left or restarted since roll {plan[:16]} was shown")
-        self._check_restart_dag(context)
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
         return roll.begun(shown, run_id, listed, now, by)
+
+    def _refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
+        """Yield the reasons why no roll may begin now."""
+        if roll.active:
+            yield PlanError(Reason.ROLL_UNDER_WAY, roll.progress)
+        if drained := store.drained(self.storage).brokers:
+            yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
+        for closed in self._closed(store, now):
+            if closed.reason in _REFUSED:
+                yield PlanError(closed.reason, f"no roll is begun: {closed.detail}")
+        try:
+            refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
+        except PlanError as error:
+            yield error
+        if asked := self._manual_question(context, store, now):
+            yield PlanError(Reason.PLAN_UNDER_WAY, f"manual plan {asked} waits for approval: answer it first")
+        if hindrance := self._hindrance(context):
+            yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
+
+    def _manual_question(self, context: Context, store: StateStore, now: datetime) -> str:
+        """Return the hash of the manual plan about which people are asked now; empty if there is none."""
+        question, orders = store.readable(Question), store.told(self.storage, Drains())
+        run = self.storage.run(question.plan_id)
+        if run is None or orders.waits_until(self.entry.settings, now) is None:
+            return ""
+        ended = context["ti"].get_dr_count(
+            f"{APPLY_DAG}{self.entry.name}", run_ids=[question.run_id], states=["success", "failed"]
+        )
+        summary = Summary.known(run)
+        return question.hash[:16] if summary is not None and summary.by_hand is not None and not ended else ""
 
     def _taken_over(self, context: Context, roll: Roll, plan: str, by: str) -> Roll:
         """Return the document of an active roll that this run continues, because the roll's own run no longer does."""
@@ -154,10 +197,10 @@ class RollOperator(BaseSensorOperator):
     def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
         control, held = store.control(self.storage), self._held(store, now)
-        seen, unknown = self._seen(store, roll)
+        # A roll that is held before a turn looks at no sample.
+        seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._seen(store, roll)
         stop, skip = _since(control.stop_roll, roll.at), _since(control.skip_broker, roll.since)
-        starts = not (held or stop or skip)
-        return RollFacts(
+        facts = RollFacts(
             now=now,
             minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
             seen=seen,
@@ -165,13 +208,21 @@ class RollOperator(BaseSensorOperator):
             held=held,
             stop=stop,
             skip=skip,
-            restart=self._restart(context, roll, starts=starts) if settings.roll_restart_dag else None,
         )
+        if not settings.roll_restart_dag:
+            return facts
+        hindrance, run_id = self._hindrance(context), _restart_run(roll)
+        restart = self._restart(context, roll, run_id, starts=not (held or stop or skip or hindrance))
+        dag = f"{settings.roll_restart_dag}, run {run_id}"
+        return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 
     def _held(self, store: StateStore, now: datetime) -> str:
         """Return the orders or settings that hold a roll; empty if there are none."""
-        closed = closings(self.entry.settings, store.control(self.storage), now)
+        closed = self._closed(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
+
+    def _closed(self, store: StateStore, now: datetime) -> list[Closed]:
+        return closings(self.entry.settings, store.control(self.storage), now)
 
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
@@ -180,16 +231,20 @@ class RollOperator(BaseSensorOperator):
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
 
-    def _check_restart_dag(self, context: Context) -> None:
+    def _hindrance(self, context: Context) -> str:
+        """Return what the user's own DAG lacks to restart brokers; empty if nothing, or if people restart them."""
         dag_id = self.entry.settings.roll_restart_dag
+        if not dag_id:
+            return ""
         try:
-            paused = bool(dag_id) and context["ti"].get_dag(dag_id).is_paused
-        except AirflowRuntimeError:
-            raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: there is no DAG {dag_id}") from None
-        if paused:
-            raise PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: DAG {dag_id} is paused")
+            paused = context["ti"].get_dag(dag_id).is_paused
+        except AirflowRuntimeError as error:
+            if not _refused(error):
+                raise
+            return f"DAG {dag_id}, which Airflow does not know"
+        return f"DAG {dag_id}, which is paused in Airflow" if paused else ""
 
-    def _restart(self, context: Context, roll: Roll, *, starts: bool) -> str:
+    def _restart(self, context: Context, roll: Roll, run_id: str, *, starts: bool) -> str:
         """Return the state of the run that restarts the current broker; empty if there is none.
 
         Args:
@@ -198,22 +253,34 @@ class RollOperator(BaseSensorOperator):
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag
-        run_id = f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
-        if not ti.get_dr_count(dag_id, run_ids=[run_id]):
-            if not starts:
-                return ""
+        found = ti.get_dr_count(dag_id, run_ids=[run_id])
+        if not found and starts:
             try:
                 _trigger(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})
+                self.log.info("Triggered %s, run %s, to restart %s", dag_id, run_id, roll.broker)
             except AirflowRuntimeError as error:
                 self.log.warning("DAG %s could not be triggered: %s", dag_id, error)
-                return "failed"
-            self.log.info("Triggered %s, run %s, to restart %s", dag_id, run_id, roll.broker)
+                if _refused(error):
+                    return "failed"
+            found = ti.get_dr_count(dag_id, run_ids=[run_id])
+        if not found:
+            return ""
         states = ("failed", "success")
         return next((state for state in states if ti.get_dr_count(dag_id, run_ids=[run_id], states=[state])), "running")
 
 
 def _since(order: Order | None, at: datetime | None) -> Order | None:
     return order if order is not None and at is not None and order.at >= at else None
+
+
+def _restart_run(roll: Roll) -> str:
+    """Return the id of the run that restarts the current broker."""
+    return f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
+
+
+def _refused(error: AirflowRuntimeError) -> bool:
+    """Return whether Airflow has refused a request for good. After any other error, it may even have done it."""
+    return (error.error.detail or {}).get("status_code") in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 
 def _trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:

@@ -111,23 +111,21 @@ def _runs(bundles: int, settings: Settings, way: int | None) -> int:
     return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
 
 
-def awaited(snapshot: Snapshot, drained: Collection[str]) -> str:
-    """Return why no broker's turn could begin now; empty if one could.
-
-    Args:
-        drained: all drained brokers.
-    """
-    return why_none(_unwell(snapshot, snapshot.started), drained)
+def awaited(snapshot: Snapshot) -> str:
+    """Return why no broker's turn could begin now; empty if one could."""
+    return why_none(_unwell(snapshot, snapshot.started), ())
 
 
-def document(roll: ShownRoll, planned: Sequence[Turn], waits: str) -> dict[str, Any]:
+def document(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str) -> dict[str, Any]:
     """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals.
 
     Args:
+        refused: why the roll would be refused now; empty if it would not.
         waits: what the roll would wait for before its first turn; empty if nothing.
     """
     return {
         "plan": roll.id,
+        "refused": refused,
         "waits": waits,
         "turns": [turn._asdict() for turn in planned],
         "minutes": sum(turn.minutes for turn in planned),
@@ -135,16 +133,17 @@ def document(roll: ShownRoll, planned: Sequence[Turn], waits: str) -> dict[str, 
     }
 
 
-def text(roll: ShownRoll, planned: Sequence[Turn], waits: str, dag_id: str) -> str:
-    """Return a shown roll as human-readable text. The argument `waits` is that of `document`."""
+def text(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str, dag_id: str) -> str:
+    """Return a shown roll as human-readable text. The arguments `refused` and `waits` are those of `document`."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
         + (f"; it could not go now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(planned, 1)
     ]
-    lines += [f"Now it could not begin, or would wait for {waits}."] if waits else []
-    sums = document(roll, planned, waits)
+    lines += [f"Now it would be refused: {refused}."] if refused else []
+    lines += [f"Before the first turn, it would wait for {waits}."] if waits else []
+    sums = document(roll, planned, refused, waits)
     twice = f"{number_of(sums['moves_twice'], 'bundle')} move twice, away and back"
     total = f"About {sums['minutes']:.0f} minutes and the restarts themselves; {twice}."
     how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {roll.id}"

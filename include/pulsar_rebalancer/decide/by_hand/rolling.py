@@ -64,6 +64,8 @@ class RollFacts(NamedTuple):
         stop, skip: the order to stop this roll, and the order to skip its current broker; None if there is none.
         restart: state of the run of the user's own DAG that restarts the broker; empty before this run starts; None if
             a person restarts the broker.
+        dag: name of this DAG and of its run, for messages.
+        no_restart: why this DAG cannot run now; empty if it can.
     """
 
     now: datetime
@@ -74,6 +76,8 @@ class RollFacts(NamedTuple):
     stop: Order | None = None
     skip: Order | None = None
     restart: str | None = None
+    dag: str = ""
+    no_restart: str = ""
 
 
 def advance(roll: Roll, facts: RollFacts) -> Roll:
@@ -81,7 +85,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
 
     The roll stops if a step makes no progress for `facts.minutes`, for example because a broker did not come back. If
     all that is stalled is moving bundles back, the roll goes on to the next broker instead. Time without steps, because
-    Airflow was down, does not count.
+    Airflow was down, does not count, nor does time in which orders hold the roll.
     """
     roll = _looked(roll, facts.now)
     if facts.seen and roll.phase is Phase.DRAINING:
@@ -90,8 +94,11 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
         return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
     if facts.skip is not None and _may_be_skipped(roll, facts):
         return _skipped(roll, facts)
-    if facts.held and (roll.phase is not Phase.RESTARTING or facts.restart == ""):
-        return roll.model_copy(update={"waits": facts.held, "progress_at": facts.now})
+    if facts.held:
+        roll = roll.model_copy(update={"progress_at": facts.now})
+        # A restart that has been asked for or triggered cannot be taken back.
+        if roll.phase is not Phase.RESTARTING or facts.restart == "":
+            return _waiting(roll, facts.held)
     after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _waiting(roll, facts.unknown)
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
@@ -112,7 +119,7 @@ def _looked(roll: Roll, now: datetime) -> Roll:
 
 
 def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    why = _why_not(roll, seen)
+    why = _why_not(roll, seen) or facts.no_restart
     if why:
         return _waiting(roll, why)
     begun = roll.model_copy(update={"started": seen.started[roll.broker], "home": seen.home})
@@ -155,20 +162,24 @@ def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
 def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     broker, at = roll.broker, seen.started.get(roll.broker)
     if facts.restart == "failed":
-        return _stopped(roll, facts, Reason.RESTART_FAILED, f"the DAG that restarts {broker} failed")
+        return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_dag_of(roll, facts)} failed")
     renamed = [name for name in seen.started if name not in roll.listed and _host(name) == _host(broker)]
     if broker not in seen.started and renamed:
         return _stopped(roll, facts, Reason.BROKER_RENAMED, f"{broker} came back as {renamed[0]}")
     if at is None or not _is_new(roll, seen):
         return _waiting(roll, _restart_of(roll, facts))
+    if at != roll.restarted:
+        # A broker that restarts again and again reports once from each process, and makes no progress.
+        first = {} if roll.restarted else {"progress_at": facts.now}
+        roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
     if broker in seen.unwell:
         return _waiting(roll, f"{broker} to be ready: {seen.unwell[broker]}")
     if seen.run not in roll.seen:
-        roll = roll.model_copy(update={"seen": (*roll.seen, seen.run), "progress_at": facts.now})
+        roll = roll.model_copy(update={"seen": (*roll.seen, seen.run)})
     if len(roll.seen) < REPORTS:
         return _waiting(roll, f"{broker}, which has restarted, to report in another run")
     if facts.restart not in (None, "success"):
-        return _waiting(roll, f"the end of the DAG that restarts {broker}")
+        return _waiting(roll, f"the end of {_dag_of(roll, facts)}")
     return roll.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
 
 
@@ -191,19 +202,25 @@ def _waiting(roll: Roll, what: str) -> Roll:
 
 
 def _counted(roll: Roll, facts: RollFacts, left: int | None, what: str) -> Roll:
-    """Return the roll with its number of remaining bundles updated; if fewer remain, the roll has made progress."""
+    """Return the roll with its number of remaining bundles updated; fewer than ever in this phase are progress."""
     if left is None:
         return roll
-    fewer = roll.left is None or left < roll.left
-    progress = {"progress_at": facts.now} if fewer else {}
+    fewer = roll.fewest is None or left < roll.fewest
+    progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
     return roll.model_copy(update={"left": left, "waits": f"{number_of(left, 'bundle')} {what}"} | progress)
 
 
 def _restart_of(roll: Roll, facts: RollFacts) -> str:
     if facts.skip is not None:
-        end = "the end of the DAG that restarts" if facts.restart == "running" else "a report of"
-        return f"{end} {roll.broker}, to skip it"
-    return f"a person: restart {roll.broker} now" if facts.restart is None else f"the DAG that restarts {roll.broker}"
+        end = f"the end of {_dag_of(roll, facts)}" if facts.restart == "running" else f"a report of {roll.broker}"
+        return f"{end}, to skip it"
+    if facts.restart is None:
+        return f"a person: restart {roll.broker} now"
+    return facts.no_restart or _dag_of(roll, facts)
+
+
+def _dag_of(roll: Roll, facts: RollFacts) -> str:
+    return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag})" if facts.dag else "")
 
 
 def _is_new(roll: Roll, seen: RollSample | None) -> bool:
@@ -244,8 +261,12 @@ def _up(roll: Roll, seen: RollSample) -> bool:
 
 def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
+    restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
+    if restarts:
+        why = f"{why}; {_dag_of(roll, facts)} has not ended: end it before {roll.broker} is released"
     ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
-    stopped = roll.stopped(reason, why, facts.now, stranded=roll.phase is Phase.RESTARTING and not ready)
+    stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
+    stopped = roll.stopped(reason, why, facts.now, stranded=stranded)
     apart = _apart(roll, reason)
     return stopped.model_copy(update={"elsewhere": roll.elsewhere | {roll.broker: apart}}) if apart else stopped
 

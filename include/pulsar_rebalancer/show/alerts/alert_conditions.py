@@ -206,6 +206,10 @@ def judge_run(
         detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
         judged[Condition.SLOW] = _observed(slow, detail)
     judged[Condition.ROLL_LEFT] = _roll_left(run.roll, settings, now)
+    untold = end_of_roll(run.roll) if run.roll.untold else None
+    for condition in (Condition.ROLL_STOPPED, Condition.ROLL_ELSEWHERE):
+        reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
+        judged[condition] = _observed(reasons, run.roll.progress)
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
         longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
@@ -223,6 +227,13 @@ def _roll_left(roll: Roll, settings: Settings, now: datetime) -> Observation:
     if not roll.active or stepped is None or now - stepped <= longest:
         return Observation(False)
     return Observation(True, {Reason.ROLLING: 1}, f"last step {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
+
+
+def end_of_roll(roll: Roll) -> Condition | None:
+    """Return the condition about which the end of a rolling restart is reported; None if there is nothing to report."""
+    if roll.ended not in (None, Reason.ROLLED):
+        return Condition.ROLL_STOPPED
+    return Condition.ROLL_ELSEWHERE if roll.ended and roll.elsewhere else None
 
 
 def _unsafe(run: EndedRun) -> Observation | None:

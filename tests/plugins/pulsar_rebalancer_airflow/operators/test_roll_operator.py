@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowTaskTimeout, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.airflow_context import MemoryState, context
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots
@@ -15,6 +15,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.state.orders.control_document import Control, Order
+from pulsar_rebalancer.state.orders.question import Question
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow.notifications import roll_messages
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
@@ -37,13 +38,15 @@ class Desk:
         self.state = MemoryState()
         self.runs: dict[str, str] = {}
         self.dag: Any = None
+        self.paused = False
         self.pushed: dict[str, Any] = {}
 
-    def act(self, run: str = "", user: str = "bob", **form: Any) -> Any:
+    def act(self, run: str = "", user: str = "bob", attempt: int = 1, **form: Any) -> Any:
         """What the task returns after one step, or the reason code."""
         entry = ClusterEntry(name="east", given={}, settings=self.settings)
         given: Any = context("east", self.state, params=form, user=user, run_id=run, dag_id="pulsar_roll__east")
         given["ti"].runs, self.pushed = self.runs, given["ti"].pushed
+        given["ti"].paused, given["ti"].try_number = self.paused, attempt
         if self.dag is not None:
             given["ti"].get_dag = self.dag
         task = RollOperator(task_id="roll", entry=entry, root=self.snapshots.storage.root)
@@ -164,8 +167,8 @@ def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_pa
     drain = Drain(at=NOW, by="ada", reason="new disks")
     StateStore(desk.state).put(Drains(brokers={"c:1": drain}))
     shown = desk.act(user="ada", reason="patch", brokers=["a:1"])
-    assert shown["waits"].startswith("permission: paused until 2100-01-01 00:00 UTC")
-    assert shown["waits"].endswith("; the release of c:1, which is drained")
+    assert shown["waits"].startswith("paused until 2100-01-01 00:00 UTC")
+    assert shown["refused"] == "draining: release these brokers first: c:1"
     assert desk.act(plan=shown["plan"]) == "draining"
 
     StateStore(desk.state).put(Drains())
@@ -191,7 +194,11 @@ def test_brokers_that_restarted_since_make_another_roll(tmp_path: Path) -> None:
 
 
 def no_such_dag(dag_id: str) -> Any:
-    raise AirflowRuntimeError(ErrorResponse(error=ErrorType.GENERIC_ERROR, detail={"dag_id": dag_id}))
+    raise refusal(404)
+
+
+def refusal(status: int) -> AirflowRuntimeError:
+    return AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": status}))
 
 
 def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
@@ -204,7 +211,10 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
         desk.runs[run_id] = "running"
 
     monkeypatch.setattr(roll, "_trigger", trigger)
-    plan, desk.dag = desk.plan(brokers=["a:1"]), no_such_dag
+    desk.paused = True
+    shown = desk.act(user="ada", reason="patch", brokers=["a:1"])
+    assert shown["refused"] == "restart_failed: roll_restart_dag: DAG restart_broker, which is paused in Airflow"
+    plan, desk.dag, desk.paused = shown["plan"], no_such_dag, False
     assert desk.act("run", plan=plan) == "restart_failed"
     desk.dag = None
     assert desk.act("run", plan=plan) == {}
@@ -217,6 +227,57 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
     assert desk.act("run") == "restart_failed"
     assert desk.roll.stranded == "a:1"
     assert desk.act("run", plan=plan) == "plan_used", "the task was cleared after the roll's end"
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+def test_an_answer_of_airflow_that_is_lost_is_no_failure_of_the_dag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    desk = Desk(tmp_path, roll_restart_dag="restart_broker")
+
+    def trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
+        if lost:
+            desk.runs[run_id] = "running"
+        raise refusal(503 if lost else 404)
+
+    monkeypatch.setattr(roll, "_trigger", trigger)
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.empties("run")
+    assert desk.act("run") == ({} if lost else "restart_failed")
+    assert ("run roll__" in desk.roll.waits) is lost
+
+
+def test_an_error_of_airflow_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, errors = Desk(tmp_path, roll_restart_dag="restart_broker"), [refusal(503)]
+
+    def trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
+        if errors:
+            raise errors.pop()
+        desk.runs[run_id] = "success"
+
+    monkeypatch.setattr(roll, "_trigger", trigger)
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.empties("run")
+    assert desk.runs == {}
+    desk.act("run")
+    assert list(desk.runs.values()) == ["success"]
+
+
+def test_no_turn_begins_and_nothing_is_triggered_while_the_users_own_dag_is_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path, roll_restart_dag="restart_broker")
+    monkeypatch.setattr(roll, "_trigger", lambda *_: pytest.fail("it was triggered"))
+    plan = desk.plan(brokers=["a:1"])
+    begun = desk.roll.begun(desk.roll.shown, "run", ("a:1", "b:1", "c:1"), datetime.now(UTC), "bob")
+    StateStore(desk.state).put_roll(desk.snapshots.storage, begun)
+    desk.paused = True
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    assert desk.act("run", plan=plan) == {}
+    waits = "DAG restart_broker, which is paused in Airflow"
+    assert (desk.roll.phase, desk.roll.waits) == (Phase.WAITING, waits)
+    desk.empties("run")
+    assert (desk.roll.phase, desk.roll.waits) == (Phase.RESTARTING, waits)
 
 
 def test_the_users_own_dag_restarts_no_broker_that_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +303,7 @@ def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, m
     desk.empties("run")
     desk.act("run")
     (asked,) = sent
+    assert desk.roll.asked == "a:1"
     assert asked.startswith("Pulsar east: restart a broker now\n")
     assert "restart a:1 now" in asked
 
@@ -269,6 +331,91 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, monkeypatch: p
 
     assert desk.act("run") == {"a:1": "broker_rolled"}
     assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
+    assert desk.act("run", attempt=2) == {"a:1": "broker_rolled"}, "it crashed before Airflow recorded the end"
+    assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
     (message,) = sent
     assert message.title == "Pulsar east: bundles stay elsewhere"
     assert "bundles are elsewhere: a:1 (2 bundles)" in message.body
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_the_end_that_nobody_was_told_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool
+) -> None:
+    desk = Desk(tmp_path, alert_connection="pulsar_alerts")
+    monkeypatch.setattr(roll_messages, "deliver", lambda *_: [accepted])
+    desk.act("run", plan=desk.plan())
+    StateStore(desk.state).put(Control(stop_roll=Order(at=datetime.now(UTC), by="eve", reason="enough")))
+    assert desk.act("run") == "roll_stopped"
+    assert desk.roll.untold is not accepted
+
+
+def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, sent = Desk(tmp_path, alert_connection="pulsar_alerts"), []
+
+    def deliver(_: str, messages: Any) -> list[bool]:
+        sent.extend(messages)
+        return [True]
+
+    monkeypatch.setattr(roll_messages, "deliver", deliver)
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.empties("run")
+    skip = Order(at=datetime.now(UTC), by="eve", reason="later")
+    StateStore(desk.state).put(Control(skip_broker=skip))
+    for _ in range(2):
+        desk.act("run")
+
+    assert desk.roll.phase is Phase.RETURNING
+    assert [message.title for message in sent] == [
+        "Pulsar east: restart a broker now",
+        "Pulsar east: over: restart a broker now",
+    ]
+    assert "do not restart a:1 for it" in sent[1].body
+    assert "broker_skipped x1" in sent[1].body
+
+
+def test_a_dry_run_says_that_another_roll_is_under_way(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.act(reason="patch")["refused"] == ""
+    desk.act("run", plan=desk.plan())
+    assert desk.act(reason="patch")["refused"].startswith("roll_under_way: rolling restart ")
+
+
+def test_a_dry_run_that_takes_too_long_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> None:
+        raise AirflowTaskTimeout
+
+    monkeypatch.setattr(roll.roll_plan, "turns", slow)
+    desk = Desk(tmp_path)
+    with pytest.raises(KeyError, match="failure"):  # there is no code of our own
+        desk.act(reason="patch")
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "runs", "refused"),
+    [
+        (True, {}, True),
+        (True, {"ask": "running"}, True),
+        (True, {"ask": "failed"}, False),
+        (False, {"ask": "running"}, False),
+    ],
+    ids=["about to be asked", "asked", "no longer asked", "of the strategy"],
+)
+def test_a_manual_plan_that_waits_for_approval_comes_first(
+    tmp_path: Path, by_hand: bool, runs: dict[str, str], refused: bool
+) -> None:
+    desk = Desk(tmp_path, mode="approve")
+    summary, _ = desk.snapshots.show(action="fill", broker="a:1")
+    if not by_hand:
+        run = desk.snapshots.storage.run(summary.plan_id)
+        assert run is not None
+        summary.model_copy(update={"by_hand": None}).write(run)
+    asked = Question(plan_id=summary.plan_id, hash=summary.hash, at=datetime.now(UTC), run_id="ask")
+    StateStore(desk.state).put(asked)
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    desk.runs = runs
+    shown = desk.act(user="ada", reason="patch")
+    assert (f"manual plan {summary.hash[:16]} waits for approval" in shown["refused"]) is refused
+    assert desk.act(plan=shown["plan"]) == ("plan_under_way" if refused else {})

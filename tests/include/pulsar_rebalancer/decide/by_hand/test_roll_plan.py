@@ -56,8 +56,11 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
 
     # Two runs that drain it and one that finds it empty, the same again for its return, two reports, two host samples.
     assert planned == [roll_plan.Turn("a:1", 20.0, 20.0, 4, 10.0, "")]
-    assert roll_plan.document(roll, planned, "")["moves_twice"] == 4
-    assert "4 bundles move twice" in roll_plan.text(roll, planned, "", "pulsar_roll__east")
+    assert roll_plan.document(roll, planned, "", "")["moves_twice"] == 4
+    told = roll_plan.text(roll, planned, "", "", "pulsar_roll__east")
+    assert "4 bundles move twice" in told
+    assert "Now" not in told
+    assert "would wait" not in told
 
     onto: dict[str, Any] = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     snapshots, sample = snapshot(tmp_path / "onto", **onto)
@@ -87,15 +90,15 @@ def test_a_broker_whose_load_fits_nowhere_is_shown_with_the_reason(tmp_path: Pat
 
 def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
     _, sample = snapshot(tmp_path)
-    assert roll_plan.awaited(sample, ()) == ""
-    assert roll_plan.awaited(sample, ["c:1"]) == "the release of c:1, which is drained"
+    assert roll_plan.awaited(sample) == ""
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
-    told = roll_plan.text(roll, [], "the release of c:1", "pulsar_roll__east")
-    assert "Now it could not begin, or would wait for the release of c:1." in told.splitlines()
+    told = roll_plan.text(roll, [], "draining: c:1", "b:1 to recover", "pulsar_roll__east").splitlines()
+    assert "Now it would be refused: draining: c:1." in told
+    assert "Before the first turn, it would wait for b:1 to recover." in told
 
     snapshots = Snapshots(tmp_path / "unwell", OWNED)
     snapshots.quarantined = ["b:1", "gone:1"]
-    assert roll_plan.awaited(Snapshot(snapshots.take()), ["c:1"]) == "b:1 to recover: report_missing"
+    assert roll_plan.awaited(Snapshot(snapshots.take())) == "b:1 to recover: report_missing"
 
 
 def test_a_broker_without_a_start_time_is_shown_with_the_reason(tmp_path: Path) -> None:

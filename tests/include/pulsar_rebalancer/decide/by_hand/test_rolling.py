@@ -124,6 +124,14 @@ def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     assert step(roll, 5, restarted(5), held="paused").phase is Phase.RETURNING
 
 
+@pytest.mark.parametrize("restart", [None, "running"])
+def test_a_pause_while_a_broker_restarts_is_no_time_without_progress(restart: str | None) -> None:
+    held = step(drained(), 500, held="paused", restart=restart)
+    assert held.active
+    assert step(held, 529, restart=restart).active
+    assert step(held, 531, restart=restart).ended == "broker_not_back"
+
+
 @pytest.mark.parametrize(
     ("what", "stranded"),
     [
@@ -139,6 +147,17 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stran
     assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
     assert list(roll.drains()) == [stranded]
     assert "a:1 stays drained until a person releases it" in roll.progress
+
+
+def test_a_broker_that_returns_late_gets_time_to_report_once() -> None:
+    roll = step(drained(), 31, restarted(31, unwell={A: "report_stale"}))
+    roll = step(roll, 60, restarted(60))
+    assert roll.active, "it was up in time"
+
+    for minute in (60, 61):
+        again = seen(minute + 1, started=dict.fromkeys(LISTED, LONG_AGO) | {A: at(minute)})
+        roll = step(roll, minute + 1, again)
+    assert roll.ended == "broker_not_back", "each of its processes reported only once"
 
 
 def test_another_name_or_port_stops_the_roll() -> None:
@@ -163,6 +182,25 @@ def test_the_users_own_dag_is_awaited() -> None:
     assert (failed.ended, failed.stranded) == ("restart_failed", A)
 
 
+def test_no_turn_begins_while_the_users_own_dag_cannot_run() -> None:
+    paused = "DAG restart_broker, which is paused in Airflow"
+    roll = step(new_roll(), 1, restart="", no_restart=paused)
+    assert (roll.phase, roll.waits) == (Phase.WAITING, paused)
+    assert step(roll, 31, restart="", no_restart=paused).ended == "roll_stuck"
+    assert step(drained(), 4, restart="", no_restart=paused).waits == paused
+
+
+def test_a_broker_stays_drained_while_the_users_own_dag_may_still_restart_it() -> None:
+    stop = Order(at=at(4), by="eve", reason="enough")
+    given: dict[str, Any] = {"restart": "running", "dag": "restart_broker, run x"}
+    assert step(drained(), 33, **given).stranded == A
+    stopped = step(drained(), 4, restarted(4), stop=stop, **given)
+    assert (stopped.ended, stopped.stranded) == ("roll_stopped", A)
+    told = "the DAG that restarts a:1 (restart_broker, run x) has not ended: end it before a:1 is released"
+    assert told in stopped.progress
+    assert step(drained(), 4, restarted(4), stop=stop, restart="success").stranded == ""
+
+
 def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> None:
     roll = step(step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2"))), 2, seen(2, left=2))
     fewer = step(roll, 31.5, seen(31.5, left=1))
@@ -171,6 +209,8 @@ def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> N
     stuck = step(roll, 33, seen(33, left=2))
     assert (stuck.ended, stuck.drains(), stuck.elsewhere) == ("roll_stuck", {}, {})
     assert step(fewer, 62, seen(62, left=1)).elsewhere == {A: "it was being drained"}
+    more = step(step(fewer, 40, seen(40, left=2)), 60, seen(60, left=1))
+    assert step(more, 62, seen(62, left=1)).ended == "roll_stuck", "as few as before are no progress"
 
 
 def test_a_crash_during_the_drain_is_not_the_restart() -> None:

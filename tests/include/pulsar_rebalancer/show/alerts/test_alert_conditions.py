@@ -224,3 +224,13 @@ ROLL = Roll(id="0a1b", order=("a:1",), at=NOW - timedelta(days=1), looked_at=NOW
 )
 def test_a_rolling_restart_that_no_run_continues(roll: Roll, reasons: object) -> None:
     assert told(ended(roll=roll), Condition.ROLL_LEFT) == reasons
+
+
+def test_the_end_of_a_rolling_restart_that_nobody_was_told_is_reported_by_the_next_run() -> None:
+    stopped = ROLL.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)
+    assert told(ended(roll=stopped), Condition.ROLL_STOPPED) is None, "the roll itself has reported it"
+    untold = stopped.model_copy(update={"untold": True})
+    assert told(ended(roll=untold), Condition.ROLL_STOPPED) == {"roll_stuck": 1}
+    assert told(ended(roll=untold), Condition.ROLL_ELSEWHERE) is None
+    apart = {"ended": Reason.ROLLED, "elsewhere": {"a:1": "2 bundles"}}
+    assert told(ended(roll=untold.model_copy(update=apart)), Condition.ROLL_ELSEWHERE) == {"rolled": 1}
