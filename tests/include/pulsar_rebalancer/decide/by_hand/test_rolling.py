@@ -142,7 +142,7 @@ def test_a_pause_while_a_broker_restarts_is_no_time_without_progress(restart: st
     ids=["nobody answers", "does not come back", "never ready"],
 )
 def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stranded: str) -> None:
-    roll = step(drained(), 33, what)
+    roll = step(step(drained(), 3, what), 34, what)
 
     assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
     assert list(roll.drains()) == [stranded]
