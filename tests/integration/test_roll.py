@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
+from sqlalchemy import update
 from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 
@@ -93,6 +95,11 @@ def conduct(east: World, roll: Outcome, until: Callable[[Roll], bool] = lambda _
         east.run()
 
 
+def pause_in_airflow(dag_id: str, *, paused: bool) -> None:
+    with create_session() as session:
+        session.execute(update(DagModel).where(DagModel.dag_id == dag_id).values(is_paused=paused))
+
+
 def refused(run: Outcome, task: str) -> tuple[str, str]:
     return run.states[task], run.xcom(task, "failure")
 
@@ -111,7 +118,11 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     told = east.run("roll", reason="patch", brokers=order).xcom("roll")
     assert [turn["broker"] for turn in told["turns"]] == [*order]
     assert not any(turn["why_not"] for turn in told["turns"])
+    assert (told["refused"], told["waits"]) == ("", "")
     assert not state(east).active
+    pause_in_airflow("pulsar_restart__roll", paused=True)
+    assert refused(east.run("roll", plan=told["plan"]), "roll") == ("failed", "restart_failed")
+    pause_in_airflow("pulsar_restart__roll", paused=False)
 
     # The first broker, by the user's own DAG.
     begun = east.begin(east.start("roll", plan=told["plan"]), "roll", last="roll")
@@ -127,6 +138,15 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     roll = conduct(east, roll, lambda now: now.phase is Phase.RESTARTING)
     assert state(east).broker == first
     assert loaded(east, first) == set()
+    pause_in_airflow("pulsar_restart__roll", paused=True)
+    roll = east.go_on(roll, last="roll")
+    assert state(east).waits == "DAG pulsar_restart__roll, which is paused in Airflow"
+    pause_in_airflow("pulsar_restart__roll", paused=False)
+    east.run("control", action="pause", until="2999-01-01T00:00:00Z", reason="wait")
+    roll = east.go_on(roll, last="roll")
+    assert state(east).waits.startswith("permission: paused ")
+    assert east.queued("restart") == []
+    east.run("control", action="resume", reason="it is over")
     assert refused(east.run("roll", plan=told["plan"]), "roll") == ("failed", "roll_under_way")
     drains = east.run("by_hand", action="drain", broker=second, reason="too").xcom("plan")["plan"]
     assert refused(east.run("by_hand", plan=drains), "carry_out") == ("failed", "rolling")

@@ -13,6 +13,7 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.by_hand import roll_plan
 from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.orders.question import Question
@@ -269,11 +270,12 @@ def test_no_turn_begins_and_nothing_is_triggered_while_the_users_own_dag_is_paus
     desk = Desk(tmp_path, roll_restart_dag="restart_broker")
     monkeypatch.setattr(roll, "_trigger", lambda *_: pytest.fail("it was triggered"))
     plan = desk.plan(brokers=["a:1"])
-    begun = desk.roll.begun(desk.roll.shown, "run", ("a:1", "b:1", "c:1"), datetime.now(UTC), "bob")
-    StateStore(desk.state).put_roll(desk.snapshots.storage, begun)
-    desk.paused = True
-    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    held = desk.settings
+    desk.settings = Settings.model_validate(PAUSE | {"mode": "auto", "roll_restart_dag": "restart_broker"})
     assert desk.act("run", plan=plan) == {}
+    desk.settings, desk.paused = held, True
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    assert desk.act("run") == {}
     waits = "DAG restart_broker, which is paused in Airflow"
     assert (desk.roll.phase, desk.roll.waits) == (Phase.WAITING, waits)
     desk.empties("run")
@@ -339,9 +341,7 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("accepted", [True, False])
-def test_the_end_that_nobody_was_told_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool
-) -> None:
+def test_the_end_that_nobody_was_told_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool) -> None:
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     monkeypatch.setattr(roll_messages, "deliver", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
@@ -387,7 +387,7 @@ def test_a_dry_run_that_takes_too_long_is_not_repeated(tmp_path: Path, monkeypat
     def slow(*_: object) -> None:
         raise AirflowTaskTimeout
 
-    monkeypatch.setattr(roll.roll_plan, "turns", slow)
+    monkeypatch.setattr(roll_plan, "turns", slow)
     desk = Desk(tmp_path)
     with pytest.raises(KeyError, match="failure"):  # there is no code of our own
         desk.act(reason="patch")
