@@ -169,7 +169,7 @@ def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if at is None or not _is_new(roll, seen):
         return _waiting(roll, _restart_of(roll, facts))
     if at != roll.restarted:
-        # A broker that restarts again and again reports once from each process, and makes no progress.
+        # A broker that restarts repeatedly reports once from each process, and makes no progress.
         first = {} if roll.restarted else {"progress_at": facts.now}
         roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
     if broker in seen.unwell:
