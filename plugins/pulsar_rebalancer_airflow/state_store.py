@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.settings import BreakerRules
+    from pulsar_rebalancer.errors import RebalancerError
     from pulsar_rebalancer.run.plan import Summary
     from pulsar_rebalancer.state.orders.breaker import Round
     from pulsar_rebalancer.state.orders.control_document import Order
@@ -171,13 +172,19 @@ class StoredState:
 
     def drained(self, storage: ClusterStorage) -> Drains:
         """Return the brokers drained by people or a rolling restart. Raise the same errors as `roll` and `drains`."""
-        drains = self.drains(storage)
-        rolled = {
-            name: drain
-            for name, drain in self.roll(storage).drains().items()
-            if name not in drains.released or drains.released[name] < drain.at
-        }
-        return drains.model_copy(update={"brokers": rolled | drains.brokers})
+        return _with_rolled(self.drains(storage), self.roll(storage))
+
+    def known_drained(self, storage: ClusterStorage) -> tuple[Drains, RebalancerError | None]:
+        """Return the known drained brokers, for display only, and the error of `drained` (None if all are known)."""
+        try:
+            return self.drained(storage), None
+        except (StateError, SnapshotError) as error:
+            unknown = error
+        try:
+            drains, _ = self.readable_drains(storage)
+        except SnapshotError:
+            drains = self.readable(Drains)
+        return _with_rolled(drains, self.readable_roll(storage)), unknown
 
     def drains(self, storage: ClusterStorage) -> Drains:
         """Return the brokers drained by people, from the `drains` document and its copy.
@@ -346,6 +353,16 @@ class StateStore(StoredState):
         changed = advance(present, rules, seen, now, run, closed_at)
         if changed != present or present.opened_at == now:
             self.put(changed)
+
+
+def _with_rolled(drains: Drains, roll: Roll) -> Drains:
+    """Return drains with those of a rolling restart, unless a person has released the broker since."""
+    rolled = {
+        name: drain
+        for name, drain in roll.drains().items()
+        if name not in drains.released or drains.released[name] < drain.at
+    }
+    return drains.model_copy(update={"brokers": rolled | drains.brokers})
 
 
 def _copied_drains(storage: ClusterStorage) -> Drains:

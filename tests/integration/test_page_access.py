@@ -20,6 +20,7 @@ from starlette.routing import Mount
 from tests.airflow_server import scheduler_is_alive
 from tests.overview_scene import Scene, history, uneven
 
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.roll_document import Roll
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
@@ -166,6 +167,13 @@ def test_acting_wants_what_triggering_the_dag_wants(
     # Where two people are needed, the page knows the user by id and login name.
     assert [acts("USER", name)["barred"] for name in ("east", "north")] == [[], ["north", "north"]]
 
+    # A damaged copy: any release repairs it.
+    drains = ClusterStorage(folder.uri.partition("/east/")[0], "east").drains
+    drains.write_bytes(b"{")
+    assert acts("USER")["marks_damaged"]
+    drains.delete()
+    assert not acts("USER")["marks_damaged"]
+
     paused = [f"pulsar_{kind}__east" for kind in ("apply", "by_hand", "control")]
     with create_session() as session:
         for dag_id in paused:
@@ -204,6 +212,10 @@ def test_a_cluster_that_cannot_be_read_hides_no_other(
 ) -> None:
     (tmp_path / "root" / "north").mkdir()
     (tmp_path / "root" / "north" / "runs").symlink_to("runs")
+    drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
+    ClusterStorage(str(tmp_path / "root"), "north").drains.write_json(
+        Drains(brokers={"a:1": drain}).model_dump(mode="json")
+    )
     soon = datetime(2100, 1, 1, tzinfo=UTC)
     with create_session() as session:
         session.merge(DagModel(dag_id="pulsar_rebalance__north", next_dagrun_create_after=soon))
@@ -219,6 +231,7 @@ def test_a_cluster_that_cannot_be_read_hides_no_other(
     assert north["next_run_at"] is not None
     own = server.get("/pulsar_rebalancer/dags/pulsar_rebalance__north/overview", headers=header("USER")).json()
     assert (own["status"]["sentence"], own["acts"]["rebalance"]) == (said, "pulsar_rebalance__north")
+    assert [(each["broker"], each["bundles"]) for each in own["drains"]] == [("a:1", None)]
     assert own["status"]["next_run_at"] == north["next_run_at"]
 
 

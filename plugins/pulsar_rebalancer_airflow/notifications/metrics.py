@@ -10,6 +10,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 
 from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.fitting import load_clusters
@@ -46,7 +47,8 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
 def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
     """Send metrics about a cluster's current orders; do nothing if no metrics system is configured.
 
-    This function is for tasks that can change these orders. Errors are only logged.
+    This function is for tasks that can change these orders. Errors are only logged. If drains or the rolling restart
+    cannot be read, only their gauges are left out.
 
     Args:
         context: context of a task that has the cluster's state asset as an inlet.
@@ -71,7 +73,12 @@ def _send(measurements: Iterator[Measurement]) -> None:
 
 def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
     store, storage = StateStore.of(context, cluster), storage_of(cluster)
-    yield from measure_orders(cluster, settings, store.told(storage, store.drained(storage)), datetime.now(UTC))
+    drains, error = store.known_drained(storage)
+    unknown = [] if error is None else ["brokers_drained"]
+    if error is not None and error.reason is not Reason.DRAINS_UNREADABLE:
+        unknown += ["roll_phase", "roll_brokers_left"]
+    measurements = measure_orders(cluster, settings, store.told(storage, drains), datetime.now(UTC))
+    yield from (measurement for measurement in measurements if measurement.name not in unknown)
 
 
 def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:

@@ -38,7 +38,12 @@ from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
-from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id, refuse_while_plan_waits
+from pulsar_rebalancer_airflow.operators.hand_over import (
+    HandOverOperator,
+    cancelled,
+    new_run_id,
+    refuse_while_plan_waits,
+)
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -143,8 +148,8 @@ class CarryOutOperator(HandOverOperator):
     """Release brokers, or carry out the plan with the given hash.
 
     If the plan is a drain, its brokers are marked as drained; later runs then move their bundles. Any other plan is
-    handed over to a rebalancing run, in which the gate decides as usual. A plan that was stopped or prevented can be
-    handed over again; the new run carries out the rest of the plan.
+    handed over to a rebalancing run, in which the gate decides as usual. A plan that was cancelled, stopped or
+    prevented can be handed over again; the new run carries out the rest of the plan.
     """
 
     def execute(self, context: Context) -> None:
@@ -261,8 +266,8 @@ class CarryOutOperator(HandOverOperator):
     ) -> HandedOver:
         """Return a copy of a plan's record with the id of the run that carries out the plan.
 
-        If an earlier run was already started for the plan, a new run is started only if orders or settings prevented
-        part of the plan.
+        If an earlier run was already started for the plan, a new run is started only if that run was cancelled in the
+        queue, or if orders or settings prevented part of the plan.
         """
         answers = store.readable(Answers)
         refuse_while_plan_waits(context, self.trigger_dag_id, store)
@@ -273,11 +278,14 @@ class CarryOutOperator(HandOverOperator):
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
-        """Return whether orders or settings prevented part of a plan. Orders given after its run do not count.
+        """Return whether a plan's run was cancelled, or orders or settings prevented part of the plan.
 
-        In mode `approve`, the run that receives the plan asks the question; another run carries out the approved plan.
+        Orders given after its run do not count. In mode `approve`, the run that receives the plan asks the question;
+        another run carries out the approved plan.
         """
         run_ids = {handed.run_id}
+        if self._is_void(context, handed.run_id):
+            return True
         newest = self.storage.newest_runs(datetime.now(UTC))
         young = takewhile(lambda run: (time_of(run.name) or handed.at) >= handed.plan.at, newest)
         for run in reversed([*young]):
@@ -287,11 +295,15 @@ class CarryOutOperator(HandOverOperator):
             answer = answers.plans.get(run.name)
             if answer is not None and answer.carried_out_by:
                 run_ids.add(answer.carried_out_by)
-                if not self._count(context, {answer.carried_out_by}):
-                    return True  # between the approval and its run
+                if self._is_void(context, answer.carried_out_by):
+                    return True
             if _left_a_part(run):
                 return True
         return False
+
+    def _is_void(self, context: Context, run_id: str) -> bool:
+        """Return whether a run was never started, or was cancelled in the queue."""
+        return not self._count(context, {run_id}) or bool(cancelled(context, self.trigger_dag_id, {run_id}))
 
     def _count(self, context: Context, run_ids: set[str]) -> int:
         return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids)))

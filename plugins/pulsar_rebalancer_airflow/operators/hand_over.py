@@ -17,6 +17,7 @@ from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from airflow.sdk import Context
@@ -82,11 +83,18 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     """
     runs = {answer.carried_out_by for answer in store.readable(Answers).plans.values()} - {""}
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
-    states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
-    # A run that was cancelled in the queue remains there because of its teardown task, and carries nothing out.
-    runs = {run_id for run_id in runs if states.get(run_id, {}).get("collect") != "skipped"}
+    runs -= cancelled(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
         raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {dag_id}"[:500])
+
+
+def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
+    """Return those runs of `pulsar_rebalance__<cluster>` that were cancelled in the queue.
+
+    They remain there because of their teardown task, and carry nothing out.
+    """
+    states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
+    return {run_id for run_id in runs if states.get(run_id, {}).get("collect") == "skipped"}
 
 
 def new_run_id(prefix: str, plan_id: str) -> str:

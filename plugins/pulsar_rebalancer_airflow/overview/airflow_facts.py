@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.show.page.page_model import Overview
-    from pulsar_rebalancer.state.manual_plans import Drain
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -85,7 +84,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
     If the DAG does not exist, only facts from the state store are included.
     """
     stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
-    (drains, unreadable), answers = _drains(stored, storage), stored.readable(Answers)
+    (drains, unknown), answers = stored.known_drained(storage), stored.readable(Answers)
     scheduler = most_recent_job("SchedulerJob", session=session)
     return AirflowFacts(
         paused=dag is not None and dag.is_paused,
@@ -96,23 +95,16 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
         failed=_failed(session, dag_id),
         control=stored.control(storage),
         last_plan=stored.last_plan(),
-        drains=drains,
+        drains=drains.brokers,
         roll=stored.readable_roll(storage),
-        unreadable=unreadable,
+        unreadable=unknown.message if unknown else "",
+        marks_damaged=unknown is not None and unknown.reason is Reason.DRAINS_UNREADABLE,
         question=stored.readable(Question),
         answers=answers,
         not_handed_over=_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", answers),
         handed_over=stored.readable(HandedOverPlans),
         approvals_unreadable=_approvals_unreadable(stored),
     )
-
-
-def _drains(stored: StoredState, storage: ClusterStorage) -> tuple[dict[str, Drain], str]:
-    """Return the drained brokers and an empty string, or no brokers and an error message."""
-    try:
-        return stored.drained(storage).brokers, ""
-    except RebalancerError as error:
-        return {}, error.message
 
 
 def _approvals_unreadable(stored: StoredState) -> str:
@@ -215,6 +207,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
         rolls=facts.roll.active,
+        marks_damaged=facts.marks_damaged,
         closed=why_held(closed[0]) if closed else "",
         paused_dags=tuple(sorted(session.scalars(paused))),
         barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
-from pulsar_rebalancer.errors import RebalancerError, StateError
+from pulsar_rebalancer.errors import RebalancerError, SnapshotError, StateError
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Remembered
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
 if TYPE_CHECKING:
@@ -119,3 +123,30 @@ def test_drains_that_cannot_be_read_stop_everything(state: MemoryState, storage:
 
     with pytest.raises(RebalancerError):
         store.drains(storage)
+    # What can be read is shown, together with the error.
+    known, error = store.known_drained(storage)
+    assert known.brokers == DRAINS.brokers
+    assert error is not None
+    assert error.reason is Reason.DRAINS_UNREADABLE
+
+
+def test_drains_are_shown_while_the_roll_or_the_storage_cannot_be_read(
+    state: MemoryState, storage: ClusterStorage
+) -> None:
+    store, now = StateStore(state), datetime.now(UTC)
+    store.put_drains(storage, DRAINS)
+    store.put_roll(storage, Roll(id="f", by="bob", order=("b:1",), turn_at=now, phase=Phase.DRAINING))
+    known, error = store.known_drained(storage)
+    assert (known.brokers.keys(), error) == ({*DRAINS.brokers, "b:1"}, None)
+
+    state.documents["roll"] = {"version": 99}
+    known, error = store.known_drained(storage)
+    assert known.brokers == DRAINS.brokers
+    assert error is not None
+    assert error.reason is Reason.STATE_VERSION
+
+    with mock.patch.object(StoragePath, "read_json", side_effect=SnapshotError(Reason.STORAGE_FAILED, "busy")):
+        known, error = store.known_drained(storage)
+    assert known.brokers == DRAINS.brokers
+    assert error is not None
+    assert error.reason is Reason.STORAGE_FAILED

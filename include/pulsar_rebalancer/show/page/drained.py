@@ -33,9 +33,16 @@ def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
     return _named((row["reason"], row["bundle"], row["source"]) for row in considered(folder) if not row["taken"])
 
 
-def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
-    """Yield the drained brokers, each with the bundles that are still there after a run, except heartbeat bundles."""
-    served = run.summary.drains if run.summary else {}
+def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
+    """Yield the drained brokers, each with the bundles that are still there after a run, except heartbeat bundles.
+
+    Args:
+        run: the run on the page; None if there is none.
+    """
+    if run is None or run.summary is None:
+        yield from (DrainView(broker=broker, drained=drained(drain)) for broker, drain in drains.items())
+        return
+    served = run.summary.drains
     own: Counter[str] = Counter()
     left: dict[str, list[tuple[str, str, str]]] = {broker: [] for broker in drains}
     for row in _considered(run.folder) if served else ():
@@ -47,11 +54,13 @@ def drain_views(run: Run, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
             left[row["source"]].append((reason, row["bundle"], row["source"]))
     for broker, drain in drains.items():
         bundles = served[broker].bundles if broker in served else None
+        ended = [move for move in run.moves.values() if move.source == broker]
         yield DrainView(
             broker=broker,
             drained=drained(drain),
             bundles=None if bundles is None else bundles - own[broker],
-            moving=served[broker].moving if broker in served else 0,
+            moving=served[broker].moving - len(ended) if broker in served and run.outcome is None else 0,
+            gone=sum(move.reason.has(Trait.NEW_OWNER) for move in ended),
             left=_named(left[broker]),
             more=max(0, len(left[broker]) - LISTED),
         )

@@ -49,7 +49,8 @@ class AirflowFacts(View):
         control: people's orders and the circuit breaker.
         last_plan: id of the last recorded plan.
         roll: the last rolling restart.
-        unreadable: why the drained brokers are unknown; empty if they are known.
+        unreadable: why some drained brokers may be unknown; empty if all are known.
+        marks_damaged: True if marks of drained brokers cannot be read; a release rewrites those that can be read.
         question: the open question, which asks a person to approve a plan.
         answers: people's answers to questions about plans.
         not_handed_over: why plans were not handed over to be carried out although people approved them, by plan id.
@@ -68,6 +69,7 @@ class AirflowFacts(View):
     drains: dict[str, Drain] = {}
     roll: Roll = Roll()
     unreadable: str = ""
+    marks_damaged: bool = False
     question: Question = Question()
     answers: Answers = Answers()
     not_handed_over: dict[str, Reason] = {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.run.explanation import explain
-from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.show.page.brokers import broker_views
 from pulsar_rebalancer.show.page.drained import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowFacts
+from pulsar_rebalancer.show.page.newest_changes import change_by, newest_changes
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, RollView, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, worth_listing
@@ -18,7 +17,6 @@ from pulsar_rebalancer.show.page.recent_runs import known_scores, newest, read_r
 from pulsar_rebalancer.show.page.status import Said, now_of, of_run
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.show.scores import Scores
-from pulsar_rebalancer.storage.cache import Cache
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 
 if TYPE_CHECKING:
@@ -26,14 +24,12 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.errors import RebalancerError
+    from pulsar_rebalancer.show.page.newest_changes import Changes
     from pulsar_rebalancer.show.page.plan_view import PlanView
     from pulsar_rebalancer.show.page.recent_runs import Run
     from pulsar_rebalancer.state.roll_document import Roll
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
-
-_LOOKED_BACK = 240
-"""Maximum number of runs to search for the last one that moved something."""
 
 _ENDED_ROLL = timedelta(days=1)
 """Time for which the page shows a rolling restart that has ended."""
@@ -64,10 +60,17 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
     strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting(storage, entry, facts, shown, now)
     if shown is None:
-        return Overview(status=strip, awaiting=awaiting)
-    page = _of(storage, shown, strip, facts, now)
-    last = None if page.plan and page.plan.done else _last_that_moved(storage, shown, now)
+        return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
+    changes = newest_changes(storage, now)
+    page, newest = _of(storage, shown, strip, facts, now, changes), changes.newest
+    begun = page.plan is not None and page.plan.done > 0
+    last = plan_view(storage, read_run(newest.folder), now) if newest and not begun else None
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
+
+
+def without_run(strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
+    """Return a cluster's page if no run can be shown: only orders and their progress."""
+    return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll(facts.roll, now))
 
 
 def _now(
@@ -107,7 +110,9 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     entry = entry.model_copy(update={"settings": settings})
     in_force = run.request.in_force if run.request.closed else ""
     strip = _status(entry, AirflowFacts(), run, said, now).model_copy(update={"in_force": in_force})
-    return _of(storage, run, strip, AirflowFacts(), now).model_copy(update={"of_one_run": True})
+    own = change_by(folder, run.request.collected_at)
+    changes = newest_changes(storage, now)._replace(moved=own.moved if own else None)
+    return _of(storage, run, strip, AirflowFacts(), now, changes).model_copy(update={"of_one_run": True})
 
 
 def _status(
@@ -119,7 +124,7 @@ def _status(
     measured: Run | None = None,
 ) -> Status:
     scores, predicted = known_scores(shown.folder) if shown else Scores(), None
-    if measured is not None and shown is not None and shown.outcome is not None and shown.moves:
+    if measured is not None and shown is not None and shown.outcome is not None and shown.has_moved:
         # The run's own scores are those before its moves.
         scores = known_scores(measured.folder) if measured.folder != shown.folder else Scores()
         if not scores.compared and shown.summary and all(move.ok for move in shown.moves.values()):
@@ -143,7 +148,9 @@ def _status(
     )
 
 
-def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
+def _of(
+    storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime, changes: Changes
+) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = pair_views(run)
     shown, kept = worth_listing(pairs), kept_by(run)
@@ -159,6 +166,8 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, n
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),
         plan=_plan(storage, run, now),
+        moved=changes.moved,
+        changed_at=changes.newest.ended_at if changes.newest else None,
         drains=tuple(drain_views(run, facts.drains)),
         roll=_roll(facts.roll, now),
         findings=_findings(run),
@@ -174,26 +183,8 @@ def _roll(roll: Roll, now: datetime) -> RollView | None:
 
 def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
     summary = run.summary
-    considered = summary and (summary.bundles_taken or summary.bundles_passed_over or summary.splits_told)
+    considered = summary and (summary.has_effect or summary.bundles_passed_over or summary.splits_told)
     return plan_view(storage, run, now) if considered else None
-
-
-_moved: Cache[bool] = Cache(20_000)
-"""Whether each ended run moved something, by run folder."""
-
-
-def _last_that_moved(storage: ClusterStorage, shown: Run, now: datetime) -> PlanView | None:
-    looked_at = islice(storage.newest_runs(shown.request.collected_at), _LOOKED_BACK)
-    views = (plan_view(storage, read_run(folder), now) for folder in looked_at if _has_moved(folder))
-    return next(filter(None, views), None)
-
-
-def _has_moved(folder: StoragePath) -> bool:
-    known = _moved.get(folder.uri)
-    if known is not None:
-        return known
-    outcome = Outcome.known(folder)
-    return outcome is not None and _moved.put(folder.uri, bool(outcome.moves or outcome.splits))
 
 
 def _findings(run: Run) -> tuple[FindingView, ...]:

@@ -160,6 +160,17 @@ class RollView(View):
     total: int
 
 
+class MovedRun(View):
+    """A run that moved bundles and can be undone.
+
+    Attributes:
+        folder: name of the run's folder.
+    """
+
+    folder: str
+    collected_at: AwareDatetime
+
+
 class Acts(View):
     """The actions that the user may take. A DAG's id is empty if the user may not start that DAG.
 
@@ -175,6 +186,7 @@ class Acts(View):
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
         rolls: True if a rolling restart is active.
+        marks_damaged: True if marks of drained brokers cannot be read; a release of any broker repairs them.
         closed: why the gate would be closed for any plan now; empty if it would open.
         paused_dags: DAGs that are paused in Airflow, among those that the user may start, those that their runs start,
             and that of an active rolling restart.
@@ -191,6 +203,7 @@ class Acts(View):
     skips: bool = False
     breaker: bool = False
     rolls: bool = False
+    marks_damaged: bool = False
     closed: str = ""
     paused_dags: tuple[str, ...] = ()
     barred: tuple[str, ...] = ()
@@ -213,7 +226,9 @@ class Overview(View):
         hits: the whole cluster's hits; None if the strategy does not count such hits.
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan awaiting approval, if it is from another run; else None.
-        last: the last plan that moved bundles; None if `plan` has already begun to move bundles.
+        last: the last plan that moved or split bundles; None if `plan` has already begun.
+        moved: the newest run that moved bundles; on the page of one run, that run if it moved bundles.
+        changed_at: end of the newest run that moved or split bundles, also on the page of an earlier run.
         roll: the active rolling restart; None if there is none.
         validated: True if the run has been validated.
         learns: True if the strategy or its shadow learns the cost of bundles' messages.
@@ -235,6 +250,8 @@ class Overview(View):
     plan: PlanView | None = None
     awaiting: PlanView | None = None
     last: PlanView | None = None
+    moved: MovedRun | None = None
+    changed_at: AwareDatetime | None = None
     drains: tuple[DrainView, ...] = ()
     roll: RollView | None = None
     findings: tuple[FindingView, ...] = ()

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, read_waves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -86,6 +86,11 @@ class Run:
     def moves(self) -> dict[str, MoveOutcome]:
         """Return the outcomes of the moves, by bundle."""
         return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
+
+    @property
+    def has_moved(self) -> bool:
+        """Return whether the run has begun to move bundles."""
+        return any(not move.reason.has(Trait.NOT_BEGUN) for move in self.moves.values())
 
     @property
     def cuts(self) -> dict[str, SplitOutcome]:

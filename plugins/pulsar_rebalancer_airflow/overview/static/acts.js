@@ -2,7 +2,7 @@
 // with the user's session.
 
 import { manual } from "./by_hand.js";
-import { choices, openDialog, send, started } from "./dialog.js";
+import { choices, openDialog, sender, started } from "./dialog.js";
 import { disabled, notCarriedOut, own, pausedText } from "./disabled.js";
 import { make } from "./dom.js";
 import { amounts, splitList } from "./plan.js";
@@ -19,6 +19,8 @@ import { moment, points } from "./texts.js";
  *   Page - `now`: by the server's clock, milliseconds
  */
 
+const MARKS_DAMAGED = "Some marks of drained brokers cannot be read. A release of any broker rewrites the others; " +
+  "then drain again the brokers that are missing.";
 const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
 
 /**
@@ -43,10 +45,10 @@ export function acts(view, page) {
  * @param {number} now
  */
 export function neededFor(view, now) {
-  const { awaiting, plan, last, brokers, drains } = view;
-  const plans = [awaiting, plan, last].map((shown) => shown && [shown.hash, shown.ended_at]);
+  const { awaiting, plan, moved, brokers, drains } = view;
+  const plans = [awaiting, plan].map((shown) => shown && [shown.hash, shown.ended_at]);
   const names = [brokers.map(({ name }) => name).sort(), drains.map(({ broker }) => broker)];
-  return [view.acts, view.status.pairing, plans, names, plan && notCarriedOut(plan, view, now)];
+  return [view.acts, view.status.pairing, plans, moved, names, plan && notCarriedOut(plan, view, now)];
 }
 
 /**
@@ -54,9 +56,9 @@ export function neededFor(view, now) {
  * @param {Page} page
  */
 export function open(act, { base, follow }) {
-  const request = act.request();
+  const sendOnce = sender(act.request, base);
   openDialog({ ...act, fields: act.fields?.() }, async (form, { dialog }) => {
-    await send(request, form, base);
+    await sendOnce(form);
     dialog.close();
     follow();
   });
@@ -105,7 +107,7 @@ export function offered(view, now) {
       hint: "A broker that is up is released; one that is not stays drained.",
     }),
     rebalance && balance(rebalance, view.status.pairing),
-    by_hand && view.drains.length > 0 && release(by_hand, view.drains.map(({ broker }) => broker)),
+    by_hand && release(by_hand, view),
   ];
   return acts.filter((act) => !!act);
 }
@@ -156,17 +158,21 @@ function balance(dag, pairing) {
 
 /**
  * @param {string} dag
- * @param {string[]} drained
- * @returns {Act}
+ * @param {Overview} view
+ * @returns {Act | null} null if there is no broker to release
  */
-function release(dag, drained) {
+function release(dag, { drains, brokers, acts }) {
+  const drained = drains.map(({ broker }) => broker);
+  // Any release repairs damaged marks, also that of a broker whose mark is lost.
+  const names = acts.marks_damaged ? [...new Set([...drained, ...brokers.map(({ name }) => name).sort()])] : drained;
+  if (!names.length) return null;
   return {
     dag,
     name: "Release",
     title: "Release drained brokers",
-    hint: "They take bundles again.",
+    hint: acts.marks_damaged ? MARKS_DAMAGED : "They take bundles again.",
     noRoll: true,
-    fields: () => choices("Brokers", "broker", drained),
+    fields: () => choices("Brokers", "broker", names),
     request: () =>
       started(dag, (form) => ({ action: "release", broker: form.getAll("broker"), reason: form.get("reason") })),
   };

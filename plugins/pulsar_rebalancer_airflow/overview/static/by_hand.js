@@ -1,7 +1,7 @@
 // Manual actions: a form, the plan that its dry run shows in the same dialog, and the button that carries it out.
 
 import { dagPath, runPath } from "./address.js";
-import { attempt, choices, openDialog, send, started } from "./dialog.js";
+import { attempt, choices, openDialog, send, sender, started } from "./dialog.js";
 import { disabled, newerOf, notCarriedOut } from "./disabled.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./picker.js";
@@ -116,8 +116,7 @@ function actions(view, { base, dag }) {
  * @param {Overview} view
  * @returns {Action[]}
  */
-function undo({ plan, last }) {
-  const moved = [plan, last].find((shown) => shown?.ended_at && shown.done > 0 && shown.bundles > 0);
+function undo({ moved }) {
   if (!moved) return [];
   return [{
     name: "Undo run",
@@ -162,15 +161,10 @@ function planned(action, dag) {
  * @param {Page} page
  */
 function openPlan(action, dryRun, dag, page) {
-  /** @type {Request | undefined} */
-  let request;
+  const sendOnce = sender(dryRun, page.base);
   const fields = [action.fields?.(), folded("overrule", "Overrule", choices("Rules", "overrule", action.overrule))];
   openDialog({ ...action, fields, confirm: "Make the plan", kind: "wide" }, async (form, parts) => {
-    // The same run until Airflow has answered, so that no run is started twice.
-    request ??= dryRun();
-    await send(request, form, page.base);
-    const { run } = request;
-    request = undefined;
+    const run = await sendOnce(form);
     const answer = await ended(parts, page.base, dag, run);
     /** @type {Overview} */
     const shown = await ask(`${page.base}${dagPath(dag)}/overview?run_id=${encodeURIComponent(run)}`);
@@ -265,11 +259,8 @@ export function showPlan(parts, shown, answer, dag, page) {
  */
 export function changed(shown, present) {
   const since = Date.parse(shown.sampled_at ?? "");
+  if (Date.parse(present?.changed_at ?? "") > since) return "Bundles have moved since this plan was made: plan again.";
   if (!present?.sampled_at || Date.parse(present.sampled_at) <= since) return "";
-  const ended = [present.plan, present.last].filter((other) => other && other.done > 0 && other.ended_at);
-  if (ended.some((other) => Date.parse(other?.ended_at ?? "") > since)) {
-    return "Bundles have moved since this plan was made: plan again.";
-  }
   const names = (/** @type {Overview} */ { brokers }) => brokers.map(({ name }) => name).sort().join(" ");
   return names(shown) === names(present)
     ? ""

@@ -18,7 +18,7 @@ import { ask, Refusal } from "./server.js";
 const MOST = 20;
 
 /**
- * Return the request that starts a run. Each dialog has one run id, so Airflow refuses to start the run twice.
+ * Return the request that starts a run. It has one run id, so Airflow refuses to start the run twice.
  * @param {string} dag
  * @param {(form: FormData) => object} conf
  * @returns {Request}
@@ -111,6 +111,31 @@ export async function attempt({ said }, button, action) {
   button.disabled = false;
   // A disabled button loses the focus.
   if (document.activeElement === document.body) button.focus();
+}
+
+/**
+ * Return a function that sends a form and returns the id of its run.
+ *
+ * Airflow may have taken a request although its answer was lost. The same form is therefore sent as the same request,
+ * until Airflow has answered; another form is another request.
+ * @param {() => Request} make
+ * @param {string} base
+ */
+export function sender(make, base) {
+  /** @type {{ text: string, request: Request } | undefined} */
+  let unanswered;
+  return async (/** @type {FormData} */ form) => {
+    const text = JSON.stringify([...form]);
+    if (unanswered?.text !== text) {
+      const request = make();
+      const body = request.body(form);
+      unanswered = { text, request: { ...request, body: () => body } };
+    }
+    const { request } = unanswered;
+    await send(request, form, base);
+    unanswered = undefined;
+    return request.run;
+  };
 }
 
 /**

@@ -10,6 +10,7 @@ export interface Acts {
   skips: boolean;
   breaker: boolean;
   rolls: boolean;
+  marks_damaged: boolean;
   closed: string;
   paused_dags: string[];
   barred: string[];
@@ -81,6 +82,7 @@ export interface DrainView {
   drained: string;
   bundles: number | null;
   moving: number;
+  gone: number;
   left: StayView[];
   more: number;
 }
@@ -142,6 +144,11 @@ export interface MoveView {
   harm: string;
 }
 
+export interface MovedRun {
+  folder: string;
+  collected_at: string;
+}
+
 export interface Overview {
   version: number;
   run_id: string;
@@ -159,6 +166,8 @@ export interface Overview {
   plan: PlanView | null;
   awaiting: PlanView | null;
   last: PlanView | null;
+  moved: MovedRun | null;
+  changed_at: string | null;
   drains: DrainView[];
   roll: RollView | null;
   findings: FindingView[];

@@ -21,11 +21,15 @@ export function drains(all, short) {
 }
 
 /** @param {DrainView} drain */
-export function left({ bundles, moving, left, more }) {
+export function left({ bundles, moving, gone, left, more }) {
   if (bundles === null) return "no run knows its bundles yet.";
   if (!bundles) return "no bundle is left.";
   const stay = left.length + more;
   if (stay) return `${stay} of ${several(bundles, "bundle")} left:`;
-  if (!moving) return `${several(bundles, "bundle")} just arrived; a later run moves ${bundles === 1 ? "it" : "them"}.`;
-  return `${several(moving, "bundle")} ${moving === 1 ? "leaves" : "leave"} with this run.`;
+  if (moving) return `${several(moving, "bundle")} ${moving === 1 ? "leaves" : "leave"} with this run.`;
+  const arrived = bundles - gone;
+  return [
+    gone && `${several(gone, "bundle")} ${gone === 1 ? "has" : "have"} left`,
+    arrived && `${several(arrived, "bundle")} just arrived; a later run moves ${arrived === 1 ? "it" : "them"}`,
+  ].filter(Boolean).join("; ") + ".";
 }

@@ -10,6 +10,7 @@ import { moment, points, several, traffic } from "./texts.js";
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
+const DRAINED = "No bundle moves now. Once the plan is carried out, none moves to the drained brokers.";
 const PERMANENT = "A split is permanent: Pulsar cannot merge bundles.";
 
 /**
@@ -25,7 +26,7 @@ export function plan(view, short, title, dag, documents) {
   return [
     make("h2", {}, title, make("small", {}, origin(view))),
     unknown.length > 0 && make("p", { class: "warn" }, `Matched nothing: ${unknown.join(", ")}.`),
-    bundles + splits.length > 0 && make("p", {}, amounts(view)),
+    (bundles + splits.length > 0 || view.has_effect) && make("p", {}, amounts(view)),
     view.harm && make("p", { class: "harm" }, view.harm),
     progress(view),
     bundles > 0 && ranges(view),
@@ -60,7 +61,8 @@ function origin({ collected_at: at, hash, by, verdict, until }) {
 }
 
 /** @param {PlanView} view */
-export function amounts({ bundles, splits, traffic: rate, measure, topics, clients }) {
+export function amounts({ bundles, splits, traffic: rate, measure, topics, clients, has_effect: drains }) {
+  if (!bundles && !splits.length) return drains ? DRAINED : "No bundle moves.";
   const parts = [
     bundles > 0 && `${several(bundles, "bundle")} with ${traffic(rate, measure)}`,
     splits.length > 0 && `${several(splits.length, "bundle")} split permanently`,
@@ -70,9 +72,10 @@ export function amounts({ bundles, splits, traffic: rate, measure, topics, clien
 }
 
 /** @param {PlanView} view */
-function progress({ done, failed, under_way: underWay, ended_at: ended, bundles, splits, ...gate }) {
+function progress({ done, failed, ended_at: ended, bundles, splits, ...gate }) {
   const all = bundles + splits.length;
-  if (!done && !underWay) return gate.verdict && all > 0 && make("p", { class: "verdict" }, gate.verdict_meaning);
+  if (!all || !gate.verdict) return null;
+  if (gate.verdict !== "open") return make("p", { class: "verdict" }, gate.verdict_meaning);
   const text = [
     `${done} of ${all} done`,
     failed && `${failed} not as planned`,

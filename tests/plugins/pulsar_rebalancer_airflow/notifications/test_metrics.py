@@ -12,14 +12,21 @@ from unittest import mock
 import pytest
 from airflow._shared.observability.metrics.validators import ALLOWED_CHARACTERS
 from airflow.sdk.observability import stats
+from tests.airflow_context import context
+from tests.airflow_runs import CLUSTER
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.show.measurements import Measurement
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
-from pulsar_rebalancer_airflow.notifications.metrics import emit
+from pulsar_rebalancer_airflow.notifications.metrics import emit, emit_orders
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.airflow_context import MemoryState
+
+    from pulsar_rebalancer.storage.layout import ClusterStorage
 
 
 def test_a_line_of_statsd_holds_whatever_a_broker_calls_itself() -> None:
@@ -46,6 +53,27 @@ def test_a_damaged_run_is_a_warning(
     emit("east", StoragePath(str(tmp_path)), None)
 
     assert "nothing more could be sent about this run (SnapshotError)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("damaged", "unknown"),
+    [("drains", {"brokers_drained"}), ("roll", {"brokers_drained", "roll_phase", "roll_brokers_left"})],
+)
+def test_orders_are_measured_while_drains_or_the_roll_cannot_be_read(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch, damaged: str, unknown: set[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+
+    def measured() -> set[str]:
+        with mock.patch.object(stats, "gauge") as gauge:
+            emit_orders(context(CLUSTER, state), CLUSTER, Settings())
+        return {call.args[0].removeprefix("pulsar_rebalancer.") for call in gauge.mock_calls}
+
+    known = measured()
+    state.documents[damaged] = {"version": 99}
+
+    assert known - measured() == unknown
+    assert "breaker_open_until_timestamp_seconds" in measured()
 
 
 def test_no_runs_are_waited_for_where_a_cluster_is_off_or_no_longer_in_the_file(

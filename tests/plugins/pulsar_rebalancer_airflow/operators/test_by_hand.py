@@ -250,6 +250,18 @@ def test_a_plan_that_was_stopped_is_carried_out_again(
     assert (done, len({first, second, third})) == ("done", 3)
 
 
+def test_a_plan_whose_run_was_cancelled_in_the_queue_is_carried_out_again(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    identity = shown(storage, state, **UNLOAD)
+    _, (first, _) = act(storage, state, plan=identity)
+
+    # It remains in the queue for its teardown.
+    done, (second, conf) = act(storage, state, {first: "queued"}, tasks={"collect": "skipped"}, plan=identity)
+
+    assert (done, conf, second != first) == ("done", {"plan": identity}, True)
+
+
 @pytest.mark.parametrize(
     ("outcome", "again"), [(Reason.STOPPED, "done"), (Reason.MOVED, "plan_used"), (None, "plan_used")]
 )

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from tests.include.pulsar_rebalancer.show.page.test_status import EVEN, scene
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, uneven
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.harm import BundleHarm, Harm
-from pulsar_rebalancer.run.manual_request import DrainProgress
-from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.manual_request import ByHand, DrainProgress, parse_form
+from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.show.page.bundle_search import LISTED, find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
@@ -27,6 +29,7 @@ from pulsar_rebalancer.show.page.page_plan import LISTED as LISTED_MOVES
 from pulsar_rebalancer.show.page.page_plan import plan_view
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.strategies.kept import ShedderState
 
 if TYPE_CHECKING:
@@ -100,7 +103,7 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     assert drained.drained == "since 2026-11-22 12:00 UTC by ada: new disks"
     assert {each.broker for each in drained.left} == {broker(0)}
     reasons = [each.reason for each in drained.left]
-    assert (reasons.count(Reason.UNOWNED), drained.bundles, drained.moving) == (1, 10, 2)
+    assert (reasons.count(Reason.UNOWNED), drained.bundles, drained.moving, drained.gone) == (1, 10, 0, 1)
     assert all(each.meaning for each in drained.left)
     assert [each for each in drained.left if each.reason != Reason.UNOWNED] == [
         each for each in stay_views(folder) if each.bundle != heartbeat["bundle"]
@@ -111,6 +114,54 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     unknown = progress.model_copy(update={"bundles": None, "moving": 0})
     plan.write_json(plan.read_json() | {"drains": {broker(0): unknown.model_dump(mode="json")}})
     assert seen(made, drains=drains).drains[0].bundles is None, "it gave no report"
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [({"seconds": 0, "begun": 0}, (4, 0)), ({"seconds": 0, "begun": 1}, (3, 1)), ({}, (0, 4))],
+    ids=["gate is open", "moving", "ended"],
+)
+def test_bundles_of_a_drain_leave_one_after_the_other(
+    tmp_path: Path, ended: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    made = scene(tmp_path, max_bundles_per_run=4)
+    made.run(JUST_NOW - timedelta(minutes=1))
+    folder = made.run(JUST_NOW, **ended)
+    summary = folder / "plan" / "summary.json"
+    progress = DrainProgress(since=NOW, by="ada", reason="new disks", bundles=4, moving=4)
+    summary.write_json(summary.read_json() | {"drains": {broker(0): progress.model_dump(mode="json")}})
+
+    opened = Snapshot(folder).request.airflow_run_id
+    (drained,) = seen(made, drains={broker(0): Drain(at=NOW, by="ada", reason="new disks")}, opened=opened).drains
+
+    assert (drained.moving, drained.gone) == expected
+
+
+def test_drains_and_the_roll_are_on_the_page_before_any_run(tmp_path: Path) -> None:
+    drain = Drain(at=NOW, by="ada", reason="new disks")
+    roll = Roll(id="0a1b", by="bob", order=(broker(1),), phase=Phase.DRAINING)
+
+    found = seen(scene(tmp_path), drains={broker(0): drain}, unreadable="the copy is damaged", roll=roll)
+
+    assert found.status.state == "no data"
+    assert [(each.broker, each.bundles) for each in found.drains] == [(broker(0), None)]
+    assert found.roll is not None
+
+
+def test_the_plan_of_a_drain_is_shown_even_if_no_bundle_leaves(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads=EVEN)
+    folder = made.run(JUST_NOW, dry_run=True, seconds=0)
+    drain = ByHand(by="ada", request=parse_form({"action": "drain", "broker": broker(3), "reason": "new disks"}))
+    summary = Summary.read(folder)
+    summary.model_copy(update={"by_hand": drain}).write(folder)
+    entry = ClusterEntry(name="east", given={}, settings=made.settings)
+
+    found = overview.of_one_run(made.storage, entry, folder, NOW)
+
+    assert summary.bundles_taken + sum(summary.bundles_passed_over.values()) == 0
+    assert found is not None
+    assert found.plan is not None
+    assert (found.plan.has_effect, found.plan.bundles) == (True, 0)
 
 
 @pytest.mark.parametrize(

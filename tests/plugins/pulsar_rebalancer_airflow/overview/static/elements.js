@@ -2,7 +2,7 @@
 
 class Part {
   constructor(name) {
-    Object.assign(this, { name, attributes: {}, listeners: {}, children: [], dataset: {} });
+    Object.assign(this, { name, attributes: {}, listeners: {}, children: [], dataset: {}, value: "" });
   }
 
   setAttribute(name, value) {
@@ -15,6 +15,10 @@ class Part {
 
   append(...children) {
     this.children.push(...children);
+  }
+
+  replaceChildren(...children) {
+    this.children = children;
   }
 
   get textContent() {

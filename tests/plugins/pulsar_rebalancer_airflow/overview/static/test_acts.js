@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { all } from "./elements.js";
 import { carryOut, neededFor, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
 import { disabled, newerOf, pausedText } from "page/disabled.js";
@@ -16,6 +17,7 @@ const NONE = {
   skips: false,
   breaker: false,
   rolls: false,
+  marks_damaged: false,
   closed: "",
   paused_dags: [],
   barred: [],
@@ -28,7 +30,8 @@ const PLAN = {
 };
 
 function view(acts, rest = {}) {
-  return { acts: { ...NONE, ...acts }, status: { pairing: true }, awaiting: null, plan: null, ...rest };
+  const page = { awaiting: null, plan: null, moved: null, brokers: [], drains: [] };
+  return { ...page, acts: { ...NONE, ...acts }, status: { pairing: true }, ...rest };
 }
 
 function act(name, acts, rest) {
@@ -85,7 +88,7 @@ for (
 test("the buttons of a DAG that is paused in Airflow are disabled, with the reason", () => {
   const question = { ...QUESTION, until: "2026-03-05T13:00:00Z" };
   const given = view({ control: "c", rebalance: "r", by_hand: "h", question, paused_dags: [QUESTION.dag, "h"] }, {
-    ...{ plan: PLAN, brokers: [], drains: [{ broker: "b:1" }], last: null },
+    ...{ plan: PLAN, drains: [{ broker: "b:1" }] },
   });
   const all = [...offered(given, () => NOW), ...manual(given, PAGE)];
   const why = (dag) => `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
@@ -98,7 +101,7 @@ test("the buttons of a DAG that is paused in Airflow are disabled, with the reas
 
 test("nothing is approved or carried out while the DAG that would do it is paused in Airflow", () => {
   const acts = { control: "c", rebalance: "r", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
-  const given = view({ ...acts, by_hand: "h", paused_dags: [NONE.carries_out] }, { plan: PLAN, drains: [] });
+  const given = view({ ...acts, by_hand: "h", paused_dags: [NONE.carries_out] }, { plan: PLAN });
   const why = `${NONE.carries_out} is paused in Airflow: its buttons work again when it is unpaused.`;
   const off = [...offered(given, () => NOW), ...carryOut(given, "h", NOW)].filter((each) => disabled(each, given));
   assert.deepEqual(off.map((each) => [each.name, disabled(each, given)]), [["Approve", why], ["Carry out", why]]);
@@ -155,10 +158,10 @@ test("a plan is not carried out once it is too old, nor if it has no effect", ()
 
 test("buttons and forms are drawn again when what they show has changed", () => {
   const [a, b] = ["a:1", "b:1"].map((name, score) => ({ name, score }));
-  const given = view({ by_hand: "h" }, { plan: PLAN, last: null, drains: [], brokers: [b, a] });
+  const given = view({ by_hand: "h" }, { plan: PLAN, brokers: [b, a] });
   const shown = (rest, now = NOW) => JSON.stringify(neededFor({ ...given, ...rest }, now));
   assert.equal(shown({ brokers: [{ ...a, score: 9 }, b] }), shown({}));
-  for (const rest of [{ brokers: [a] }, { drains: [{ broker: "b:1" }] }, { last: PLAN }]) {
+  for (const rest of [{ brokers: [a] }, { drains: [{ broker: "b:1" }] }, { moved: { folder: "f" } }]) {
     assert.notEqual(shown(rest), shown({}));
   }
   assert.notEqual(shown({}, Date.parse(PLAN.until) + 1), shown({}));
@@ -225,19 +228,16 @@ test("an answer is sent to the task that asks", () => {
 
 const HAND = view({ by_hand: "h" }, {
   ...{ brokers: [{ name: "b:1" }, { name: "a:1" }], drains: [{ broker: "a:1" }] },
-  last: { ended_at: "2026-03-05T11:00:00Z", done: 2, bundles: 2, folder: "f" },
+  moved: { collected_at: "2026-03-05T11:00:00Z", folder: "f" },
 });
 const SPLIT = { algorithm: "range_equally_divide", bundles: "a/b" };
 
 test("manual actions are for those who may do them, and undo is on the page of a run as well", () => {
   const names = ["Unload", "Drain", "Fill", "Relieve", "Split", "Undo run"];
-  assert.deepEqual(manual(view({}, { brokers: [] }), PAGE), []);
+  assert.deepEqual(manual(view({}), PAGE), []);
   assert.deepEqual(manual(HAND, PAGE).map(({ name }) => name), names);
   assert.deepEqual(manual({ ...HAND, of_one_run: true }, PAGE).map(({ name }) => name), ["Undo run"]);
-  for (const last of [{ ended_at: null }, { done: 0 }, { bundles: 0 }]) {
-    const without = { ...HAND, last: { ...HAND.last, ...last } };
-    assert.deepEqual(manual(without, PAGE).map(({ name }) => name), names.slice(0, -1));
-  }
+  assert.deepEqual(manual({ ...HAND, moved: null }, PAGE).map(({ name }) => name), names.slice(0, -1));
 });
 
 for (
@@ -272,17 +272,35 @@ test("the brokers that are ticked are released", () => {
   }]);
 });
 
+test("while marks cannot be read, any broker is released, also one that is not known to be drained", () => {
+  const named = (acts, rest) => {
+    const release = offered({ ...HAND, ...rest, acts: { ...HAND.acts, ...acts } }, () => NOW).at(-1);
+    return release && [release.hint.slice(0, 4), ...all("input", release.fields()).map((box) => box.attributes.value)];
+  };
+  const gone = { drains: [{ broker: "gone:1" }, { broker: "a:1" }] };
+  assert.deepEqual(named({}, gone), ["They", "gone:1", "a:1"]);
+  assert.deepEqual(named({ marks_damaged: true }, gone), ["Some", "gone:1", "a:1", "b:1"]);
+  assert.deepEqual(named({ marks_damaged: true }, { drains: [] }), ["Some", "a:1", "b:1"]);
+  for (const rest of [{}, { acts: { ...HAND.acts, marks_damaged: true }, brokers: [] }]) {
+    assert.deepEqual(offered({ ...HAND, drains: [], ...rest }, () => NOW), []);
+  }
+});
+
 test("what has changed in the cluster since a plan was made is told", () => {
   const shown = { sampled_at: "2026-03-05T12:00:00Z", brokers: [{ name: "a:1" }] };
-  const present = { ...shown, plan: null, last: null };
+  const present = { ...shown, changed_at: null };
   const later = { ...present, sampled_at: "2026-03-05T12:01:00Z" };
   assert.equal(changed(shown, undefined), "");
   assert.equal(changed(shown, present), "");
   assert.equal(changed(shown, later), "");
   assert.match(changed(shown, { ...later, brokers: [] }), /brokers have changed/);
-  const ended = { done: 1, ended_at: "2026-03-05T12:00:30Z" };
-  assert.match(changed(shown, { ...later, last: ended }), /Bundles have moved/);
-  assert.equal(changed(shown, { ...later, last: { ...ended, ended_at: "2026-03-05T11:59:00Z" } }), "");
+  // The run that moved them began before the plan's sample, and so did a run on whose page the plan was made.
+  const earlier = { ...present, sampled_at: "2026-03-05T11:00:00Z", brokers: [] };
+  for (const page of [earlier, later]) {
+    assert.match(changed(shown, { ...page, changed_at: "2026-03-05T12:00:30Z" }), /Bundles have moved/);
+  }
+  assert.equal(changed(shown, { ...later, changed_at: "2026-03-05T11:59:00Z" }), "");
+  assert.equal(changed(shown, earlier), "");
 });
 
 test("a form asks the newer of its own view and the page", () => {

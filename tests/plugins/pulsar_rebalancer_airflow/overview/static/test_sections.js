@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { all } from "./elements.js";
 import { airflowRoot, asked, runPath } from "page/address.js";
 import { counted } from "page/brokers.js";
 import { costReader } from "page/costs.js";
 import { left } from "page/drains.js";
 import { fireTime } from "page/pairs.js";
-import { amounts, outcome, splitText } from "page/plan.js";
+import { amounts, outcome, plan, splitText } from "page/plan.js";
 import { compared } from "page/prediction.js";
 import { ask } from "page/server.js";
+
+const NOW = "2026-03-05T12:00:00Z";
 
 test("brokers are counted, with their mean and those left out", () => {
   const brokers = [{ left_out: "" }, { left_out: "excluded" }];
@@ -39,6 +42,33 @@ test("a plan says what moves and who reconnects", () => {
   assert.match(splitText({ ...split, unload: false }), /; nobody reconnects\.$/);
 });
 
+test("a plan without moves says what carrying it out does", () => {
+  const nothing = { bundles: 0, splits: [] };
+  assert.equal(amounts({ ...nothing, has_effect: false }), "No bundle moves.");
+  assert.match(amounts({ ...nothing, has_effect: true }), /Once the plan is carried out, none moves to the drained/);
+});
+
+test("a plan shows its verdict, or how far it is once the gate has opened", () => {
+  const given = {
+    ...{ folder: "f", hash: "h", by: "", run_id: "", harm: "", shadow: "", until: NOW, collected_at: NOW },
+    ...{ bundles: 2, moves: [], splits: [], brokers: [], unknown: [], stay: [], about_splits: [], measured: [] },
+    ...{ traffic: 0, measure: "msg_rate", topics: 1, clients: 1, more: 0, range_before: 9, has_effect: true },
+    ...{ done: 0, failed: 0, ended_at: null, verdict: "", verdict_meaning: "It opens.", predicted_range: null },
+  };
+  const says = (rest) => {
+    const parts = plan({ ...given, ...rest }, String, "Plan", "/d", "/p");
+    return [...all("p", parts).filter((part) => part.attributes.class === "verdict"), ...all("progress", parts)].map(
+      (part) => part.textContent || `${part.attributes.value} of ${part.attributes.max}`,
+    );
+  };
+  assert.deepEqual(says({}), []);
+  assert.deepEqual(says({ verdict: "paused", ended_at: NOW }), ["It opens."]);
+  assert.deepEqual(says({ verdict: "open" }), ["0 of 2"]);
+  // Stopped before its first bundle.
+  assert.deepEqual(says({ verdict: "open", ended_at: NOW }), ["0 of 2"]);
+  assert.deepEqual(says({ verdict: "open", bundles: 0 }), []);
+});
+
 test("a move has its outcome and the time that it took", () => {
   assert.equal(outcome({ outcome: "", ok: null, seconds: 0 }), "");
   assert.equal(outcome({ outcome: "moved", ok: true, seconds: 1.25 }), "✓ moved, 1.3 s");
@@ -47,13 +77,19 @@ test("a move has its outcome and the time that it took", () => {
 });
 
 test("a drained broker says what is left of its bundles", () => {
-  const drain = { bundles: 3, moving: 3, left: [], more: 0 };
+  const drain = { bundles: 3, moving: 3, gone: 0, left: [], more: 0 };
   assert.equal(left({ ...drain, bundles: null }), "no run knows its bundles yet.");
   assert.equal(left({ ...drain, bundles: 0 }), "no bundle is left.");
   assert.equal(left({ ...drain, left: [{}], more: 1 }), "2 of 3 bundles left:");
   assert.equal(left(drain), "3 bundles leave with this run.");
   assert.equal(left({ ...drain, moving: 1 }), "1 bundle leaves with this run.");
   assert.equal(left({ ...drain, moving: 0 }), "3 bundles just arrived; a later run moves them.");
+  assert.equal(left({ ...drain, moving: 1, gone: 2 }), "1 bundle leaves with this run.");
+  assert.equal(left({ ...drain, moving: 0, gone: 3 }), "3 bundles have left.");
+  assert.equal(
+    left({ ...drain, moving: 0, gone: 1 }),
+    "1 bundle has left; 2 bundles just arrived; a later run moves them.",
+  );
 });
 
 test("ten minutes after its moves, a broker shows how far off its prediction was", () => {
