@@ -70,7 +70,7 @@ def change_by(folder: StoragePath, collected_at: datetime) -> Change | None:
     outcome = Outcome.known(folder)
     if outcome is None:
         return None
-    planned = [each.reason for each in (*outcome.moves, *outcome.splits)]
+    planned = [*(move.reason for move in outcome.moves), *(split.reason for split in outcome.splits)]
     begun = [reason for reason in planned if not reason.has(Trait.NOT_BEGUN)]
     moved = MovedRun(folder=folder.name, collected_at=collected_at) if outcome.landed else None
     change = Change(folder, outcome.ended_at, bool(begun), moved)
