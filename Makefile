@@ -82,10 +82,10 @@ coverage: setup ## measure which lines the tests without Airflow's processes rea
 benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m benchmarks $(PART)
 
-roll-proof: setup ## restart real brokers by a roll and by SIGTERM in turns, renew the table of docs/rolling-restarts.md; MANAGER=extensible; TRIALS=1; GO_ON=1 keeps earlier trials
+roll-proof: setup ## restart real brokers alternately by a roll and by SIGTERM, renew the table of docs/rolling-restarts.md; MANAGER=extensible; TRIALS=1; GO_ON=1 keeps earlier trials
 	@$(PYTHON_BIN) -m benchmarks.roll $(if $(MANAGER),--manager $(MANAGER)) $(if $(TRIALS),--trials $(TRIALS)) $(if $(GO_ON),--go-on)
 
-gain-proof: setup ## balance real brokers by GainShedder and by AvgShedder in turns, renew the table of docs/gain-shedder.md; MINUTES=20 and BLOCKS=1 for shorter and fewer blocks; GO_ON=1 keeps earlier blocks
+gain-proof: setup ## balance real brokers alternately by GainShedder and by AvgShedder, renew the table of docs/gain-shedder.md; MINUTES=20 and BLOCKS=1 for shorter and fewer blocks; GO_ON=1 keeps earlier blocks
 	@$(PYTHON_BIN) -m benchmarks.gain_proof $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(GO_ON),--go-on)
 
 experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/experiments.md, DRAW=1 only draws it

@@ -1,4 +1,4 @@
-"""GainShedder and AvgShedder on real brokers, in turns: `python -m benchmarks.gain_proof`, eight hours.
+"""GainShedder and AvgShedder alternately on real brokers: `python -m benchmarks.gain_proof`, eight hours.
 
 Three real brokers with unequal CPU quotas, persistent topics, a producer and a consumer on every bundle; at first half
 of the bundles are on the smallest broker. A block plays a script of load: bundles of different size, a burst of some of

@@ -92,22 +92,24 @@ class PulsarSettings(BaseModel):
     lower_boundary: bool = Field(
         False,
         alias="lowerBoundarySheddingEnabled",
-        description="ThresholdShedder: also shed when a broker is this far below the average",
+        description="ThresholdShedder: also shed when a broker is average_threshold points below the average",
     )
     overloaded_threshold: Percent = Field(
         85,
         alias="loadBalancerBrokerOverloadedThresholdPercentage",
-        description="score above which a broker is overloaded, percent",
+        description="score at which a broker counts as overloaded, percent",
     )
     rate_difference: float = Field(
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
-        description="UniformLoadShedder: busiest broker's message rate above the idlest's, in percent; 0: ignored",
+        description="UniformLoadShedder: sheds if the busiest broker's message rate exceeds the idlest's by more than this, percent; "
+        "0: ignored",
     )
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: ratio of the busiest broker's throughput to the idlest's; 0: ignored",
+        description="UniformLoadShedder: sheds if the busiest broker's throughput exceeds the idlest's by more than this factor; "
+        "0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,
@@ -125,7 +127,7 @@ class PulsarSettings(BaseModel):
         3,
         ge=0,
         alias="loadBalancerSheddingConditionHitCountThreshold",
-        description="TransferShedder: unbalanced runs in a row that must be exceeded before it sheds",
+        description="TransferShedder: sheds after more than this many unbalanced runs in a row",
     )
     transfer: bool = Field(
         True,
@@ -257,7 +259,7 @@ class PulsarSettings(BaseModel):
     hit_count_split: int = Field(
         3,
         alias="loadBalancerNamespaceBundleSplitConditionHitCountThreshold",
-        description="consecutive samples over a limit that must be exceeded before a bundle is split; "
+        description="a bundle is split after more than this many consecutive samples over a limit; "
         "extensible load manager only",
     )
     max_splits_per_broker: int = Field(

@@ -58,7 +58,7 @@ class Reason(StrEnum):
     # settings
     WRONG_SETTING = ("wrong_setting", BLOCK, Trait.TYPED,
         "A setting is unknown, of the wrong type or out of range.",
-        "Correct the key that the message names; the clusters file can overrule what comes from the brokers.")
+        "Correct the key that the message names; the clusters file overrides values from the brokers.")
     CONNECTION_NOT_FOUND = ("connection_not_found", BLOCK, Trait.PASSING,
         "Airflow has no connection with the name in spark_connection, or its secrets backend did not answer.",
         "Add the connection, or check the secrets backend.")
@@ -312,18 +312,18 @@ class Reason(StrEnum):
         "None of the broker's top bundles may be considered.",
         "Check its traffic, policies and excluded namespaces.")
     CAP_BROKERS = ("cap_brokers", VERDICT, Trait.NONE,
-        "max_brokers_per_run brokers have shed.",
+        "As many brokers as max_brokers_per_run allows have shed bundles.",
         "Nothing: the next run continues.")
     BELOW_LOW = ("below_low", VERDICT, Trait.NONE,
         "The pair's gap is below the low threshold: balanced.")
     HITS_LOW = ("hits_low", VERDICT, Trait.WAITING,
-        "The gap is above the low threshold, but not yet often enough.")
+        "The gap is at or above the low threshold, but not yet often enough.")
     HITS_HIGH = ("hits_high", VERDICT, Trait.WAITING,
-        "The gap is above the high threshold, but not yet often enough.")
+        "The gap is at or above the high threshold, but not yet often enough.")
     HITS_HOT = ("hits_hot", VERDICT, Trait.WAITING,
-        "The broker is at `hot_threshold` and the gap is above the low threshold, but not yet often enough.")
+        "The broker is at `hot_threshold` and the gap is at or above the low threshold, but not yet often enough.")
     FIRED = ("fired", VERDICT, Trait.NONE,
-        "Bundles have to move: the broker or pair was above its threshold, and often enough where hits count.")
+        "Bundles have to move: the broker or pair was at or above its threshold, and often enough where hits count.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
         "The amount to move is below the minimum; a pair's hits are reset.")
     NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
@@ -415,7 +415,7 @@ class Reason(StrEnum):
         "The bundle would be split, but split_mode is not auto.",
         "Set split_mode to auto to split it.")
     BUILTIN_SPLITTING_ON = ("builtin_splitting_on", VERDICT, Trait.NONE,
-        "The brokers split bundles themselves (loadBalancerAutoBundleSplitEnabled).",
+        "At least one broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
         "Leave it to them, or set it to false on the brokers.")
     SPLIT_HITS = ("split_hits", VERDICT, Trait.NONE,
         "The bundle met a split condition, but not yet in enough samples in a row.")
@@ -498,7 +498,7 @@ class Reason(StrEnum):
         "has no user.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG whose run would carry out the plan is paused in Airflow.",
-        "Unpause pulsar_rebalance__<cluster>, then approve the plan or give it again: it stays valid for its time.")
+        "Unpause pulsar_rebalance__<cluster>, then approve the plan or give its hash again: it stays valid for its time.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
         "Some of what a person approved can no longer be done, so none of it was.",
         "Wait for the next plan, which takes the changes into account.")
@@ -619,7 +619,7 @@ class Reason(StrEnum):
         "Release the broker that the message names as drained once it is up; start another roll for the rest.")
     ROLL_STUCK = ("roll_stuck", VERDICT, Trait.NONE,
         "The rolling restart made no progress for roll_wait_minutes, so it stopped.",
-        "Remove what the message names, then start another roll for the remaining brokers.")
+        "Fix the problem that the message names, then start another roll for the remaining brokers.")
     RESTART_FAILED = ("restart_failed", VERDICT, Trait.NONE,
         "The DAG that restarts brokers is missing or failed, so the rolling restart stopped.",
         "See the log of that DAG's run. Start the broker, release it, and start another roll for the rest.")

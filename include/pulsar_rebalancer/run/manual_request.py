@@ -91,14 +91,14 @@ class HandRequest(BaseModel):
 
     action: Action | None = Field(None, description="what to do; empty to carry out a plan")
     bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
-        (), max_length=_LISTED, description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?"
+        (), max_length=_LISTED, description="unload, split: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle"
     )
     destination: _Broker = Field(
         "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
     )
     broker: _Brokers = Field((), description="drain, release, fill, restore: the brokers (host:port)")
     above: float | None = Field(
-        None, gt=0, le=100, description="relieve: the score, in percent, down to which hotter brokers are brought"
+        None, gt=0, le=100, description="relieve: bring hotter brokers down to this score, in percent"
     )
     algorithm: SplitAlgorithm | None = Field(
         None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"
