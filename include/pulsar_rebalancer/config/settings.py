@@ -101,7 +101,9 @@ class Settings(PulsarSettings):
         DEFAULT_STRATEGY,
         description="shedder that chooses bundles: Pulsar's class name, or the import path of a custom shedder",
     )
-    strategy_settings: dict[str, JsonValue] = Field({}, description="the strategy's own settings: those of GainShedder or of a custom shedder")
+    strategy_settings: dict[str, JsonValue] = Field(
+        {}, description="the strategy's own settings: those of GainShedder or of a custom shedder"
+    )
     shadow: str = Field(
         "",
         description="second strategy, which decides on every counted sample and moves nothing; empty: none",
@@ -210,7 +212,8 @@ class Settings(PulsarSettings):
         description="minutes without progress after which a rolling restart stops, unless orders hold it",
     )
     split_mode: Mode = Field(
-        Mode.OFF, description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto or after approval)"
+        Mode.OFF,
+        description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto or after approval)",
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
     max_splits_per_namespace: int = Field(1, ge=1, description="maximum bundles of one namespace split per run")

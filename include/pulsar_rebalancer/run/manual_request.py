@@ -91,7 +91,9 @@ class HandRequest(BaseModel):
 
     action: Action | None = Field(None, description="what to do; empty to carry out a plan")
     bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
-        (), max_length=_LISTED, description="unload, split: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle"
+        (),
+        max_length=_LISTED,
+        description="unload, split: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle",
     )
     destination: _Broker = Field(
         "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
