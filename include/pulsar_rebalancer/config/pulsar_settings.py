@@ -102,14 +102,14 @@ class PulsarSettings(BaseModel):
     rate_difference: float = Field(
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if the busiest broker's message rate exceeds the idlest's by more than this, percent; "
-        "0: ignored",
+        description="UniformLoadShedder: sheds if the busiest broker's message rate exceeds the idlest's by more "
+        "than this, percent; 0: ignored",
     )
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if the busiest broker's throughput exceeds the idlest's by more than this factor; "
-        "0: ignored",
+        description="UniformLoadShedder: sheds if the busiest broker's throughput exceeds the idlest's by more "
+        "than this factor; 0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,

@@ -213,7 +213,8 @@ class Settings(PulsarSettings):
     )
     split_mode: Mode = Field(
         Mode.OFF,
-        description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto or after approval)",
+        description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto or after "
+        "approval)",
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
     max_splits_per_namespace: int = Field(1, ge=1, description="maximum bundles of one namespace split per run")

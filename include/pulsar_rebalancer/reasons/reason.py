@@ -498,7 +498,7 @@ class Reason(StrEnum):
         "has no user.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG whose run would carry out the plan is paused in Airflow.",
-        "Unpause pulsar_rebalance__<cluster>, then approve the plan or give its hash again: it stays valid for its time.")
+        "Unpause pulsar_rebalance__<cluster>, then approve the plan or give its hash again in time.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
         "Some of what a person approved can no longer be done, so none of it was.",
         "Wait for the next plan, which takes the changes into account.")

@@ -93,7 +93,7 @@ class HandRequest(BaseModel):
     bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
         (),
         max_length=_LISTED,
-        description="unload, split: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle",
+        description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle",
     )
     destination: _Broker = Field(
         "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
