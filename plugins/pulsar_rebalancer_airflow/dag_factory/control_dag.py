@@ -20,7 +20,7 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
     with cluster_dag(
         "control",
         entry,
-        description=f"Pauses, skips and stops runs of cluster {entry.name}, manages its state, switches Pulsar's own shedding",
+        description=f"Pauses and stops runs of cluster {entry.name}, manages its state and Pulsar's own shedding",
         # A stop must not wait for another run, which may wait for brokers.
         max_active_runs=16,
         # Each of the two tasks is the only writer of its documents, so one instance runs at a time.
