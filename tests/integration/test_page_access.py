@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 HOSTILE = "<script>alert(1)</script>"
+PAUSE = {"until": "2999-01-01T00:00:00Z", "reason": "a holiday"}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
             {
                 "clusters": {
                     "east": {"mode": "auto"},
-                    "north": {"mode": "auto", "two_people": True},
+                    "north": {"mode": "auto", "two_people": True, "pause": PAUSE},
                     "west": {"modes": HOSTILE},
                 }
             }
@@ -166,6 +167,7 @@ def test_acting_wants_what_triggering_the_dag_wants(
 
     # Where two people are needed, the page knows the user by id and login name.
     assert [acts("USER", name)["barred"] for name in ("east", "north")] == [[], ["north", "north"]]
+    assert [acts("USER", name)["closed"] for name in ("east", "north")] == ["", "The cluster is paused."]
 
     # A damaged copy: any release repairs it.
     drains = ClusterStorage(folder.uri.partition("/east/")[0], "east").drains

@@ -119,6 +119,8 @@ def _approvals_unreadable(stored: StoredState) -> str:
 def _not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[str, Reason]:
     """Return why approved plans were not handed over, by plan id: their runs of the apply DAG failed."""
     approved = {answer.question.run_id: name for name, answer in answers.plans.items() if answer.carried_out_by}
+    if not approved:
+        return {}
     failed = select(DagRun.run_id).where(
         DagRun.dag_id == dag_id, DagRun.run_id.in_(approved), DagRun.state == DagRunState.FAILED
     )

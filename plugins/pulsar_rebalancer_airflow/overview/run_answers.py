@@ -149,7 +149,9 @@ def _came_to(session: Session, dag_id: str, run: Run) -> RunAnswer:
     verdict, said = run.outcome.verdict if run.outcome else Reason.UNFINISHED, of_run(run, "", 0)
     if verdict is Reason.AWAITING_APPROVAL:
         return _asked(session, dag_id, run)
-    if verdict is Reason.OPEN or (verdict is Reason.NOTHING_TO_DO and said.state is not State.CLOSED):
+    nothing_to_move = verdict is Reason.NOTHING_TO_DO and said.state is not State.CLOSED
+    only_looked = verdict is Reason.OBSERVE and not run.request.forced
+    if verdict is Reason.OPEN or nothing_to_move or only_looked:
         return RunAnswer(text=said.sentence)
     return RunAnswer(state="refused", text=f"at the gate ({verdict}): {said.sentence}")
 

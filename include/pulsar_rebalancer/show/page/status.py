@@ -80,7 +80,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
     age = (now - known.request.collected_at).total_seconds()
     if not facts.scheduled:
         said = of_run(known, "", age)
-        state = State.CLOSED if said.state in _LOOKS_WELL else said.state
+        state: State = State.CLOSED if said.state in (*_LOOKS_WELL, State.PAUSED) else said.state
         return Said(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.held_by(entry.settings, now)
     firing = WOULD_FIRE if held else FIRES

@@ -23,6 +23,7 @@ from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 from tests.overview_scene import JUST_NOW, NOW, Scene, uneven
 
+from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
@@ -152,9 +153,9 @@ def test_what_was_asked_for_is_named_whole(
     assert (f"{found.name} {found.target}", found.until) == (said, until)
 
 
-def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | None = None) -> DagRun:
+def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | None = None, force: str = "") -> DagRun:
     """A run that a person started and that has ended, with its files."""
-    folder = scene.run(at, verdict=verdict)
+    folder = scene.run(at, verdict=verdict, params=RunParams(force=force))
     run_id = RunRequest.read(folder).airflow_run_id
     run = asked(session, "rebalance", 1, "success", run_id=run_id)
     left(session, run, "collect", "return_value", folder.uri)
@@ -169,7 +170,6 @@ def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | Non
         (Reason.PAUSED, "refused", "at the gate (paused): A plan to move 4 bundles was not carried out: the cluster"),
         (Reason.REJECTED, "refused", "at the gate (rejected): A plan to move 4 bundles was not carried out: A person"),
         (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: Validation"),
-        (Reason.OBSERVE, "refused", "at the gate (observe): Would move 4 bundles, but mode auto moves nothing."),
     ],
 )
 def test_a_plan_that_was_not_carried_out_is_not_done(
@@ -180,6 +180,18 @@ def test_a_plan_that_was_not_carried_out_is_not_done(
     balanced(session, scene, JUST_NOW, verdict)
     (found,) = seen(session, monkeypatch)
     assert (found.state, found.text[: len(said)], found.cancel) == (state, said, "")
+
+
+@pytest.mark.parametrize(("force", "state"), [("", "done"), ("a broker was added", "refused")])
+def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, force: str, state: str
+) -> None:
+    scene = Scene(str(tmp_path), uneven(4), mode="observe")
+    scene.run(JUST_NOW - timedelta(minutes=1))
+    balanced(session, scene, JUST_NOW, force=force)
+    (found,) = seen(session, monkeypatch)
+    assert found.state == state
+    assert found.text.endswith("Would move 4 bundles, but mode observe moves nothing.")
 
 
 @pytest.mark.parametrize(("rolls", "state"), [(False, "done"), (True, "refused")])

@@ -114,6 +114,7 @@ def test_what_held_a_plan_back_is_over_once_it_is_over(tmp_path: Path, verdict: 
     assert (over.state, over.sentence) == ("would move", said)
     held = strip(made, control=Control(pause=PAUSE))
     assert (held.state, held.sentence) == ("paused", f"The cluster is paused. {said}")
+    assert strip(made, scheduled=False).state == "held back"
     entry = ClusterEntry(name="east", given={}, settings=made.settings)
     of_run = overview.of_one_run(made.storage, entry, folder, NOW)
     assert of_run is not None
