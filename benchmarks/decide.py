@@ -84,7 +84,7 @@ def _measured(
         decided = _anew(root, submit(path_of("application"), "--root", root, "--run", run.uri))
         subjects: dict[str, Callable[[], Taken]] = {APPLICATION: decided, FLOOR: floor(root)}
         if strategy is Strategy.AVG:
-            limit = [sys.executable, "-m", "benchmarks.limit", root, run.uri, root]
+            limit = [sys.executable, "-m", "benchmarks.limit", run.uri, root]
             subjects[LIMIT] = lambda: process(limit)
         taken = alternately(subjects, repetitions)
         summary = Summary.read(run)

@@ -1,6 +1,6 @@
 """AvgShedder in numpy and Arrow: reads what the Spark application reads, writes the same means and moves, and no more.
 
-    python -m benchmarks.limit ROOT RUN FOLDER
+    python -m benchmarks.limit RUN FOLDER
 
 The honest limit of what deciding can cost on one machine. It knows what `clusters.make` makes: a counted run, one
 owner for each bundle, nothing quarantined. `decide.py` checks that its moves are those of the application.
@@ -45,9 +45,9 @@ _ANY_RANGE = "/0x00000000_0xffffffff"
 _NEVER = rf"^{HEARTBEAT_NAMESPACE}/[^/]*$|^{SYSTEM_NAMESPACE}/[^/]*$"
 
 
-def main(root: str, address: str, folder: str) -> None:
+def main(address: str, folder: str) -> None:
     """Decide a run; writes `means.parquet` and `moves.parquet` into the folder."""
-    run = RunInput.read(root, address)
+    run = RunInput.read(address)
     brokers = pq.read_table(f"{address}/input/brokers.parquet")
     columns = ["cluster", "broker", "bundle", *TRAFFIC, "policy"]
     bundles = pq.read_table(f"{address}/input/bundles.parquet", columns=columns)

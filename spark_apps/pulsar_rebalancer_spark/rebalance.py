@@ -114,7 +114,7 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
     """Plan a run, print the result, and return whether planning succeeded. Errors do not affect other runs."""
     started = time.monotonic()
     try:
-        run = RunInput.read(root, folder)
+        run = RunInput.read(folder)
         print(_report(decide(spark.result, run), time.monotonic() - started), flush=True)
     except Exception as error:
         why = str(error)

@@ -338,8 +338,8 @@ def decided_in_one_session() -> Iterator[None]:
     session.sparkContext.setLogLevel("ERROR")
 
     def decide(operator: Any, context: Any) -> None:
-        _, root, _, run = operator.application_args
-        rebalance.decide(lambda: session, RunInput.read(root, run))
+        *_, run = operator.application_args
+        rebalance.decide(lambda: session, RunInput.read(run))
 
     with mock.patch.object(SparkSubmitOperator, "execute", decide):
         yield

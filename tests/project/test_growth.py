@@ -33,7 +33,6 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, broker_samples
 from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
 from pulsar_rebalancer.state.learned import Learned
-from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums, learn
@@ -86,7 +85,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         root = str(tmp_path / str(brokers))
         settings = ALL_SHED.get(strategy, {}) | own
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
-        run = RunInput.read(root, made.uri)
+        run = RunInput.read(made.uri)
         listed = run.brokers_without(left_out_of(run))
         held = run.table("bundles")
         for measure in ("msg_rate", "msg_throughput"):
@@ -118,7 +117,7 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
     def prepared(brokers: int) -> Callable[[], Any]:
         root = str(tmp_path / str(brokers))
         made = clusters.make(root, brokers, 10, max_bundles_per_broker=4, max_bundles_per_run=brokers)
-        run = RunInput.read(root, made.uri)
+        run = RunInput.read(made.uri)
         without_bundles = Bundles(COLUMNS.empty_table())
         sample = ClusterSample(run.brokers_without({}), without_bundles, run.settings, counting=run.counting)
         decisions = shed(sample, ShedderState()).decisions
@@ -162,7 +161,7 @@ def test_walks_over_the_bundles_of_a_run_grow_with_them(tmp_path):
 
     def prepared(brokers: int) -> Callable[[], Any]:
         root = str(tmp_path / str(brokers))
-        run = RunInput.read(root, clusters.make(root, brokers, 8).uri)
+        run = RunInput.read(clusters.make(root, brokers, 8).uri)
         rows = run.table("bundles")
         means = rows.append_column("long_term_msg_rate", rows["msg_rate_in"])
 
@@ -185,7 +184,7 @@ def test_a_dry_run_of_a_roll_reads_the_bundles_once(tmp_path):
     order = sorted(sample.started)
 
     def prepared(brokers: int) -> Callable[[], Any]:
-        return lambda: roll_plan.turns(sample, ClusterStorage(str(tmp_path), clusters.NAME).state, order[:brokers])
+        return lambda: roll_plan.turns(sample, order[:brokers])
 
     assert growth(prepared, 2) < 2.5
 
@@ -194,7 +193,7 @@ def test_what_is_judged_grows_with_its_cluster(tmp_path):
     def prepared(brokers: int) -> Callable[[], Any]:
         root = str(tmp_path / str(brokers))
         run = clusters.make(root, brokers, 100)
-        settings = RunInput.read(root, run.uri).settings
+        settings = RunInput.read(run.uri).settings
         left_out: list[Any] = Snapshot(run).table("bundles")["bundle"].to_pylist()[::10]
         return lambda: shares_of(left_out, judged_frames(run, settings))
 

@@ -87,7 +87,7 @@ class Scene:
             save(await collect(admin, entry, Trigger(now, "test"), earlier), run)
             if validate(run).reasons(Effect.BLOCK):
                 return None
-            summary = decide(lambda: self.spark, RunInput.read(self.storage.root, run.uri))
+            summary = decide(lambda: self.spark, RunInput.read(run.uri))
             outcomes = await carry_out_moves(
                 admin.bundles, read_moves(run), concurrency=4, retries=2, timeout_seconds=30, on_outcome=lambda _: None
             )

@@ -89,7 +89,7 @@ class World:
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
             save(await collect(admin, entry, Trigger(now, "test")), run)
             self._prepare(run)
-            summary = decide(lambda: self.spark, RunInput.read(self.storage.root, run.uri))
+            summary = decide(lambda: self.spark, RunInput.read(run.uri))
             moves, outcomes = read_moves(run), []
             for _, wave in groupby(moves, key=lambda move: move.wave):
                 outcomes += await carry_out_moves(

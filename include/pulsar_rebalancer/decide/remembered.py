@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.state.state_documents import Remembered
-    from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)
 
@@ -49,13 +48,13 @@ class RememberedPlacement(NamedTuple):
     shares: dict[str, float]
 
     @classmethod
-    def read(cls, snapshot: Snapshot, state_folder: StoragePath) -> Self | None:
+    def read(cls, snapshot: Snapshot) -> Self | None:
         """Return the remembered placement; None if there is none or its file cannot be read."""
         name = snapshot.before.decision.placement.file
         if not name:
             return None
         try:
-            table = (state_folder / name).read_table(["bundle", "broker", "msg_throughput"])
+            table = (snapshot.state_folder / name).read_table(["bundle", "broker", "msg_throughput"])
         except SnapshotError as error:
             _log.warning("the remembered placement is not used: %s", error)
             return None
@@ -109,9 +108,7 @@ def remember(run: RunInput) -> Remembered:
     taking_part = [broker for broker in run.brokers if broker.left_out is None]
     balanced = in_a_row + 1 if close_together(taking_part, run.policies, settings) else 0
     after = before.model_copy(update={"balanced": balanced})
-    if not is_good(balanced) or not may_replace(
-        RememberedPlacement.read(run, run.state_folder), before.at, now, taking_part
-    ):
+    if not is_good(balanced) or not may_replace(RememberedPlacement.read(run), before.at, now, taking_part):
         return after
     file = run.new_state_file("placement")
     bundles = run.table("bundles", ["bundle", "broker", "msg_throughput_in", "msg_throughput_out"])

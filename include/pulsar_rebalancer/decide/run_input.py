@@ -19,7 +19,6 @@ from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.state.counting import decide_counting
 from pulsar_rebalancer.state.learned import SETTLED, Learned
 from pulsar_rebalancer.state.roll_document import Phase
-from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.bottleneck import continued
 from pulsar_rebalancer.strategies.fitting import force_threshold
@@ -40,16 +39,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunInput(Snapshot):
-    """One run as input to the *decide* task. Every property can raise the same errors as `read`.
-
-    Attributes:
-        root: the storage root.
-    """
-
-    root: str
+    """One run as input to the *decide* task. Every property can raise the same errors as `read`."""
 
     @classmethod
-    def read(cls, root: str, run: str) -> Self:
+    def read(cls, run: str) -> Self:
         """Read a run's documents, and check the columns of its tables.
 
         Args:
@@ -59,14 +52,9 @@ class RunInput(Snapshot):
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
             StateError: `state_version`.
         """
-        snapshot = cls(StoragePath(run.rstrip("/")), root)
+        snapshot = cls(StoragePath(run.rstrip("/")))
         _ = snapshot.silent, snapshot.bundles_footer, snapshot.counting, snapshot.validation
         return snapshot
-
-    @property
-    def state_folder(self) -> StoragePath:
-        """Return the folder with the cluster's moving averages."""
-        return ClusterStorage(self.root, self.cluster).state
 
     @cached_property
     def counting(self) -> Counting:
@@ -130,21 +118,21 @@ class RunInput(Snapshot):
     @cached_property
     def drained(self) -> DrainedBrokers:
         """Return the drained brokers, whose bundles move first."""
-        return DrainedBrokers(self, self.state_folder)
+        return DrainedBrokers(self)
 
     def restoring(self) -> Filling | None:
         """Return the moves that restore the remembered placement; None if there are none or restoring is off."""
         wanted = self.settings.restore_placement and self.counting.counts and not self.before.roll
-        return restore(self, self.state_folder) if wanted else None
+        return restore(self) if wanted else None
 
     def filling(self) -> Filling | None:
         """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if none."""
         roll = self.before.roll
         if roll is not None:
             home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
-            return bring_back(self, self.state_folder, home) if home else None
+            return bring_back(self, home) if home else None
         wanted = self.settings.fill_new_brokers and self.counting.counts
-        return fill_new(self, self.state_folder) if wanted else None
+        return fill_new(self) if wanted else None
 
     @property
     def kept(self) -> KeptState:
@@ -202,11 +190,6 @@ class RunInput(Snapshot):
             for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
             for part, share in parts.items()
         ]
-
-    @cached_property
-    def known_means(self) -> StoragePath | None:
-        """Return the file with the moving averages after the last counted sample; None if it does not exist."""
-        return self.means_in(self.state_folder)
 
     @property
     def new_means(self) -> StoragePath:

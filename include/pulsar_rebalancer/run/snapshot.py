@@ -20,6 +20,7 @@ from pulsar_rebalancer.run.compacted_tables import TABLES, opened
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import BUNDLES, INPUT, TIME, VERSION, broker_samples, rows_of, version_of
+from pulsar_rebalancer.storage.layout import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -183,14 +184,17 @@ class Snapshot:
         rows = self.bundles_named(bundles, ["bundle", *CLIENTS])
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 
-    def means_in(self, state_folder: StoragePath) -> StoragePath | None:
+    @property
+    def state_folder(self) -> StoragePath:
+        """Return the folder with the cluster's moving averages and remembered placement."""
+        return state_of(self.folder)
+
+    @cached_property
+    def known_means(self) -> StoragePath | None:
         """Return the file with the moving averages from the last counted sample; None if there is none.
 
         Also return None if the file is missing: the means then start with this sample, as in Pulsar after a change of
         leader.
-
-        Args:
-            state_folder: folder with the cluster's means.
         """
-        file = state_folder / self.before.decision.means
+        file = self.state_folder / self.before.decision.means
         return file if self.before.decision.means and file.exists() else None

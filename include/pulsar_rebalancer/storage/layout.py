@@ -47,6 +47,11 @@ def time_of(name: str) -> datetime | None:
         return None
 
 
+def state_of(run: StoragePath) -> StoragePath:
+    """Return the state folder of the cluster that a run's folder belongs to."""
+    return StoragePath(run.uri.rsplit("/", 3)[0]) / "state"
+
+
 @dataclass(frozen=True)
 class ClusterStorage:
     """The folders of one cluster under the storage root."""

@@ -137,7 +137,7 @@ class PlanByHandOperator(BaseOperator):
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         """Return the bundle to split, with the load of each topic as reported by the bundle's broker."""
-        scene = Scene.read(Snapshot(run), ClusterStorage(self.root, self.cluster).state, request.overruled)
+        scene = Scene.read(Snapshot(run), request.overruled)
         bundle, settings = target_of_split(scene, request.bundles[0]), scene.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
         async with PulsarAdmin(connection) as admin:

@@ -114,7 +114,7 @@ class RollOperator(BaseSensorOperator):
         by = context["dag_run"].triggering_user_name or ""
         shown = roll_plan.shown(sample, form.brokers, by, form.reason)
         try:
-            planned = roll_plan.turns(sample, self.storage.state, shown.order)
+            planned = roll_plan.turns(sample, shown.order)
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run took too long: name fewer brokers") from error
@@ -227,7 +227,7 @@ class RollOperator(BaseSensorOperator):
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
             drained = store.drains(self.storage).brokers
-            return roll_plan.seen(self._sample(), self.storage.state, roll, drained), ""
+            return roll_plan.seen(self._sample(), roll, drained), ""
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
 

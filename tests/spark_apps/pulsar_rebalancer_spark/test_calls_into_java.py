@@ -23,5 +23,5 @@ def test_calls_into_java_are_as_many_for_ten_times_the_brokers(spark, tmp_path, 
         root = str(tmp_path / str(brokers))
         # Under policies, all pairs firing, with bundles that moved lately.
         run = clusters.make(root, brokers, 10)
-        assert decide(lambda: spark, RunInput.read(root, run.uri)).bundles_taken
+        assert decide(lambda: spark, RunInput.read(run.uri)).bundles_taken
     assert 0 < made[200] <= made[20]

@@ -48,7 +48,7 @@ def test_sixteen_times_the_bundles(spark, tmp_path, settings):
         means = ClusterStorage(root, clusters.NAME).state / "means-1-bench.parquet"
 
         def decided(root=root, run=run):
-            given = RunInput.read(root, run.uri)
+            given = RunInput.read(run.uri)
             given.new_means.delete()
             assert decide(lambda: spark, given).bundles_taken
 

@@ -85,7 +85,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         }
         for params in [FORCED, None] if number == 5 else [None]:
             folder = runs.make(tmp_path, tables, state=state, moves=moves, at=at, params=params, strategy="GainShedder")
-            given = RunInput.read(str(tmp_path), folder.uri)
+            given = RunInput.read(folder.uri)
             decide(lambda: spark, given)
             after = plan.read_state(folder)
             if params is FORCED:
@@ -134,7 +134,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     }
     at += timedelta(minutes=1)
     folder = runs.make(tmp_path, content, state=state, at=at, validation=validation, strategy="GainShedder")
-    given = RunInput.read(str(tmp_path), folder.uri)
+    given = RunInput.read(folder.uri)
     summary = decide(lambda: spark, given)
     last = Learned.parse(plan.read_state(folder).kept["shedder"]["learned"])
     rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
@@ -147,18 +147,18 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     # Neither order nor partitions of the input change the plan.
     sums = lesson_of(given).lesson.sums
     runs.shuffle(folder)
-    assert lesson_of(RunInput.read(str(tmp_path), folder.uri)).lesson.sums == sums
+    assert lesson_of(RunInput.read(folder.uri)).lesson.sums == sums
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
     given.new_means.delete()
     given.new_costs.delete()
-    assert decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri)) == summary
+    assert decide(lambda: spark, RunInput.read(folder.uri)) == summary
 
     # If nothing can be learned, the run fails, and its session is released nevertheless.
     released: list[SparkSession] = []
     monkeypatch.setattr(rebalance, "release", released.append)
     (given.state_folder / state.costs).write_bytes(b"damaged")
     with pytest.raises(SnapshotError, match="file_damaged"):
-        decide(lambda: spark, RunInput.read(str(tmp_path), folder.uri))
+        decide(lambda: spark, RunInput.read(folder.uri))
     assert len(released) == 1
 
 
@@ -174,7 +174,7 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         at = runs.NOW + timedelta(minutes=number)
         content = runs.tables("east", 4, 24, seed=number)
         folder = runs.make(tmp_path, content, state=state, at=at, strategy=strategy, hit_count_low=9, hit_count_high=9)
-        given = RunInput.read(str(tmp_path), folder.uri)
+        given = RunInput.read(folder.uri)
         summary = decide(lambda: spark, given)
         recorded = commit(state, plan.read_state(folder))
         assert recorded is not None
@@ -208,7 +208,7 @@ def as_avg_shedder(spark: SparkSession, root: Path, state: DecisionState) -> Non
     for strategy in (Strategy.AVG, Strategy.GAIN):
         at = runs.NOW + timedelta(minutes=1)
         folder = runs.make(root, content, state=state, at=at, strategy=strategy, **settings)
-        summary = decide(lambda: spark, RunInput.read(str(root), folder.uri))
+        summary = decide(lambda: spark, RunInput.read(folder.uri))
         assert ("[memory_decides]" in summary.sentence) is (strategy is Strategy.GAIN)
         plans.append((folder / "plan" / "moves.parquet").read_table().to_pylist())
     assert plans[0] == plans[1]

@@ -35,7 +35,7 @@ SHEDDING: dict[Strategy, dict[str, Any]] = {
 
 
 def decided(spark, root, run):
-    return decide(lambda: spark, RunInput.read(str(root), run.uri))
+    return decide(lambda: spark, RunInput.read(run.uri))
 
 
 @pytest.mark.parametrize("strategy", SHEDDING)
@@ -86,7 +86,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path):
         **SHEDDING[Strategy.THRESHOLD],
     )
     summary = decided(spark, tmp_path, run)
-    given = RunInput.read(str(tmp_path), run.uri)
+    given = RunInput.read(run.uri)
     expected = pipeline.decide(given.context, *runs.sample(given))
     found = (run / "plan" / "moves.parquet").read_table().to_pylist()
     moves = sorted((CandidateMove.of_row(row) for row in found), key=lambda move: (move.pair, move.rank))
@@ -110,7 +110,7 @@ def test_rates_of_moves_are_short_term_means_whatever_the_strategy_compares(spar
         run = runs.make(tmp_path, content, state=state, at=at, strategy=strategy, **SHEDDING[strategy])
         decided(spark, tmp_path, run)
         state = plan.read_state(run)
-    kept = RunInput.read(str(tmp_path), run.uri).new_means.read_table().to_pylist()
+    kept = RunInput.read(run.uri).new_means.read_table().to_pylist()
     means = {row["bundle"]: row["msg_rate_in"] + row["msg_rate_out"] for row in kept}
     present = {row["bundle"]: 2 * row["msg_throughput_in"] for row in content["bundles"].to_pylist()}
     moves = (run / "plan" / "moves.parquet").read_table().to_pylist()

@@ -19,7 +19,7 @@ PATH = outside_shedder.PATH
 
 
 def decided(spark, root, run):
-    return decide(lambda: spark, RunInput.read(str(root), run.uri))
+    return decide(lambda: spark, RunInput.read(run.uri))
 
 
 def test_it_collects_hits_and_fires(spark, tmp_path, monkeypatch):

@@ -45,12 +45,12 @@ UNDER_POLICIES = (
 
 
 def decided(spark, root, run):
-    return decide(lambda: spark, RunInput.read(str(root), run.uri))
+    return decide(lambda: spark, RunInput.read(run.uri))
 
 
 def specified(root, run, previous=()):
     """The plan that the pipeline makes of the rows of a run's folder."""
-    given = RunInput.read(str(root), run.uri)
+    given = RunInput.read(run.uri)
     brokers, bundles = runs.sample(given, previous)
     force = force_threshold(given.request)
     sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
@@ -301,7 +301,7 @@ class TestDamagedInput:
 
     def read(self, tmp_path, run):
         with pytest.raises(SnapshotError) as caught:
-            RunInput.read(str(tmp_path), run.uri)
+            RunInput.read(run.uri)
         return caught.value.reason
 
     def test_a_missing_table(self, tmp_path, run):
@@ -385,7 +385,7 @@ def test_two_workers_whose_executors_are_killed_and_a_run_that_cannot_be_decided
     assert here[2].bundles_taken
     for run in whole:
         # What is there is not written again.
-        RunInput.read(str(tmp_path), run.uri).new_means.delete()
+        RunInput.read(run.uri).new_means.delete()
     application = submit(tmp_path / "errors.log", tmp_path, broken, *whole)
     kill_executors(application, tmp_path / "errors.log")
     output, errors = application.communicate()[0], (tmp_path / "errors.log").read_text()

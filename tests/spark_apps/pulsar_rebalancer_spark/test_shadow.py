@@ -26,7 +26,7 @@ def decided(spark, root, number, state, params=None, **settings):
     """The run's folder, its summary and the state after it."""
     at = runs.NOW + timedelta(minutes=number)
     run = runs.make(root, CONTENT[number], state=state, at=at, params=params, **settings)
-    summary = decide(lambda: spark, RunInput.read(str(root), run.uri))
+    summary = decide(lambda: spark, RunInput.read(run.uri))
     return run, summary, plan.read_state(run)
 
 

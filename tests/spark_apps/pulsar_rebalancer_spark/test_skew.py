@@ -31,7 +31,7 @@ def test_twenty_thousand_bundles_on_one_broker_take_no_longer_than_on_all(spark,
         taken = []
         for _ in range(3):
             begun = time.perf_counter()
-            decide(lambda: spark, RunInput.read(root, run.uri))
+            decide(lambda: spark, RunInput.read(run.uri))
             taken.append(time.perf_counter() - begun)
         seconds[skewed] = min(taken)
         if skewed:

@@ -144,11 +144,11 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
     other: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
     ours = eager | {"strategy": Strategy.GAIN}
     made = [runs.make(tmp_path, runs.tables("east", 6, 20), **settings) for settings in (eager, other, ours)]
-    here = [decide(lambda: spark, RunInput.read(str(tmp_path), run.uri)) for run in made]
+    here = [decide(lambda: spark, RunInput.read(run.uri)) for run in made]
     assert all(summary.bundles_taken for summary in here)
     for run in made:
         (run / "plan").delete()
-        RunInput.read(str(tmp_path), run.uri).new_means.delete()
+        RunInput.read(run.uri).new_means.delete()
 
     large = runs.make(tmp_path, runs.tables("east", 6, 20), **other)
     bundles = large / "input" / "bundles.parquet"
@@ -160,7 +160,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
 
     assert [plan.Summary.read(run) for run in made] == here
     for run in made:
-        written = Path(RunInput.read(str(tmp_path), run.uri).new_means.uri).glob("*.parquet")
+        written = Path(RunInput.read(run.uri).new_means.uri).glob("*.parquet")
         assert {stat.S_IMODE(file.stat().st_mode) for file in written} == {0o600}
     assert TOKEN not in caplog.text
 

@@ -41,7 +41,7 @@ def check(
         limit: highest score that the other brokers may reach, in percent; None for `overloaded_threshold`.
     """
     try:
-        scene = scene_of(newest_sample(storage, now, max_age_seconds), storage.state)
+        scene = scene_of(newest_sample(storage, now, max_age_seconds))
         found = removal(scene, broker, limit)
     except PlanError as error:
         return DOES_NOT_FIT if error.reason is Reason.LAST_BROKER else UNKNOWN, error.message

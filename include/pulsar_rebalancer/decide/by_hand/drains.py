@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.by_hand.makers import Wish
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.manual_plans import Drain
-    from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NAMED = 20
@@ -74,14 +73,12 @@ class Leaving(NamedTuple):
 
 def leaving(
     snapshot: Snapshot,
-    state_folder: StoragePath,
     overruled: Mapping[str, Collection[Overrule]],
     wishes: Callable[[Scene, str], list[Wish]],
 ) -> Leaving:
     """Return the moves that take bundles off drained brokers.
 
     Args:
-        state_folder: the folder with the cluster's moving averages.
         overruled: rules that a person lifted, by drained broker. At least one broker is required.
         wishes: function that returns the bundles to move from a drained broker.
 
@@ -93,7 +90,7 @@ def leaving(
         groups.setdefault(frozenset(overruled[broker]) - {Overrule.CAPS}, []).append(broker)
     left = Leaving([], {}, overruled)
     for rules, brokers in groups.items():
-        scene = Scene.read(snapshot, state_folder, rules)
+        scene = Scene.read(snapshot, rules)
         if snapshot.before.roll is not None:
             scene = scene.of_roll()
         wanted = [wish for broker in brokers for wish in wishes(scene, broker)]
@@ -109,17 +106,16 @@ class DrainedBrokers:
 
     Args:
         snapshot: the snapshot of a run with drained brokers.
-        state_folder: the folder with the cluster's moving averages.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
 
-    def __init__(self, snapshot: Snapshot, state_folder: StoragePath) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._drains = snapshot.before.drains.brokers
         overruled = {broker: drain.overrule for broker, drain in self._drains.items()}
-        self._leaving = leaving(snapshot, state_folder, overruled, of_broker)
+        self._leaving = leaving(snapshot, overruled, of_broker)
 
     def arriving(self) -> dict[str, Counter[Measure]]:
         """Return the traffic that moves to each broker because of drains, in msg/s and bytes/s."""

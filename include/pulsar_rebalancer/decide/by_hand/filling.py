@@ -19,7 +19,6 @@ from pulsar_rebalancer.texts import one_line
 if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.state_documents import Unload
-    from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NEW = timedelta(minutes=30)
@@ -51,11 +50,8 @@ class Filling(NamedTuple):
     sentence: str
 
 
-def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
+def fill_new(snapshot: Snapshot) -> Filling | None:
     """Return the moves that fill new brokers, like the manual action `fill`; None if there is nothing to move.
-
-    Args:
-        state_folder: the folder with the cluster's moving averages.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
@@ -65,7 +61,7 @@ def fill_new(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
     brokers = sorted(new_brokers(snapshot) - getting)
     if not brokers:
         return None
-    scene = Scene.read(snapshot, state_folder)
+    scene = Scene.read(snapshot)
     mean = fmean(figure for name, figure in scene.scores.items() if name not in scene.left_out)
     empty = [name for name in brokers if name not in scene.left_out and scene.scores[name] < mean - _BELOW]
     wishes = makers.fill(scene, empty) if empty else []

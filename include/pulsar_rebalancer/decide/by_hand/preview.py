@@ -56,7 +56,7 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         SnapshotError: one of the run's files cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
-    scene = Scene.read(Snapshot(run), storage.state, request.overruled).draining(draining)
+    scene = Scene.read(Snapshot(run), request.overruled).draining(draining)
     record = ByHand(by=by, request=request)
     if request.action is Action.SPLIT:
         return write(scene, (), record, [makers.split(scene, request, Candidates.find(run) or Candidates())])
@@ -79,7 +79,7 @@ def _named_wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -
     if request.action is Action.FILL:
         return makers.fill(scene, request.broker)
     if request.action is Action.RESTORE:
-        return makers.restore(scene, RememberedPlacement.read(scene.snapshot, storage.state), request.broker)
+        return makers.restore(scene, RememberedPlacement.read(scene.snapshot), request.broker)
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:

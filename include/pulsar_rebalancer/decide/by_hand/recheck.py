@@ -55,7 +55,7 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     if handed.approved and summary.by_hand is None:
         # The run that made the plan applied the grace period, and only the plan's own runs have moved bundles since.
         overruled |= {Overrule.GRACE_PERIOD}
-    scene = Scene.read(snapshot, storage.state, overruled)
+    scene = Scene.read(snapshot, overruled)
     approved = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
     asked_by = summary.by_hand.by if summary.by_hand and approved else handed.by
     record = ByHand(by=asked_by, request=wanted, carries_out=summary.hash, **approved)
@@ -120,4 +120,4 @@ def _leaving(storage: ClusterStorage, snapshot: Snapshot, shown: Summary, moves:
         released = None if source in drained else Reason.NOT_DRAINED
         return [makers.Wish(move.bundle, move.destination, released, source) for move in moves if move.source == source]
 
-    return leaving(snapshot, storage.state, overruled, wishes)
+    return leaving(snapshot, overruled, wishes)

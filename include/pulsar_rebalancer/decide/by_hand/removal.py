@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
@@ -44,16 +43,13 @@ class Removal(NamedTuple):
         return not self.stay
 
 
-def scene_of(snapshot: Snapshot, state_folder: StoragePath) -> Scene:
+def scene_of(snapshot: Snapshot) -> Scene:
     """Return the input for `removal`, without caps and the grace period, which only slow a drain down.
-
-    Args:
-        state_folder: the folder with the cluster's moving averages.
 
     Raises:
         SnapshotError, StateError: one of the run's files cannot be read.
     """
-    return Scene.read(snapshot, state_folder, {Overrule.CAPS, Overrule.GRACE_PERIOD})
+    return Scene.read(snapshot, {Overrule.CAPS, Overrule.GRACE_PERIOD})
 
 
 def removal(scene: Scene, broker: str, limit: float | None = None) -> Removal:

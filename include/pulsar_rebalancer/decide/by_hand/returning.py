@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.state_documents import Unload
-    from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
@@ -30,21 +29,19 @@ _GROWN = 0.1
 """Ratio by which a home may exceed its usual share of the traffic, because traffic always varies."""
 
 
-def restore(snapshot: Snapshot, state_folder: StoragePath) -> Filling | None:
+def restore(snapshot: Snapshot) -> Filling | None:
     """Return the moves that bring bundles back to their brokers in the remembered placement; None if there are none.
 
     Only brokers that started recently get bundles back: a broker that was away, or all brokers after a cold start. A
     bundle stays if moving it back would raise its home's share of the cluster's traffic above the home's share in the
     placement.
 
-    Args:
-        state_folder: the folder with the cluster's moving averages and remembered placement.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
-    placement = RememberedPlacement.read(snapshot, state_folder) if new_brokers(snapshot) else None
-    return None if placement is None else restored(_scene(snapshot, state_folder), placement)
+    placement = RememberedPlacement.read(snapshot) if new_brokers(snapshot) else None
+    return None if placement is None else restored(_scene(snapshot), placement)
 
 
 def restored(scene: Scene, placement: RememberedPlacement) -> Filling | None:
@@ -58,7 +55,7 @@ def restored(scene: Scene, placement: RememberedPlacement) -> Filling | None:
     return _brought_back(scene, lately, placement.shares)
 
 
-def bring_back(snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str, str]) -> Filling | None:
+def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Filling | None:
     """Return the moves that bring bundles back to their homes, most traffic first; None if there are none.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
@@ -67,17 +64,16 @@ def bring_back(snapshot: Snapshot, state_folder: StoragePath, home: Mapping[str,
     bundles stay.
 
     Args:
-        state_folder: the folder with the cluster's moving averages.
         home: brokerId of each bundle's home. Bundles that no broker reports are ignored.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
-    return _brought_back(_scene(snapshot, state_folder), home)
+    return _brought_back(_scene(snapshot), home)
 
 
-def _scene(snapshot: Snapshot, state_folder: StoragePath) -> Scene:
-    return Scene.read(snapshot, state_folder, (Overrule.GRACE_PERIOD,))
+def _scene(snapshot: Snapshot) -> Scene:
+    return Scene.read(snapshot, (Overrule.GRACE_PERIOD,))
 
 
 def _brought_back(scene: Scene, home: Mapping[str, str], shares: Mapping[str, float] | None = None) -> Filling | None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.state.roll_document import Roll
-    from pulsar_rebalancer.storage.path import StoragePath
 
 _HOST_SAMPLES = 2
 """Number of host samples for which validation leaves out a broker that has just started."""
@@ -78,16 +77,12 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
     return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=by, reason=reason)
 
 
-def turns(snapshot: Snapshot, state_folder: StoragePath, order: Sequence[str]) -> list[Turn]:
-    """Predict the turns of a roll if it started now.
-
-    Args:
-        state_folder: the folder with the cluster's moving averages.
-    """
+def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
+    """Predict the turns of a roll if it started now."""
     settings = snapshot.settings
     ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
-    scene = scene_of(snapshot, state_folder).of_roll()
+    scene = scene_of(snapshot).of_roll()
     result = []
     for name in order:
         try:
@@ -150,11 +145,10 @@ def text(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str, dag
     return "\n".join([f"Rolling restart of {number_of(len(planned), 'broker')}: {roll.reason}", *lines, total, how])
 
 
-def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Collection[str]) -> RollSample:
+def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample:
     """Return the state of an active roll as of a run's snapshot.
 
     Args:
-        state_folder: the folder with the cluster's moving averages.
         drained: brokers drained by people, not by the roll.
 
     Raises:
@@ -172,13 +166,13 @@ def seen(snapshot: Snapshot, state_folder: StoragePath, roll: Roll, drained: Col
         home=home,
         left=left,
         stay=stay,
-        no_room=_why_no_room(snapshot, state_folder, roll.broker) if waits and roll.broker in started else "",
+        no_room=_why_no_room(snapshot, roll.broker) if waits and roll.broker in started else "",
     )
 
 
-def _why_no_room(snapshot: Snapshot, state_folder: StoragePath, broker: str) -> str:
+def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     try:
-        fit = removal(scene_of(snapshot, state_folder).of_roll(), broker)
+        fit = removal(scene_of(snapshot).of_roll(), broker)
     except PlanError as error:
         return error.message
     return "" if fit.fits else _lacks(fit)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.policies.cluster_policies import Policies
     from pulsar_rebalancer.run.bundle_columns import BundleSample
     from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.storage.path import StoragePath
 
 _MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
 """Reasons why a broker must not receive bundles, although people may move bundles off it."""
@@ -60,13 +59,11 @@ class Scene:
     def read(
         cls,
         snapshot: Snapshot,
-        state_folder: StoragePath,
         overruled: Collection[Overrule] = (),
     ) -> Self:
         """Read the input from a run's snapshot.
 
         Args:
-            state_folder: the folder with the cluster's moving averages.
             overruled: rules that a person lifted, and that therefore do not apply.
 
         Raises:
@@ -76,7 +73,7 @@ class Scene:
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         stay = passed_over(snapshot, grace=Overrule.GRACE_PERIOD not in overruled)
-        table, means = snapshot.table("bundles", REPORTED.names), snapshot.means_in(state_folder)
+        table, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means
         table = with_loads(table.append_column("reason", reasons_to_stay(table["bundle"], settings, stay)))
         table = with_means(
             table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS)

@@ -52,7 +52,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0, name(2): 20.0}, "b": {name(4): 10.0}, "c": {}})
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
-    run = RunInput.read(snapshots.storage.root, folder.uri)
+    run = RunInput.read(folder.uri)
     assert left_out_of(run) == {"a:1": Reason.DRAINING}
     stays = BundleSample("b:1", name(4), msg_throughput=10.0)
     passed_over = CandidateMove.of(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
@@ -84,7 +84,7 @@ def test_a_bundle_that_a_run_splits_does_not_fill_a_new_broker_in_that_run(tmp_p
     snapshots.started, snapshots.topics = {"c:1": timedelta(minutes=5)}, {large: 9}
     folder = snapshots.take()
     Candidates(bundles=(Candidate(bundle=large, bounds=(0, 0x40000000, 0xFFFFFFFF)),)).write(folder)
-    run = RunInput.read(snapshots.storage.root, folder.uri)
+    run = RunInput.read(folder.uri)
 
     plan_output.write(run, RunDecision([], [], KeptState(), "nothing fired", {}))
 
@@ -101,7 +101,7 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     snapshots = Snapshots(tmp_path, owned, **eager)
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
-    run = RunInput.read(snapshots.storage.root, folder.uri)
+    run = RunInput.read(folder.uri)
     rows = (folder / "input" / "bundles.parquet").read_table().to_pylist()
     run.new_means.write_table(table(means.update(rows, []), MEANS))
 
@@ -127,7 +127,7 @@ def test_a_shadow_compares_the_brokers_that_it_would_compare_as_the_strategy(
 
     def given(**settings: Any) -> RunInput:
         root = str(tmp_path / "_".join(settings))
-        return RunInput.read(root, runs.make(root, content, policies=policies, **settings).uri)
+        return RunInput.read(runs.make(root, content, policies=policies, **settings).uri)
 
     alone, both = given(strategy=shadow), given(strategy=strategy, shadow=shadow)
     context = replace(alone.context, seed=both.folder.name)
@@ -149,7 +149,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path)
     snapshots.policies = Policies(groups={"t/x": "apart", "t/y": "apart"})
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
-    run = RunInput.read(snapshots.storage.root, folder.uri)
+    run = RunInput.read(folder.uri)
     reported = run.table("bundles").to_pylist()
     rows = [row | {"policy": run.policies.kind(namespace_of(row["bundle"]))} for row in reported]
     (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
@@ -186,7 +186,7 @@ def pair(number: int, source: str, destination: str, scores: tuple[float, float]
 def written(tmp_path: Path, decisions: list[Decision], **params: Any) -> tuple[RunInput, Summary]:
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}})
     snapshots.state = BEFORE
-    run = RunInput.read(snapshots.storage.root, snapshots.take(params=params).uri)
+    run = RunInput.read(snapshots.take(params=params).uri)
     return run, plan_output.write(run, RunDecision(decisions, [], KeptState(), "two pairs", {}))
 
 
@@ -247,7 +247,7 @@ def decided_with(
     params = given.pop("params", {})
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}}, **given)
     snapshots.state = state
-    run = RunInput.read(snapshots.storage.root, snapshots.take(params=params).uri)
+    run = RunInput.read(snapshots.take(params=params).uri)
     judged = pair(0, "a:1", "b:1", (80.0, 20.0), source_high=0, source_low=hits)
     beside = ShadowDecision(run.shadow, error=error) if error and run.shadow else None
     plan_output.write(run, RunDecision([judged], [], KeptState(), "one pair", {}), beside)
@@ -294,7 +294,7 @@ def filled(
     if unloaded:
         snapshots.onto, snapshots.unloaded = unloaded[0], {name(99): unloaded[1]}
     folder = snapshots.take(**given)
-    run = RunInput.read(snapshots.storage.root, folder.uri)
+    run = RunInput.read(folder.uri)
     hits: Any = {"source_high": 1, "source_low": 4, "destination_high": 1, "destination_low": 4}
     decisions = [pair(0, "a:1", "c:1", (60.0, 0.0), **hits), Decision("b:1", Reason.MIDDLE, 1, source_high=1)]
     summary = plan_output.write(run, RunDecision(decisions, list(strategy), KeptState(), "one pair", {}))

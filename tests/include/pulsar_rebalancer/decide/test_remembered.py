@@ -44,7 +44,7 @@ class Runs:
         snapshots.owned = {f"{broker}:1": dict(bundles) for broker, bundles in owned.items()}
         self.minutes += given.pop("minutes", 1)
         folder = snapshots.take(after=timedelta(minutes=self.minutes), **given)
-        self.newest = RunInput.read(snapshots.storage.root, folder.uri)
+        self.newest = RunInput.read(folder.uri)
         after = remember(self.newest)
         changed = {"seq": before.seq + 1, "placement": after, "counted_at": self.newest.request.collected_at}
         snapshots.state = before.model_copy(update=changed)
@@ -52,8 +52,8 @@ class Runs:
 
     def placement(self) -> RememberedPlacement | None:
         """The placement that the next run remembers."""
-        snapshot: Snapshot = RunInput.read(self.snapshots.storage.root, self.snapshots.take().uri)
-        return RememberedPlacement.read(snapshot, self.snapshots.storage.state)
+        snapshot: Snapshot = RunInput.read(self.snapshots.take().uri)
+        return RememberedPlacement.read(snapshot)
 
 
 def test_a_placement_is_remembered_once_scores_were_together_three_times_in_a_row(tmp_path: Path) -> None:

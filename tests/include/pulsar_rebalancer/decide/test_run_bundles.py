@@ -43,7 +43,7 @@ def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):
     content, asked = runs.tables("east", 4, 5), []
     other = runs.tables("west", 4, 5)["bundles"]
     content["bundles"] = pa.concat_tables([other, content["bundles"]])
-    run = RunInput.read(str(tmp_path), runs.make(tmp_path, content).uri)
+    run = RunInput.read(runs.make(tmp_path, content).uri)
     rows = content["bundles"].slice(other.num_rows).to_pylist()
     run.new_means.write_table(pa.Table.from_pylist(means.update(rows, []), schema=MEANS))
 

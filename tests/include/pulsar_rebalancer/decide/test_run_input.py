@@ -20,7 +20,7 @@ from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 
 def given(root, **documents):
     run = runs.make(root, runs.tables("east", 3, 3), **documents)
-    return RunInput.read(str(root), run.uri)
+    return RunInput.read(run.uri)
 
 
 def test_a_brokers_last_unload_counts(tmp_path):
@@ -81,4 +81,4 @@ def test_bundles_may_be_shared_if_the_file_says_so_or_says_nothing(tmp_path, own
     rows = content["bundles"].slice(0, len(owners))
     content["bundles"] = rows.set_column(at, BUNDLES.field(at), pa.array(owners, pa.int64()))
     run = runs.make(tmp_path, content)
-    assert RunInput.read(str(tmp_path), run.uri).shares_bundles is shared
+    assert RunInput.read(run.uri).shares_bundles is shared

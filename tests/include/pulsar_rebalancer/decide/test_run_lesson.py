@@ -63,7 +63,7 @@ def given(
     content["bundles"] = pa.Table.from_pylist(bundles, schema=content["bundles"].schema)
     kept = KeptState(ShedderState(learned=before)).document()
     state = DecisionState(means="means-1-before.parquet", strategy="GainShedder", kept=kept, counted_at=counted_at)
-    run = RunInput.read(str(root), runs.make(root, content, state=state, strategy="GainShedder", **more).uri)
+    run = RunInput.read(runs.make(root, content, state=state, strategy="GainShedder", **more).uri)
     (run.state_folder / state.costs).write_table(pa.Table.from_pylist(costs, schema=BUNDLE_COSTS))
     return run
 
@@ -130,7 +130,7 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     assert fresh["b2"] == added(of(0))
     # Nothing is known without the file, not even what was learned about the cluster.
     (run.state_folder / "costs-1-before.parquet").delete()
-    lost = RunInput.read(run.root, run.folder.uri)
+    lost = RunInput.read(run.folder.uri)
     assert lost.learned is not None
     assert (lost.learned.samples, lost.learned.points) == (0, 0.0)
     assert lesson_of(lost).lesson.sums == {
@@ -182,7 +182,7 @@ NOT_LEARNED = {
 def test_a_forced_run_that_knows_nothing_moves_by_current_rates_and_keeps_nothing(tmp_path, state):
     content, forced = runs.tables("east", 3, 8), RunParams(force="hot broker")
     folder = runs.make(tmp_path, content, state=state, params=forced, strategy="GainShedder")
-    run = RunInput.read(str(tmp_path), folder.uri)
+    run = RunInput.read(folder.uri)
     run.new_means.write_table(table(means.update(content["bundles"].to_pylist(), []), MEANS))
     learned = lesson_of(run)
     learned.write(run)

@@ -98,7 +98,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     earlier = Earlier(folder=storage.state, before=before)
     save(await collect(admin, shown.entry, Trigger(now, "scheduled"), earlier), folder)
     Validation().write(folder)
-    run = RunInput.read(storage.root, folder.uri)
+    run = RunInput.read(folder.uri)
 
     known = run.known_means.read_table().to_pylist() if run.known_means else []
     bundles = run.table("bundles").to_pylist()

@@ -94,7 +94,7 @@ class Rolled:
         self.before = self.before.model_copy(update={"moves": change(self.before.moves)})
 
     def step(self, run: RunInput) -> None:
-        seen = roll_plan.seen(run, self.storage.state, self.roll, ())
+        seen = roll_plan.seen(run, self.roll, ())
         self.roll = advance(self.roll, RollFacts(now=self.now, minutes=self.settings.roll_wait_minutes, seen=seen))
 
 

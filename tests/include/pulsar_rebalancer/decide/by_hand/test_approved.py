@@ -49,7 +49,7 @@ def strategy(bundle: str) -> CandidateMove:
 def decided(snapshots: Snapshots, drains: Drains) -> Summary:
     """The plan of a run that serves drains, as it waits for approval."""
     run = snapshots.take(drains=drains.model_dump(mode="json"))
-    served = DrainedBrokers(Snapshot(run), snapshots.storage.state).serve([], [strategy(name(5))])
+    served = DrainedBrokers(Snapshot(run)).serve([], [strategy(name(5))])
     candidates = plan_output.move_table("east", served.moves)
     (run / "plan" / "moves.parquet").write_table(candidates)
     going = [row for row in candidates.to_pylist() if row["taken"]]
@@ -130,7 +130,7 @@ def test_what_a_rolling_restart_brings_back_within_the_grace_period_is_carried_o
     roll = Roll(id="f", order=("a:1",), turn_at=NOW, phase=Phase.RETURNING, home=(name(4),))
     run = snapshots.take(roll=roll.model_dump(mode="json"))
     nothing = RunDecision([], [], KeptState(), "", {})
-    shown = plan_output.write(RunInput.read(snapshots.storage.root, run.uri), nothing)
+    shown = plan_output.write(RunInput.read(run.uri), nothing)
     assert shown.bundles_taken == 1
 
     assert approved(snapshots, shown, Drains()) == {name(4): "a:1"}

@@ -89,7 +89,7 @@ def drained(snapshots: Snapshots, **drains: Drain) -> DrainedBrokers:
     marks = {f"{broker}:1": drain for broker, drain in drains.items()}
     state = {"version": 1, "brokers": {broker: drain.model_dump(mode="json") for broker, drain in marks.items()}}
     run = snapshots.take(drains=state)
-    return DrainedBrokers(Snapshot(run), snapshots.storage.state)
+    return DrainedBrokers(Snapshot(run))
 
 
 def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> Any:

@@ -40,7 +40,7 @@ def brought_back(tmp_path: Path, **given: Any) -> tuple[Filling | None, dict[str
     home, before = given.pop("home", HOME), given.pop("before", {})
     for attribute, value in given.items():
         setattr(snapshots, attribute, value)
-    plan = bring_back(Snapshot(snapshots.take(**before)), snapshots.storage.state, home)
+    plan = bring_back(Snapshot(snapshots.take(**before)), home)
     moves = plan.moves if plan else []
     return plan, {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}
 
@@ -173,7 +173,7 @@ def restored(tmp_path: Path, owned: dict[str, dict[str, float]], *started: str, 
     snapshots = remembering(snapshots, given.pop("remembered", REMEMBERED))
     snapshots.started = dict.fromkeys(started, given.pop("ago", 5 * MINUTE))
     snapshots.state = DecisionState(placement=Remembered(file=given.pop("file", snapshots.state.placement.file)))
-    plan = restore(Snapshot(snapshots.take()), snapshots.storage.state)
+    plan = restore(Snapshot(snapshots.take()))
     return {move.bundle: str(move.destination if move.taken else move.reason) for move in plan.moves} if plan else None
 
 

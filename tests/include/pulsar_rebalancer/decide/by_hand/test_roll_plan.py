@@ -49,10 +49,10 @@ def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path: P
 
 def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> None:
     caps: dict[str, Any] = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
-    snapshots, sample = snapshot(tmp_path, **caps)
+    _, sample = snapshot(tmp_path, **caps)
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
 
-    planned = roll_plan.turns(sample, snapshots.storage.state, roll.order)
+    planned = roll_plan.turns(sample, roll.order)
 
     # Two runs that drain it and one that finds it empty, the same again for its return, two reports, two host samples.
     assert planned == [roll_plan.Turn("a:1", 20.0, 20.0, 4, 10.0, "")]
@@ -63,8 +63,8 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
     assert "would wait" not in told
 
     onto: dict[str, Any] = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
-    snapshots, sample = snapshot(tmp_path / "onto", **onto)
-    (turn,) = roll_plan.turns(sample, snapshots.storage.state, roll.order)
+    _, sample = snapshot(tmp_path / "onto", **onto)
+    (turn,) = roll_plan.turns(sample, roll.order)
     assert turn.minutes == 2 + 5 + 2 + 2
 
 
@@ -77,14 +77,14 @@ def test_a_dry_run_does_not_keep_the_bundles_of_all_brokers(tmp_path: Path, monk
         kept.append(len(bundles._found))
 
     monkeypatch.setattr(Bundles, "forget", counted)
-    snapshots, sample = snapshot(tmp_path)
-    roll_plan.turns(sample, snapshots.storage.state, ("a:1", "b:1", "c:1"))
+    _, sample = snapshot(tmp_path)
+    roll_plan.turns(sample, ("a:1", "b:1", "c:1"))
     assert kept == [0, 0, 0]
 
 
 def test_a_broker_whose_load_fits_nowhere_is_shown_with_the_reason(tmp_path: Path) -> None:
-    snapshots, sample = snapshot(tmp_path, roll_max_score=22)
-    (turn,) = roll_plan.turns(sample, snapshots.storage.state, ["a:1"])
+    _, sample = snapshot(tmp_path, roll_max_score=22)
+    (turn,) = roll_plan.turns(sample, ["a:1"])
     assert turn.why_not == "no room for 4 of 4 bundles on the others, below a score of 22: would_overload x4"
 
 
@@ -104,21 +104,21 @@ def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
 def test_a_broker_without_a_start_time_is_shown_with_the_reason(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     snapshots.ageless = ["a:1"]
-    turns = roll_plan.turns(Snapshot(snapshots.take()), snapshots.storage.state, ["a:1", "b:1"])
+    turns = roll_plan.turns(Snapshot(snapshots.take()), ["a:1", "b:1"])
     assert [turn.why_not for turn in turns] == ["it does not report its start time", ""]
 
 
 @pytest.mark.parametrize(("limit", "no_room"), [(22, True), (90, False)])
 def test_a_roll_sees_whether_the_others_have_room(tmp_path: Path, limit: float, no_room: bool) -> None:
-    snapshots, sample = snapshot(tmp_path, roll_max_score=limit)
+    _, sample = snapshot(tmp_path, roll_max_score=limit)
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
 
-    found = roll_plan.seen(sample, snapshots.storage.state, roll, ["c:1"])
+    found = roll_plan.seen(sample, roll, ["c:1"])
 
     assert bool(found.no_room) is no_room
     assert (found.home, found.drained, found.left) == (tuple(HELD), ("c:1",), None)
     waiting = roll.model_copy(update={"phase": Phase.DRAINING})
-    assert roll_plan.seen(sample, snapshots.storage.state, waiting, ()).home == ()
+    assert roll_plan.seen(sample, waiting, ()).home == ()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_has_just_left_a_broker_is_none_of_its_bundles(tmp_path: Path, ende
     snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
 
-    home = roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
+    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
 
     assert home == tuple(HELD)[0 if kept else 1 :]
 
@@ -146,7 +146,7 @@ def test_what_has_just_come_to_a_broker_is_one_of_its_bundles_before_it_reports_
     snapshots.unloaded = {name(9): timedelta(minutes=3)}
     snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": "a:1"}
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
-    assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
+    assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
 
 
 @pytest.mark.parametrize(("minutes", "source", "left"), [(3, "a:1", True), (3, "b:1", False), (8, "a:1", False)])
@@ -158,7 +158,7 @@ def test_what_left_a_broker_in_its_drain_is_one_of_its_bundles(
     snapshots.ended = {"source": source, "destination": "c:1", "outcome": "moved", "owner": "c:1"}
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW - timedelta(minutes=9))
     roll = roll.entered(Phase.DRAINING, NOW - timedelta(minutes=6), "")
-    home = roll_plan.seen(Snapshot(snapshots.take()), snapshots.storage.state, roll, ()).home
+    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
     assert home == ((name(9),) if left else ())
 
 
@@ -182,8 +182,8 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
     its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
     decided = RunDecision([], [its._replace(wave=0)], KeptState(), "", {})
-    plan_output.write(RunInput.read(snapshots.storage.root, run.uri), decided)
-    return roll_plan.seen(Snapshot(run), snapshots.storage.state, roll, ())
+    plan_output.write(RunInput.read(run.uri), decided)
+    return roll_plan.seen(Snapshot(run), roll, ())
 
 
 def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
@@ -222,7 +222,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     storage = ClusterStorage(str(tmp_path), "east")
     run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
-    return Summary.read(run).drains["c:1"].moving, removal(scene_of(Snapshot(run), storage.state).of_roll(), "c:1").fits
+    return Summary.read(run).drains["c:1"].moving, removal(scene_of(Snapshot(run)).of_roll(), "c:1").fits
 
 
 @pytest.mark.parametrize(

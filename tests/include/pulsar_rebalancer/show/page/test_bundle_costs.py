@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_of_25_bundles_the_20_with_the_largest_load_are_listed(tmp_path: Path) -> None:
     owned = {"a": {name(number): 1.0 + number for number in range(25)}, "b": {name(99): 50.0}}
     snapshots = Snapshots(tmp_path, owned, strategy="GainShedder")
-    run = RunInput.read(snapshots.storage.root, snapshots.take().uri)
+    run = RunInput.read(snapshots.take().uri)
     learned = lesson_of(run)
     learned.write(run)
     kept = KeptState(ShedderState(learned=learned.lesson.learned))
