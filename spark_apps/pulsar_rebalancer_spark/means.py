@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import LONG_TERM, MEANS, TRAFFIC
-from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
+from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -90,5 +90,5 @@ def _largest(bundles: DataFrame) -> DataFrame:
 
 def _mean(before: str, now: Column, samples: Column) -> Column:
     old = F.col(before)
-    mean = F.when(old.isNull(), now).otherwise(((samples - 1) * old + now) / samples)
+    mean = F.when(old.isNull(), now).otherwise(with_sample(old, now, samples))
     return F.when(F.col("refused"), old).otherwise(mean)

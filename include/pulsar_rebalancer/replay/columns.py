@@ -10,7 +10,7 @@ import numpy as np
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES
+from pulsar_rebalancer.strategies.means import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -85,9 +85,8 @@ class MeanColumns:
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
         kept = np.where(present, self.short, 0.0)
-        self.short = np.where(counted, ((short - 1) * self.short + sample) / short, kept)
-        rate = sample[0] + sample[1]
-        long_term = ((samples - 1) * self.long_term_msg_rate + rate) / samples
+        self.short = np.where(counted, with_sample(self.short, sample, short), kept)
+        long_term = with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
         kept = np.where(present, self.long_term_msg_rate, UNKNOWN_RATE)
         self.long_term_msg_rate = np.where(counted, long_term, kept)
         self._samples = np.where(counted, samples, np.where(present, self._samples, 0))

@@ -66,6 +66,11 @@ def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]
     return rows
 
 
+def with_sample(mean: Any, figure: Any, samples: Any) -> Any:
+    """Return the mean of `samples` samples, of which `figure` is the newest: for numbers, arrays and Spark's columns."""
+    return ((samples - 1) * mean + figure) / samples
+
+
 def _mean(sample: Row, old: Row | None) -> Row:
     now = {
         "long_term_msg_rate": sample["msg_rate_in"] + sample["msg_rate_out"],
@@ -78,6 +83,6 @@ def _mean(sample: Row, old: Row | None) -> Row:
     return {
         **sample,
         "samples": samples,
-        **{name: ((short - 1) * old[name] + sample[name]) / short for name in TRAFFIC},
-        **{name: ((samples - 1) * old[name] + figure) / samples for name, figure in now.items()},
+        **{name: with_sample(old[name], sample[name], short) for name in TRAFFIC},
+        **{name: with_sample(old[name], figure, samples) for name, figure in now.items()},
     }
