@@ -62,6 +62,11 @@ def _typed(text: str) -> str:
     return text.strip() if one_line(text).strip() else ""
 
 
+def capitalized(sentence: str) -> str:
+    """Return a sentence with a capital first letter; the other letters stay as they are."""
+    return sentence[:1].upper() + sentence[1:]
+
+
 def require_storable(document: object) -> None:
     """Reject a document that cannot be written as JSON and read back.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_rebalancer_airflow import listeners
-from pulsar_rebalancer_airflow.overview.views import external_views
-from pulsar_rebalancer_airflow.validation.validation_link import PREFIX
+from pulsar_rebalancer_airflow.locations import PAGE_ROUTE
+from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_path
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -21,6 +21,26 @@ async def pages(scope: Scope, receive: Receive, send: Send) -> None:
     await app(scope, receive, send)
 
 
+def _external_views() -> list[dict[str, object]]:
+    """Return the plugin's external views. Airflow inserts ids into the URLs, and shows the views in an iframe.
+
+    Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG shows only a message.
+    """
+    base = f"{base_path()}{PREFIX}/page"
+    # The icons have their own background, because Airflow does not adapt them to a selected entry, which is dark.
+    icons = {"icon": f"{base}/static/icon-light.svg", "icon_dark_mode": f"{base}/static/icon-dark.svg"}
+    tab, run = f"{base}/{{DAG_ID}}", f"{base}/{{DAG_ID}}?run_id={{RUN_ID}}"
+    result = f"{base_path()}{PREFIX}/dags/{{DAG_ID}}/runs/{{RUN_ID}}/validation"
+    views: list[dict[str, object]] = [
+        # Airflow cuts off longer labels.
+        {"name": "Pulsar", "href": base, "destination": "nav", "url_route": PAGE_ROUTE, "nav_top_level": True},
+        {"name": "Balance", "href": tab, "destination": "dag", "url_route": f"{PAGE_ROUTE}-dag"},
+        {"name": "Balance", "href": run, "destination": "dag_run", "url_route": f"{PAGE_ROUTE}-run"},
+        {"name": "Validation", "href": result, "destination": "dag_run", "url_route": "pulsar-validation"},
+    ]
+    return [view | icons for view in views]
+
+
 class PulsarRebalancerPlugin(AirflowPlugin):
     """The plugin's components: the cluster page, the pages that tasks link to, and a listener for ended runs.
 
@@ -29,5 +49,5 @@ class PulsarRebalancerPlugin(AirflowPlugin):
 
     name = "pulsar_rebalancer"
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
-    external_views = external_views()
+    external_views = _external_views()
     listeners = [listeners]

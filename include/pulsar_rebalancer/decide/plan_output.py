@@ -23,7 +23,7 @@ from pulsar_rebalancer.strategies.left_out import apart_of
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.texts import number_of
+from pulsar_rebalancer.texts import capitalized, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ def _source_traffic(run: RunInput, decisions: Iterable[Decision], taken: Iterabl
 def _held(decided: RunDecision, roll: Roll) -> RunDecision:
     """Return the decision with all its moves postponed, because a rolling restart is active."""
     held = [move.put_off(Reason.ROLLING) for move in decided.moves]
-    return decided._replace(moves=held, sentence=f"{decided.sentence}. {roll.progress[:1].upper()}{roll.progress[1:]}")
+    return decided._replace(moves=held, sentence=f"{decided.sentence}. {capitalized(roll.progress)}")
 
 
 def _with_drains(decided: RunDecision, served: Served) -> RunDecision:

@@ -19,7 +19,7 @@ from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView, SplitView
 from pulsar_rebalancer.show.page.recent_runs import known_scores, rounded
 from pulsar_rebalancer.show.prediction_check import predicted_scores
-from pulsar_rebalancer.texts import number_of
+from pulsar_rebalancer.texts import capitalized, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,7 +120,7 @@ def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
     if last is not None:
         return f"The last time: {last_time(last.values(), moves)}." if moves else ""
     harm = harm_of(run.outcome.moves) if run.outcome else None
-    return f"{harm.sentence[0].upper()}{harm.sentence[1:]}." if harm else ""
+    return f"{capitalized(harm.sentence)}." if harm else ""
 
 
 def _shadow(summary: Summary) -> str:

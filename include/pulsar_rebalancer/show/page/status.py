@@ -14,7 +14,7 @@ from pulsar_rebalancer.show.page.facts import why_held
 from pulsar_rebalancer.show.page.pairs import pair_views
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
-from pulsar_rebalancer.texts import number_of
+from pulsar_rebalancer.texts import capitalized, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -275,14 +275,14 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
         return Said(State.WAITING, waiting(soonest, labels, firing, age))
     reasons = summary.reasons.keys()
     if Reason.having(Trait.WAITING) & reasons:
-        return Said(State.WAITING, f"{_capital(summary.sentence)}.")
+        return Said(State.WAITING, f"{capitalized(summary.sentence)}.")
     stuck = sorted(Reason.having(Trait.STUCK) & reasons)
     if stuck:
         return Said(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
         return Said(State.BALANCED, "Only one broker takes part, so there is nothing to balance.")
     sentence = profile_shown(summary.resolved.settings).sentence(summary)
-    return Said(State.BALANCED, f"{_capital(sentence)}: nothing to do.")
+    return Said(State.BALANCED, f"{capitalized(sentence)}: nothing to do.")
 
 
 def _until_it_fires(pair: PairView) -> tuple[float, int]:
@@ -312,7 +312,3 @@ def in_words(seconds: float) -> str:
     if seconds < 36 * 3600:
         return number_of(round(seconds / 3600), "hour")
     return number_of(round(seconds / 86400), "day")
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
