@@ -67,7 +67,7 @@ def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]
 
 
 def with_sample(mean: Any, figure: Any, samples: Any) -> Any:
-    """Return the mean of `samples` samples, of which `figure` is the newest: for numbers, arrays and Spark's columns."""
+    """Return a mean with one more figure, after which it is the mean of `samples`: numbers, arrays or Spark columns."""
     return ((samples - 1) * mean + figure) / samples
 
 
