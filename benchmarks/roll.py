@@ -28,7 +28,7 @@ from tests.pulsar.test_by_hand import connection
 
 from benchmarks.conditions import commit
 from benchmarks.measure import BenchmarkError
-from benchmarks.roll_results import ROLL, RUNS, SIGTERM, STAY, TRIALS, RollTrial
+from benchmarks.roll_results import JUDGED_AFTER_S, ROLL, SIGTERM, STAY, TRIALS, RollTrial
 from benchmarks.trials import facts, options_of
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS
 from pulsar_rebalancer.run.outcome import Outcome as Written
@@ -131,7 +131,7 @@ class _Scene:
             else:
                 self._roll(back=kind == ROLL)
             seconds = time.monotonic() - begun
-            while kind != SIGTERM and len(self._ranges) < RUNS:
+            while kind != SIGTERM and not self._judged:
                 self._run()
             reports = load.report()
         gaps = [
@@ -182,6 +182,10 @@ class _Scene:
             before, owners = owners, self._real.owners()
             self._moves.update(bundle for bundle in owners if owners[bundle] != before[bundle])
 
+    @property
+    def _judged(self) -> bool:
+        return bool(self._ranges) and self._ranges[-1][0] >= JUDGED_AFTER_S
+
     def _restart(self, broker: int) -> None:
         self._real.restart(broker)
         self._restarted_at = time.monotonic()
@@ -201,7 +205,7 @@ class _Scene:
         return run.state == "success"
 
     def _note(self, run: Outcome) -> None:
-        """Note what has moved, and the range if every broker has measured its CPU again."""
+        """Note what has moved, and the range if every broker has measured its CPU again or it is time to judge."""
         written = Written.find(run.folder)
         for move in written.moves if written else ():
             self._moves[move.bundle] += move.attempts > 0
@@ -212,8 +216,8 @@ class _Scene:
         self._fresh |= {broker for broker, cpu in usage.items() if cpu != self._usage.get(broker, cpu)}
         self._usage = usage
         say(f"  run: scores {', '.join(f'{score:.0f}' for score in scores)}; {written.verdict if written else ''}")
-        if len(self._fresh) == len(BROKERS):
-            after = time.monotonic() - self._restarted_at if self._restarted_at else 0.0
+        after = time.monotonic() - self._restarted_at if self._restarted_at else 0.0
+        if len(self._fresh) == len(BROKERS) or (after >= JUDGED_AFTER_S and not self._judged):
             self._ranges.append((round(after), round(max(scores) - min(scores), 1)))
             self._fresh.clear()
 
