@@ -29,7 +29,7 @@ from tests.pulsar.test_by_hand import connection
 
 from benchmarks.conditions import commit, machine
 from benchmarks.measure import BenchmarkError
-from benchmarks.roll_results import ROLL, RUNS, SIGTERM, STAY, TRIALS, RollTrial
+from benchmarks.roll_results import JUDGED_AFTER_S, ROLL, SIGTERM, STAY, TRIALS, RollTrial
 from benchmarks.trials import messages
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS
 from pulsar_rebalancer.run.outcome import Outcome as Written
@@ -38,7 +38,7 @@ from pulsar_rebalancer.state.roll_document import Phase, Roll
 if TYPE_CHECKING:
     from tests.integration.airflow_world import Outcome
 
-RATES = {"modular": 16.0, "extensible": 19.0}
+RATES = {"modular": 16.0, "extensible": 26.0}
 """Messages per second of each bundle: without the return of bundles, the range stays above 30 points."""
 
 PACE_SECONDS = 5
@@ -93,7 +93,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="rolls, and restarts by SIGTERM (5)")
     parser.add_argument("--go-on", action="store_true", help="keep the trials of an earlier run, and make the others")
     parser.add_argument("--bundles", type=int, default=48, help="of the cluster (48)")
-    parser.add_argument("--rate", type=float, help="messages per second of each bundle (16; extensible: 19)")
+    parser.add_argument("--rate", type=float, help="messages per second of each bundle (16; extensible: 26)")
     parser.add_argument("--quota", type=int, default=40, help="of each broker, percent of a core (40)")
     given = parser.parse_args(arguments)
     given.rate = given.rate or RATES[given.manager]
@@ -133,7 +133,7 @@ class _Scene:
             else:
                 self._roll(back=kind == ROLL)
             seconds = time.monotonic() - begun
-            while kind != SIGTERM and len(self._ranges) < RUNS:
+            while kind != SIGTERM and not self._judged:
                 self._run()
             reports = load.report()
         gaps = [
@@ -187,6 +187,10 @@ class _Scene:
             before, owners = owners, self._real.owners()
             self._moves.update(bundle for bundle in owners if owners[bundle] != before[bundle])
 
+    @property
+    def _judged(self) -> bool:
+        return bool(self._ranges) and self._ranges[-1][0] >= JUDGED_AFTER_S
+
     def _restart(self, broker: int) -> None:
         self._real.restart(broker)
         self._restarted_at = time.monotonic()
@@ -206,7 +210,7 @@ class _Scene:
         return run.state == "success"
 
     def _note(self, run: Outcome) -> None:
-        """Note what has moved, and the range if every broker has measured its CPU again."""
+        """Note what has moved, and the range if every broker has measured its CPU again or it is time to judge."""
         written = Written.find(run.folder)
         for move in written.moves if written else ():
             self._moves[move.bundle] += move.attempts > 0
@@ -217,8 +221,8 @@ class _Scene:
         self._fresh |= {broker for broker, cpu in usage.items() if cpu != self._usage.get(broker, cpu)}
         self._usage = usage
         say(f"  run: scores {', '.join(f'{score:.0f}' for score in scores)}; {written.verdict if written else ''}")
-        if len(self._fresh) == len(BROKERS):
-            after = time.monotonic() - self._restarted_at if self._restarted_at else 0.0
+        after = time.monotonic() - self._restarted_at if self._restarted_at else 0.0
+        if len(self._fresh) == len(BROKERS) or (after >= JUDGED_AFTER_S and not self._judged):
             self._ranges.append((round(after), round(max(scores) - min(scores), 1)))
             self._fresh.clear()
 

@@ -15,8 +15,8 @@ ROLL, SIGTERM, STAY = "roll", "SIGTERM", "roll without the return"
 MOST_MOVES, LARGEST_SHARE, LARGEST_RANGE, UNTOUCHED_RANGE = 2, 0.5, 10, 30
 """Goals: moves per bundle, gaps as a share of those under SIGTERM, the range after a roll and without the return."""
 
-RUNS = 2
-"""Runs after the last restart by which the range is judged."""
+JUDGED_AFTER_S = 120
+"""Seconds after the last restart at which the range is judged: two runs, one a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,9 @@ class RollTrial(Trial):
         moves: number of bundles by number of moves.
         again: unloads beyond one for each move.
         gaps: seconds between two acknowledgements, one for each unload: the longest gaps of its bundle's producer.
-        ranges: for each run after the last restart that saw a new host sample of every broker: seconds since the
-            restart, and points between the highest and the lowest score. Not awaited under `SIGTERM`.
+        ranges: for each run after the last restart that saw a new host sample of every broker, and for the first one
+            after `JUDGED_AFTER_S`: seconds since the restart, and points between the highest and the lowest score. Not
+            awaited under `SIGTERM`.
     """
 
     kind: str
@@ -45,7 +46,7 @@ class RollTrial(Trial):
     @property
     def last_range(self) -> float:
         """Return the range that is judged."""
-        return self.ranges[RUNS - 1][1]
+        return self.ranges[-1][1]
 
 
 def table(trials: list[RollTrial]) -> str:
@@ -64,7 +65,7 @@ def table(trials: list[RollTrial]) -> str:
 
 
 def _row(trials: list[RollTrial]) -> list[str]:
-    ranges = [trial.last_range for trial in trials if len(trial.ranges) >= RUNS]
+    ranges = [trial.last_range for trial in trials if trial.ranges]
     return [
         str(len(trials)),
         _most_moves(trials),
