@@ -38,7 +38,7 @@ from pulsar_rebalancer.state.roll_document import Phase, Roll
 if TYPE_CHECKING:
     from tests.integration.airflow_world import Outcome
 
-RATES = {"modular": 16.0, "extensible": 26.0}
+RATES = {"modular": 16.0, "extensible": 19.0}
 """Messages per second of each bundle: without the return of bundles, the range stays above 30 points."""
 
 PACE_SECONDS = 5
@@ -93,7 +93,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=5, help="rolls, and restarts by SIGTERM (5)")
     parser.add_argument("--go-on", action="store_true", help="keep the trials of an earlier run, and make the others")
     parser.add_argument("--bundles", type=int, default=48, help="of the cluster (48)")
-    parser.add_argument("--rate", type=float, help="messages per second of each bundle (16; extensible: 26)")
+    parser.add_argument("--rate", type=float, help="messages per second of each bundle (16; extensible: 19)")
     parser.add_argument("--quota", type=int, default=40, help="of each broker, percent of a core (40)")
     given = parser.parse_args(arguments)
     given.rate = given.rate or RATES[given.manager]
