@@ -70,7 +70,7 @@ class Roll(StateDocument):
         restarted: start time of the broker's process after the restart.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         fewest: the smallest value of `left` in the current phase.
-        seen: runs in which that process sent a load report.
+        seen: runs in which that process sent a load report; before a turn, the run in which the others had no room.
         outcome: outcome of the broker's turn, once its bundles are back.
         elsewhere: why bundles are not on a broker whose turn is over or in whose turn the roll stopped, by broker.
         waits: what the roll is waiting for.
@@ -132,6 +132,10 @@ class Roll(StateDocument):
     def under_way(self) -> bool:
         """Return whether a broker's turn has begun. Such a turn is completed even outside the maintenance windows."""
         return self.active and self.phase is not Phase.WAITING
+
+    def in_phase_of(self, other: Roll | None) -> bool:
+        """Return whether another state of the document belongs to the same roll, turn and phase."""
+        return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
 
     def drains(self) -> dict[str, Drain]:
         """Return the drain of the current broker, or of a broker that was left drained; empty if there is no drain."""

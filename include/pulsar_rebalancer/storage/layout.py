@@ -6,7 +6,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -49,7 +49,7 @@ def time_of(name: str) -> datetime | None:
 
 def state_of(run: StoragePath) -> StoragePath:
     """Return the state folder of the cluster that a run's folder belongs to."""
-    return StoragePath(run.uri.rsplit("/", 3)[0]) / "state"
+    return ClusterStorage.of_run(run).state
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,12 @@ class ClusterStorage:
 
     root: str
     cluster: str
+
+    @classmethod
+    def of_run(cls, run: StoragePath) -> Self:
+        """Return the folders of the cluster that a run's folder belongs to."""
+        root, cluster, *_ = run.uri.rsplit("/", 4)
+        return cls(root, cluster)
 
     @property
     def base(self) -> StoragePath:

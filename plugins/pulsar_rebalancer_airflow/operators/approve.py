@@ -18,7 +18,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
-from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id, refusal_now
+from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id, not_of_roll, refusal_now
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -158,9 +158,11 @@ class ApproveOperator(ApprovalOperator):
 
     def _refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         """Return why the plan cannot be approved now, or not by this person; None if it can."""
+        question = store.answers(Question)
         refusal = refusal_now(context, self.entry, self.storage, store, datetime.now(UTC))
+        refusal = refusal or not_of_roll(store, self.storage, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
-            refusal = lacks_second_person(self._plan(store.answers(Question))[1].requested_by, _names(event))
+            refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
         return refusal
 
 
@@ -183,6 +185,8 @@ class CarryOutApprovedOperator(HandOverOperator):
             if answer is None:
                 raise PlanError(Reason.NOT_APPROVED, f"no approval is noted of what {asked_by} asked")
             self._refuse_while_closed(context, store, datetime.now(UTC))
+            if refusal := not_of_roll(store, self.storage, answer.question.plan_id):
+                raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
         super().execute(context)
 

@@ -9,6 +9,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.manual_plans import HandedOverPlans
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers
@@ -69,6 +70,14 @@ def refusal_now(
         return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
     closed = closings(entry.settings, store.control(storage), now, JudgedRun(now, store.last_plan()))
     return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
+
+
+def not_of_roll(store: StateStore, storage: ClusterStorage, plan_id: str) -> PlanError | None:
+    """Return why an approved plan is not carried out in a rolling restart; None if the plan is of the roll's phase."""
+    roll, run = store.readable_roll(storage), storage.run(plan_id)
+    if not roll.active or (run is not None and roll.in_phase_of(StateBefore.read(run).roll)):
+        return None
+    return PlanError(Reason.ROLLING, roll.progress)
 
 
 def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) -> None:

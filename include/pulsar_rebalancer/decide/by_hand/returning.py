@@ -64,12 +64,14 @@ def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Filling | None:
     bundles stay.
 
     Args:
-        home: brokerId of each bundle's home. Bundles that no broker reports are ignored.
+        home: brokerId of each bundle's home, which is also that of the parts into which Pulsar has split the bundle.
+            Bundles that no broker reports are ignored.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
-    return _brought_back(_scene(snapshot), home)
+    scene = _scene(snapshot)
+    return _brought_back(scene, RememberedPlacement(dict(home), {}).homes(scene.owners))
 
 
 def _scene(snapshot: Snapshot) -> Scene:

@@ -15,11 +15,15 @@ from pulsar_rebalancer.decide.by_hand.drains import NEVER
 from pulsar_rebalancer.decide.by_hand.filling import arrived_lately, moved_lately
 from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample, why_none
+from pulsar_rebalancer.decide.remembered import RememberedPlacement
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.names import is_of_brokers, namespace_of
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, considered
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.roll_document import Phase, ShownRoll
+from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.texts import number_of
 
@@ -154,20 +158,41 @@ def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample
     Raises:
         SnapshotError, StateError: one of the run's files cannot be read.
     """
-    started, waits = snapshot.started, roll.phase is Phase.WAITING
+    started, waits, unwell = snapshot.started, roll.phase is Phase.WAITING, _unwell(snapshot, snapshot.started)
     home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
     left, stay = _progress(snapshot, roll)
+    no_room = ""
+    if waits and roll.broker in started and not why_none(unwell, drained):
+        known = snapshot.folder.name in roll.seen
+        no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
     return RollSample(
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,
-        unwell=_unwell(snapshot, started),
+        unwell=unwell,
         drained=tuple(sorted(drained)),
         home=home,
+        never=_never(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
         left=left,
         stay=stay,
-        no_room=_why_no_room(snapshot, roll.broker) if waits and roll.broker in started else "",
+        outcome=_outcome(snapshot) if left else "",
+        no_room=no_room,
     )
+
+
+def _never(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+    rows = considered(snapshot.folder)
+    return tuple(row["bundle"] for row in rows if row["source"] == broker and row["reason"] in NEVER)
+
+
+def _outcome(snapshot: Snapshot) -> str:
+    """Return why the last run that has ended did not carry out its plan; empty if it did."""
+    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.before.decision.plan_id)
+    outcome = Outcome.known(snapshot.folder) or (Outcome.known(previous) if previous else None)
+    if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
+        return ""
+    failed = (f"{why} x{count}" for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER))
+    return ", ".join(failed) if outcome.verdict is Reason.OPEN else str(outcome.verdict)
 
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
@@ -189,14 +214,15 @@ def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reaso
     known, summary = snapshot.before.roll, Summary.known(snapshot.folder)
     if summary is None or summary.by_hand is not None or known is None:
         return None, {}
-    if (known.id, known.turn_at, known.phase) != (roll.id, roll.turn_at, roll.phase):
+    if not roll.in_phase_of(known):
         return None, {}
     if roll.phase is Phase.RETURNING:
         return _returning(snapshot, roll)
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None:
         return None, {}
-    return drain.bundles - sum(drain.stay.get(reason, 0) for reason in NEVER), {}
+    stay = {reason: count for reason, count in drain.stay.items() if reason not in NEVER}
+    return drain.bundles - (sum(drain.stay.values()) - sum(stay.values())), stay
 
 
 def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
@@ -207,15 +233,17 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     (`filling.unreported`).
     """
     home, lately = set(roll.home), moved_lately(snapshot)
+    unreported = home - snapshot.owners(home).keys()
+    parents = _parts(snapshot, unreported)
+    home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
     # Their last owners may still report them.
     back = {
         name for name, unload in lately.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
     }
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
-    hidden = home - back - snapshot.owners(home).keys()
-    if not snapshot.silent:
-        hidden &= lately.keys()
+    unreported -= back
+    hidden = unreported if snapshot.silent else unreported & lately.keys()
     left_out = snapshot.validation.quarantined.keys()
     ready = roll.broker in snapshot.started and roll.broker not in left_out
 
@@ -225,7 +253,19 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
 
     if hidden or any(map(may_come, rows)):
         return len(rows) + len(hidden), {}
-    return 0, Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
+    stay = Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
+    gone = sum(not is_of_brokers(name) for name in unreported)
+    return 0, stay + Counter({Reason.NO_SUCH_BUNDLE: gone})
+
+
+def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
+    """Return the parts into which Pulsar has split some of the bundles, each with the bundle that it is a part of."""
+    namespaces = set(map(namespace_of, bundles))
+    batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
+    names = (str(name) for batch in batches for name in batch["bundle"].to_pylist())
+    return RememberedPlacement({name: name for name in bundles}, {}).homes(
+        name for name in names if namespace_of(name) in namespaces
+    )
 
 
 def _unwell(snapshot: Snapshot, started: Collection[str]) -> dict[str, Reason]:

@@ -36,9 +36,11 @@ class RollSample(NamedTuple):
         unwell: why validation leaves brokers out, by broker.
         drained: brokers drained by people, not by the roll.
         home: the current broker's bundles while it waits for its turn; later, those that its drain has moved away.
+        never: bundles that never leave the current broker, once no others are left on it.
         left: number of bundles that must still leave the current broker or return to it; None if the run began before
             this phase or has no plan yet.
-        stay: number of bundles that do not return, by reason.
+        stay: number of bundles that do not leave or do not return, by reason.
+        outcome: why the last run did not carry out its plan; empty if it did.
         no_room: why the other brokers cannot take the current broker's load; empty if they can.
     """
 
@@ -48,8 +50,10 @@ class RollSample(NamedTuple):
     unwell: Mapping[str, Reason] = {}
     drained: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
     left: int | None = None
     stay: Mapping[Reason, int] = {}
+    outcome: str = ""
     no_room: str = ""
 
 
@@ -121,7 +125,8 @@ def _looked(roll: Roll, now: datetime) -> Roll:
 def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     why = _why_not(roll, seen) or facts.no_restart
     if why:
-        return _waiting(roll, why)
+        # `roll_plan.seen` does not look for room in the same sample again.
+        return roll.model_copy(update={"waits": why, "seen": (seen.run,) if why == seen.no_room else ()})
     begun = roll.model_copy(update={"started": seen.started[roll.broker], "home": seen.home})
     return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
 
@@ -154,9 +159,10 @@ def why_none(unwell: Mapping[str, Reason], drained: Collection[str]) -> str:
 def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if seen.left == 0:
         # If the broker crashed while it was drained, it has yet to restart.
-        empty = roll.model_copy(update={"started": seen.started.get(roll.broker) or roll.started})
+        home = tuple(name for name in roll.home if name not in seen.never)
+        empty = roll.model_copy(update={"started": seen.started.get(roll.broker) or roll.started, "home": home})
         return empty.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
-    return _counted(roll, facts, seen.left, "to leave it")
+    return _counted(roll, facts, seen, "to leave it")
 
 
 def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
@@ -185,8 +191,8 @@ def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
 
 def _return(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if seen.left == 0:
-        return roll.turned(roll.outcome, facts.now, ", ".join(f"{why} x{count}" for why, count in seen.stay.items()))
-    return _counted(roll, facts, seen.left, "to return")
+        return roll.turned(roll.outcome, facts.now, _counts(seen.stay))
+    return _counted(roll, facts, seen, "to return")
 
 
 _STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
@@ -201,13 +207,20 @@ def _waiting(roll: Roll, what: str) -> Roll:
     return roll.model_copy(update={"waits": what})
 
 
-def _counted(roll: Roll, facts: RollFacts, left: int | None, what: str) -> Roll:
+def _counts(stay: Mapping[Reason, int]) -> str:
+    return ", ".join(f"{why} x{count}" for why, count in stay.items())
+
+
+def _counted(roll: Roll, facts: RollFacts, seen: RollSample, what: str) -> Roll:
     """Return the roll with its number of remaining bundles updated; fewer than ever in this phase are progress."""
+    left = seen.left
     if left is None:
         return roll
+    causes = "; ".join(filter(None, [_counts(seen.stay), seen.outcome and f"the last run: {seen.outcome}"]))
+    waits = f"{number_of(left, 'bundle')} {what}" + (f" ({causes})" if causes else "")
     fewer = roll.fewest is None or left < roll.fewest
     progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
-    return roll.model_copy(update={"left": left, "waits": f"{number_of(left, 'bundle')} {what}"} | progress)
+    return roll.model_copy(update={"left": left, "waits": waits} | progress)
 
 
 def _restart_of(roll: Roll, facts: RollFacts) -> str:

@@ -24,8 +24,10 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
 
 from pulsar_rebalancer.run.manual_request import ByHand, DrainProgress, HandRequest
 from pulsar_rebalancer.run.plan import Forced, Summary
+from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.orders.control_document import Control, PauseOrder
 from pulsar_rebalancer.state.orders.question import Answers
+from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.operators import CollectOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -331,3 +333,20 @@ def test_answers_are_kept_as_long_as_the_run_may_last_that_carries_the_plan_out(
         StateStore(state).put(Answers(plans={"older": aged}))
         answer(storage, state, "Approve")
         assert len(StateStore(state).get(Answers).plans) == kept
+
+
+@pytest.mark.parametrize(("phase", "own"), [(Phase.DRAINING, True), (Phase.RETURNING, False), (None, False)])
+def test_in_a_rolling_restart_only_its_own_plans_can_be_approved(
+    storage: ClusterStorage, state: MemoryState, waits: StoragePath, phase: Phase | None, own: bool
+) -> None:
+    roll = Roll(id="f", order=("a:1",), turn_at=datetime.now(UTC), phase=Phase.DRAINING)
+    StateBefore(roll=roll.model_copy(update={"phase": phase}) if phase else None).write(waits)
+    StateStore(state).put(roll)
+
+    assert answer(storage, state, "Approve") == ("" if own else "asked again")
+    assert bool(StateStore(state).get(Answers).plans) is own
+
+    StateStore(state).put(Roll())
+    answer(storage, state, "Approve")
+    StateStore(state).put(roll)
+    assert (carried_out(storage, state)[0] == "rolling") is not own

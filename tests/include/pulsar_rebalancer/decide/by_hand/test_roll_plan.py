@@ -11,15 +11,18 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapsh
 from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand import roll_plan
 from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
+from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, advance
 from pulsar_rebalancer.decide.pipeline import RunDecision
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
+from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
 from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.kept import KeptState
 from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -113,10 +116,11 @@ def test_a_roll_sees_whether_the_others_have_room(tmp_path: Path, limit: float, 
     _, sample = snapshot(tmp_path, roll_max_score=limit)
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
 
-    found = roll_plan.seen(sample, roll, ["c:1"])
+    found = roll_plan.seen(sample, roll, ())
 
     assert bool(found.no_room) is no_room
-    assert (found.home, found.drained, found.left) == (tuple(HELD), ("c:1",), None)
+    assert (found.home, found.left) == (tuple(HELD), None)
+    assert roll_plan.seen(sample, roll, ["c:1"]).drained == ("c:1",)
     waiting = roll.model_copy(update={"phase": Phase.DRAINING})
     assert roll_plan.seen(sample, waiting, ()).home == ()
 
@@ -173,9 +177,12 @@ ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
 def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> RollSample:
     """What a roll sees of the turn of c, whose three bundles are two of `AWAY`, and one that no broker reports."""
     snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
+    before = snapshots.take(after=timedelta(minutes=-1))
+    snapshots.state = DecisionState(seq=7, plan_id=before.name)
     for attribute, value in given.items():
         setattr(snapshots, attribute, value)
-    home = (name(0), name(1), name(2), SYSTEM)
+    home = given.pop("home", (name(0), name(1), name(2), SYSTEM))
+    verdicts = [given.pop("verdict", None), given.pop("verdict_before", None)]
     roll = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW, phase=phase, home=home)
     drains = Drains(brokers=roll.drains())
     run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
@@ -183,6 +190,10 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
     decided = RunDecision([], [its._replace(wave=0)], KeptState(), "", {})
     plan_output.write(RunInput.read(run.uri), decided)
+    for folder, verdict in zip((run, before), verdicts, strict=True):
+        if verdict is not None:
+            ended = Outcome(plan_id=run.name, cluster="east", airflow_run_id="r", ended_at=NOW, verdict=verdict)
+            ended.write(folder)
     return roll_plan.seen(Snapshot(run), roll, ())
 
 
@@ -269,17 +280,66 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
     ended = {"unloaded": {name(0): timedelta(minutes=1)}, "ended": ASTRAY | {"tries": 3}}
     excluded = {"settings": {"excluded_bundles": [name(1)]}}
     found = returning(tmp_path / "away", **ended, **excluded)
-    assert (found.left, found.stay) == (0, {"astray": 1, "bundle_excluded": 1})
+    gone = {"no_such_bundle": 1}
+    assert (found.left, found.stay) == (0, {"astray": 1, "bundle_excluded": 1} | gone)
 
     found = returning(tmp_path / "full", settings=FULL)
-    assert (found.left, found.stay) == (0, {"would_overload": 2})
+    assert (found.left, found.stay) == (0, {"would_overload": 2} | gone)
 
     found = returning(tmp_path / "back", BACK)
-    assert (found.left, found.stay) == (0, {})
+    assert (found.left, found.stay) == (0, gone)
 
     found = returning(tmp_path / "system", BACK | {"a": {SYSTEM: 5.0}})
-    assert (found.left, found.stay) == (0, {}), "a system bundle never moves"
+    assert (found.left, found.stay) == (0, gone), "a system bundle never moves"
 
     just_back = {name(number): timedelta(minutes=3) for number in (0, 1)}
     found = returning(tmp_path / "just back", unloaded=just_back, ended=ASTRAY | {"outcome": "moved"})
-    assert (found.left, found.stay) == (0, {}), "the last owner still reports them"
+    assert (found.left, found.stay) == (0, gone), "the last owner still reports them"
+
+
+WHOLE = "t/n/0x10000000_0x20000000"
+PARTS = {"t/n/0x10000000_0x18000000": 5.0, "t/n/0x18000000_0x20000000": 5.0}
+
+
+@pytest.mark.parametrize(("owner", "left"), [("a", 2), ("c", 0)])
+def test_the_parts_of_a_bundle_that_pulsar_split_while_it_was_away_return(
+    tmp_path: Path, owner: str, left: int
+) -> None:
+    owned = {"a": {name(0): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
+    found = returning(tmp_path, owned | {owner: owned[owner] | PARTS}, home=(WHOLE,))
+    assert (found.left, found.stay) == (left, {})
+
+
+def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) -> None:
+    found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
+    assert (found.left, found.never) == (0, (name(20),))
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({}, ""),
+        ({"verdict": Reason.AWAITING_APPROVAL}, "awaiting_approval"),
+        ({"verdict": Reason.OPEN, "verdict_before": Reason.READ_ONLY}, ""),
+        ({"verdict_before": Reason.READ_ONLY}, "read_only"),
+        ({"verdict_before": Reason.NOTHING_TO_DO}, ""),
+    ],
+)
+def test_a_roll_sees_why_bundles_do_not_leave(tmp_path: Path, given: dict[str, Any], outcome: str) -> None:
+    found = in_phase(Phase.DRAINING, tmp_path, AWAY, settings={"overloaded_threshold": 29}, **given)
+    assert (found.left, found.stay, found.outcome) == (1, {"would_overload": 1}, outcome)
+
+
+def test_room_is_not_looked_for_again_in_the_same_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots, sample = snapshot(tmp_path, roll_max_score=22)
+    roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1", "c:1"), at=NOW, turn_at=NOW)
+    found = roll_plan.seen(sample, roll, ())
+    roll = advance(roll, RollFacts(now=NOW, minutes=30, seen=found))
+    with monkeypatch.context() as without:
+        without.setattr(roll_plan, "removal", lambda *_: pytest.fail("it looked"))
+        assert roll_plan.seen(sample, roll, ()) == found
+        assert roll_plan.seen(sample, Roll(id="f", order=("a:1",)), ["c:1"]).no_room == ""
+    other = Snapshot(snapshots.take())
+    assert roll_plan.seen(other, roll, ()).no_room == found.no_room
+    waits = advance(roll, RollFacts(now=NOW, minutes=30, seen=found._replace(drained=("c:1",))))
+    assert waits.seen == ()

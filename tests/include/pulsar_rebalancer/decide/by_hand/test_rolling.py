@@ -213,6 +213,19 @@ def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> N
     assert step(more, 62, seen(62, left=1)).ended == "roll_stuck", "as few as before are no progress"
 
 
+def test_a_drain_says_why_bundles_stay() -> None:
+    roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
+    stays = seen(33, left=2, stay={"anti_affinity": 1}, outcome="awaiting_approval")
+    roll = step(roll, 2, stays)
+    assert roll.waits == "2 bundles to leave it (anti_affinity x1; the last run: awaiting_approval)"
+    assert "awaiting_approval" in step(roll, 33, stays).progress
+
+
+def test_what_never_leaves_a_broker_is_not_brought_back() -> None:
+    roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
+    assert step(roll, 2, seen(2, left=0, never=("t/n/2",))).home == ("t/n/1",)
+
+
 def test_a_crash_during_the_drain_is_not_the_restart() -> None:
     roll = step(step(new_roll(), 1, seen(1, home=("t/n/1",))), 4, restarted(4, left=0))
     for minute in (5, 6):
