@@ -70,5 +70,11 @@ def joined_later() -> tuple[Variant, ...]:
     return (_variant(GAIN, Strategy.GAIN, AUTHORS_MINIMA),)
 
 
+def priced(min_gain: float) -> Variant:
+    """Return GainShedder with another price."""
+    settings = {**AUTHORS_MINIMA, "strategy_settings": {"min_gain": min_gain}}
+    return _variant(f"min_gain {min_gain:g}", Strategy.GAIN, settings)
+
+
 def _variant(name: str, strategy: str, settings: Mapping[str, Any], *, direct: bool = False) -> Variant:
     return Variant(name, validate({"strategy": strategy, **settings}, where="families"), direct)

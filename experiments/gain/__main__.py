@@ -2,6 +2,7 @@
 
     python -m experiments.gain parts [FAMILY ...]    # without one of its parts, and controls
     python -m experiments.gain spread [FAMILY ...]   # twenty further seeds
+    python -m experiments.gain prices [FAMILY ...]   # other values of min_gain
     python -m experiments.gain cases                 # single cases, minute by minute
     python -m experiments.gain traces                # CSV traces through the replay
     python -m experiments.gain draw                  # the page, from the committed results
@@ -15,7 +16,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scripts.drawing import ROOT
 
@@ -23,7 +24,7 @@ from experiments import page
 from experiments.__main__ import commit_of_sources, refuse_changes
 from experiments.families import family_page
 from experiments.families.choosing import best
-from experiments.families.contestants import GAIN, contestants, joined_later
+from experiments.families.contestants import GAIN, contestants, joined_later, priced
 from experiments.families.family import load_all
 from experiments.families.family_results import FamilyResults, read_all, write
 from experiments.families.family_run import run
@@ -33,16 +34,49 @@ from experiments.gain.single_cases import run_cases
 from experiments.gain.traces import run_traces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from experiments.families.family import Family
     from experiments.families.family_results import Figures
+    from experiments.variants import Variant
 
-PART_FAMILIES = ("daily", "hidden_cost", "unequal", "bursts")
-PART_SEEDS = (1, 2, 3, 4, 5)
-SPREAD_FAMILIES = ("mix",)
-SPREAD_SEEDS = tuple(range(6, 26))
-"""Seeds on which nothing was tuned."""
+PRICES = (10, 20, 30, 40, 60, 80)
+"""Values of `min_gain`."""
+
+
+class _Question(NamedTuple):
+    """What is run, and on what; without names of families, on all training families.
+
+    Attributes:
+        contestants: by name, which says what part is taken away, if any.
+    """
+
+    families: tuple[str, ...]
+    seeds: tuple[int, ...]
+    contestants: Callable[[], Mapping[str, Variant]]
+
+
+def _parts() -> dict[str, Variant]:
+    (gain,) = joined_later()
+    return dict.fromkeys((GAIN, *PARTS), gain)
+
+
+def _best_of_grid() -> dict[str, Variant]:
+    """Return AvgShedder, its best settings of the grid, and GainShedder."""
+    compared = contestants(chosen := best(read_all(family_page.RESULTS / "grid")))[: 1 + len(chosen)]
+    return {variant.name: variant for variant in (*compared, *joined_later())}
+
+
+def _prices() -> dict[str, Variant]:
+    return {variant.name: variant for variant in map(priced, PRICES)}
+
+
+QUESTIONS = {
+    "parts": _Question(("daily", "hidden_cost", "unequal", "bursts"), (1, 2, 3, 4, 5), _parts),
+    # Seeds on which nothing was tuned.
+    "spread": _Question(("mix",), tuple(range(6, 26)), _best_of_grid),
+    "prices": _Question((), (1, 2, 3, 4, 5), _prices),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,12 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.page:
         refuse_changes(commit)
     families = load_all()
-    if options.what == "parts":
-        for name in options.families or PART_FAMILIES:
-            write(folder / "parts", _parts(families[name], PART_SEEDS[: options.seeds], commit))
-    elif options.what == "spread":
-        for name in options.families or SPREAD_FAMILIES:
-            write(folder / "spread", _spread(families[name], SPREAD_SEEDS[: options.seeds], commit))
+    if question := QUESTIONS.get(options.what):
+        training = [name for name, family in families.items() if family.kind == "training"]
+        for name in options.families or question.families or training:
+            seeds = question.seeds[: options.seeds]
+            write(folder / options.what, _compared(families[name], question.contestants(), seeds, commit))
     elif options.what == "cases":
         run_cases(folder / "cases", commit)
     elif options.what == "traces":
@@ -67,34 +100,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parts(family: Family, seeds: tuple[int, ...], commit: str) -> FamilyResults:
-    """Return GainShedder and its results without each part."""
-    (gain,) = joined_later()
+def _compared(family: Family, variants: Mapping[str, Variant], seeds: tuple[int, ...], commit: str) -> FamilyResults:
+    """Return the results of each contestant."""
     runs: dict[str, list[Figures]] = {}
-    for part in (GAIN, *PARTS):
-        with without(part):
-            runs[part] = [run(family, gain, seed) for seed in seeds]
-        _say(family.name, part)
+    for name, variant in variants.items():
+        with without(name):
+            runs[name] = [run(family, variant, seed) for seed in seeds]
+        print(f"{time.process_time():6.0f} s of CPU  {family.name}: {name}", flush=True)
     return FamilyResults(family.name, commit, seeds, runs)
-
-
-def _spread(family: Family, seeds: tuple[int, ...], commit: str) -> FamilyResults:
-    """Return the results of AvgShedder, its best settings of the grid, and GainShedder."""
-    compared = contestants(chosen := best(read_all(family_page.RESULTS / "grid")))[: 1 + len(chosen)]
-    runs = {}
-    for variant in (*compared, *joined_later()):
-        runs[variant.name] = [run(family, variant, seed) for seed in seeds]
-        _say(family.name, variant.name)
-    return FamilyResults(family.name, commit, seeds, runs)
-
-
-def _say(family: str, contestant: str) -> None:
-    print(f"{time.process_time():6.0f} s of CPU  {family}: {contestant}", flush=True)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.gain", description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("parts", "spread", "cases", "traces", "draw"))
+    parser.add_argument("what", choices=(*QUESTIONS, "cases", "traces", "draw"))
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("--seeds", type=int, help="number of seeds (default: all)")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "gain", help="folder for results")

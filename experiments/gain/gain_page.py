@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from scripts.drawing import FOLDER as PICTURES
@@ -19,14 +19,17 @@ from experiments.gain.goals import CLEARLY, loses_clearly, verdicts
 from experiments.gain.parts import PARTS, RANDOM, SHUFFLED
 from experiments.gain.single_cases import BURST, FOLDER, NETWORK, CaseRun, read_case
 from experiments.gain.traces import read_traces
+from experiments.page import COMMITTED
+from experiments.results import read
 from experiments.scenario import load
-from experiments.tables import Table
+from experiments.tables import Table, seeds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from experiments.families.family_results import FamilyResults
+    from experiments.results import Results
 
 RESULTS = ROOT / "experiments" / "results" / "gain"
 DOCUMENT = ROOT / "docs" / "gain-shedder.md"
@@ -52,6 +55,7 @@ def written() -> dict[Path, str]:
         ("burst", _burst(burst, burst_commit)),
         ("network", _of_case(network, network_commit)),
         ("traces", _of_traces(*read_traces(RESULTS / "traces.json"))),
+        ("hundred", _at_the_end(read(COMMITTED / "hundred_hot_hundred_new.json"))),
     ):
         text = between(marks, content, text)
     titles = {name: family.title.removeprefix("Held out: ") for name, family in load_all().items()}
@@ -151,8 +155,8 @@ def _of_case(runs: Sequence[CaseRun], commit: str) -> str:
         rows.append(
             [contestant, f"{fmean(run.moves for run in own):.1f}", f"{fmean(run.range_mean for run in own):.1f}"]
         )
-    seeds = ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))
-    return f"{Table(['', 'moves', 'mean range'], rows).markdown()}\n\nMeans of seeds {seeds}, of commit `{commit}`."
+    drawn = ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))
+    return f"{Table(['', 'moves', 'mean range'], rows).markdown()}\n\nMeans of seeds {drawn}, of commit `{commit}`."
 
 
 def _of_traces(commit: str, runs: Mapping[str, Mapping[str, tuple[int, float]]]) -> str:
@@ -162,6 +166,15 @@ def _of_traces(commit: str, runs: Mapping[str, Mapping[str, tuple[int, float]]])
         rows.append([name, f"{fmean(moves):.1f}", f"{fmean(ranges):.1f}"])
     table = Table(["", "moves", "mean range"], rows).markdown()
     return f"{table}\n\nMeans of seeds {', '.join(runs)}, of commit `{commit}`."
+
+
+def _at_the_end(results: Results) -> str:
+    rows = [
+        [name, *(_quantiles(results.spread(name, measure).known) for measure in ("bundles_moved", "range_end"))]
+        for name in (AVG, GAIN)
+    ]
+    table = Table(["", "moves", "range of the last ten minutes"], rows).markdown()
+    return f"{table}\n\nMedian, least and largest of seeds {seeds(results)}, of commit `{results.commit}`."
 
 
 def _multiples(results: Mapping[str, FamilyResults], name: str, to: str) -> list[str]:
@@ -174,9 +187,7 @@ def _hotter(results: Mapping[str, FamilyResults], name: str, than: str) -> str:
 
 
 def _quantiles(figures: Sequence[float]) -> str:
-    ordered = sorted(figures)
-    least, median, largest = ordered[0], ordered[len(ordered) // 2], ordered[-1]
-    return f"{median:.1f} ({least:.1f} to {largest:.1f})"
+    return f"{median(figures):.1f} ({min(figures):.1f} to {max(figures):.1f})"
 
 
 def _below(family: FamilyResults, measure: str) -> int:
@@ -186,5 +197,5 @@ def _below(family: FamilyResults, measure: str) -> int:
 
 def _origin(results: Mapping[str, FamilyResults]) -> str:
     commits = " and ".join(f"`{commit}`" for commit in sorted({family.commit for family in results.values()}))
-    seeds = sorted({seed for family in results.values() for seed in family.seeds})
-    return f"Seeds {seeds[0]} to {seeds[-1]}, of commit {commits}."
+    drawn = sorted({seed for family in results.values() for seed in family.seeds})
+    return f"{f'Seeds {drawn[0]} to {drawn[-1]}' if drawn[1:] else f'Seed {drawn[0]}'}, of commit {commits}."

@@ -35,7 +35,7 @@ from benchmarks.results import PARTS
 from experiments.__main__ import _options
 from experiments.families import family
 from experiments.families.__main__ import _options as family_options
-from experiments.gain.__main__ import PART_FAMILIES, SPREAD_FAMILIES
+from experiments.gain.__main__ import QUESTIONS
 from experiments.gain.__main__ import _options as gain_options
 from experiments.scenario import load_all
 from experiments.sweeps import _options as sweep_options
@@ -179,7 +179,7 @@ def of_gain(words: list[str]) -> None:
     """Its arguments are taken, and its families are there."""
     assert words[1:3] == ["-m", "experiments.gain"]
     gain_options(words[3:])
-    assert {*PART_FAMILIES, *SPREAD_FAMILIES} <= set(family.load_all())
+    assert {name for question in QUESTIONS.values() for name in question.families} <= set(family.load_all())
 
 
 def swept(words: list[str]) -> None:

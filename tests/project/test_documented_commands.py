@@ -111,7 +111,9 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m experiments.families --grid --page": of_families,
     "python -m experiments.families --seal --page": of_families,
     "python -m experiments.families --open --page": of_families,
-    **dict.fromkeys((f"python -m experiments.gain {what}" for what in ("parts", "spread", "cases", "traces")), of_gain),
+    **dict.fromkeys(
+        (f"python -m experiments.gain {what}" for what in ("parts", "spread", "prices", "cases", "traces")), of_gain
+    ),
     "python -m experiments.restoring": by("tests/experiments/test_restoring.py"),
     "make sweeps": make(swept),
     'make sweeps NAME="cost_spread nic_gbit" SEEDS=1': make(swept),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.bundle_columns import Bundles
     from pulsar_rebalancer.run.tables import BrokerSample, Measure
     from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, RecentMove, SheddingResult
+    from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult
 
 
 class RunDecision(NamedTuple):
@@ -60,7 +60,6 @@ class RunContext:
             thresholds.
         unloaded_brokers: seconds between each broker's last unload and the sample.
         arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
-        recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
         seed: seed for choosing among equally good destinations; the same seed gives the same plan.
     """
@@ -73,7 +72,6 @@ class RunContext:
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
-    recent: Mapping[str, RecentMove] = field(default_factory=dict)
     lesson: Lesson = field(default_factory=Lesson)
     seed: str = ""
 
@@ -102,7 +100,6 @@ def decide(context: RunContext, brokers: Sequence[BrokerSample], bundles: Bundle
         force_threshold=context.force_threshold,
         unloaded_brokers=_unloaded_before_the_report(context, brokers),
         arriving=context.arriving,
-        recent=context.recent,
         lesson=context.lesson,
         forbids=lambda *move: policies().forbids(*move),
     )

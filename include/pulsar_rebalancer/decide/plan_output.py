@@ -122,7 +122,7 @@ def with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
 
 def _state(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None) -> DecisionState:
     counts, now, before = run.counting.counts, run.request.collected_at, run.before.decision
-    used = decided.samples | used_samples(decided.decisions, run.counting)
+    used = decided.samples | used_samples(decided.decisions, run.counting, decided.moves)
     return DecisionState(
         seq=before.seq + 1,
         plan_id=run.folder.name,

@@ -99,12 +99,11 @@ class RunInput(Snapshot):
             force_threshold=force_threshold(self.request),
             unloaded_brokers=unloaded,
             arriving=self.drained.arriving() if self.before.drains.brokers else {},
-            recent=self._recent_moves,
             seed=self.folder.name,
         )
 
     @property
-    def _recent_moves(self) -> dict[str, RecentMove]:
+    def recent_moves(self) -> dict[str, RecentMove]:
         """Return the moves that were carried out recently, by bundle."""
         unloads = self.before.moves.unloads
         ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer.run.tables import Cell
     from pulsar_rebalancer.state.learned import Learned
+    from pulsar_rebalancer.strategies.sample import RecentMove
 
     Floats = npt.NDArray[np.float64]
 
@@ -53,8 +54,10 @@ class RunLesson(NamedTuple):
 def lesson_of(run: RunInput) -> RunLesson:
     """Return the figures known after the run's sample; empty if neither the strategy nor the shadow learns.
 
-    If several brokers report a bundle, it belongs to the first of them by name. Figures that validation left out are
-    ignored. Figures known about a broker without a report, and the costs of a bundle that no broker reports, are kept.
+    If several brokers report a bundle, it belongs to the first of them by name. A bundle that moved a few minutes ago
+    belongs to its destination, even if no broker reports it yet. Figures that are missing or that validation left out
+    are ignored. Figures known about a broker without a report, and the costs of a bundle that no broker reports, are
+    kept.
 
     Raises:
         SnapshotError: the bundles table or the costs cannot be read.
@@ -63,12 +66,14 @@ def lesson_of(run: RunInput) -> RunLesson:
     if before is None:
         return RunLesson()
     minutes = _minutes(run)
-    measure = measure_of(before.bottleneck)
-    reported = _reported(run, (f"{measure}_in", f"{measure}_out"))
+    measure, recent = measure_of(before.bottleneck), run.recent_moves
+    gone = run.before.moves.splits
+    late = {name: move for name, move in recent.items() if move.minutes < learning.MOVED and name not in gone}
+    reported, missing = _at_destinations(_reported(run, (f"{measure}_in", f"{measure}_out")), late)
     brokers, names = reported["broker"], reported["bundle"]
     stored = _stored(run, before)
     known = _known(run, stored, names)
-    refused = pc.is_in(names, pa.array(list(run.validation.quarantined), pa.string())).to_numpy()
+    refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
     after, change = known.averaged(rate, learning.steps(before, minutes, counts=counts))
@@ -77,8 +82,7 @@ def lesson_of(run: RunInput) -> RunLesson:
     lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
-        recent = run.context.recent.values()
-        lesson = learning.learn(before, run.brokers, lesson.sums, recent, run.settings, minutes)
+        lesson = learning.learn(before, run.brokers, lesson.sums, recent.values(), run.settings, minutes)
         after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
@@ -139,6 +143,28 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
     several = reported.filter(shared).group_by("bundle").aggregate(chosen)
     several = several.select(["broker_min", "bundle", *(f"{name}_max" for name in figures)]).rename_columns(columns)
     return pa.concat_tables([reported.filter(pc.invert(shared)).select(columns), several])
+
+
+def _at_destinations(reported: pa.Table, late: Mapping[str, RecentMove]) -> tuple[pa.Table, list[str]]:
+    """Return the rows with bundles that moved at their destinations, and the bundles whose rows were missing.
+
+    Such a row is added without figures. The source may still report a bundle, and so may both brokers.
+
+    Args:
+        late: moves that reports may not show yet, by bundle.
+    """
+    if not late:
+        return reported, []
+    at: Any = pc.index_in(reported["bundle"], pa.array(list(late), pa.string()))
+    sources = pa.array([move.source for move in late.values()], pa.string()).take(at)
+    destinations = pa.array([move.destination for move in late.values()], pa.string()).take(at)
+    from_source: Any = pc.equal(reported["broker"], sources)
+    brokers: Any = pc.if_else(pc.fill_null(from_source, False), destinations, reported["broker"])
+    found = set(at.unique().to_pylist())
+    missing = [name for number, name in enumerate(late) if number not in found]
+    rows = [{"broker": late[name].destination, "bundle": name} for name in missing]
+    moved_rows = reported.set_column(0, reported.schema.field(0), brokers)
+    return pa.concat_tables([moved_rows, pa.Table.from_pylist(rows, schema=reported.schema)]), missing
 
 
 def _stored(run: RunInput, before: Learned) -> pa.Table:

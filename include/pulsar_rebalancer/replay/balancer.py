@@ -120,7 +120,6 @@ class Balancer:
             self._columns(minute, seen),
             self._settings,
             counting=counting,
-            recent=recent,
             lesson=lesson,
         )
         decision = self._shed(minute, sample)
@@ -160,7 +159,6 @@ class Balancer:
             counting,
             self._kept,
             policies=minute.policies,
-            recent=sample.recent,
             lesson=sample.lesson,
             unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of(minute),

@@ -128,6 +128,7 @@ class ColumnBundles(Bundles):
             return []
         bundles = np.flatnonzero(self._owner == number)
         if largest is not None and self._loads is not None:
+            bundles = bundles[~np.isin(bundles, list(self._reasons))]
             bundles = bundles[np.argsort(-self._loads[0][bundles], kind="stable")[:largest]]
         return self._samples(bundles)
 

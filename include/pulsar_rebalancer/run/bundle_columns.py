@@ -148,11 +148,13 @@ class Bundles:
         """Return the bundles that one broker reports, sorted by name.
 
         Args:
-            largest: return only this number of bundles, those with the largest `load_now`, in descending order.
+            largest: return only this number of bundles that may be moved, those with the largest `load_now`, in
+                descending order.
         """
         start, end = self._rows_of.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
         if largest is not None:
+            rows = rows.filter(pc.is_null(rows["reason"]))
             rows = rows.sort_by([("load_now", "descending"), ("bundle", "ascending")]).slice(0, largest)
         columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
         reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]

@@ -52,7 +52,6 @@ class ClusterSample:
             thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
         arriving: traffic that this run's drains add to each broker, by broker and measure (msg/s or bytes/s).
-        recent: moves that were carried out recently, by bundle.
         lesson: figures learned up to this sample, for a shedder that learns.
         forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
             moved.
@@ -66,7 +65,6 @@ class ClusterSample:
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
-    recent: Mapping[str, RecentMove] = field(default_factory=dict)
     lesson: Lesson = field(default_factory=Lesson)
     forbids: Callable[[str, str, str], Reason | None] = allow_all
 
@@ -208,21 +206,27 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
     return [Decision(name, reason) for name, reason in sorted(left_out)]
 
 
-def used_samples(decisions: Iterable[Decision], counting: Counting) -> dict[str, float]:
-    """Return the scores that caused hits, by broker; in a run that counts no hits, the scores that caused moves.
+def used_samples(
+    decisions: Iterable[Decision], counting: Counting, moves: Iterable[CandidateMove] = ()
+) -> dict[str, float]:
+    """Return the scores that caused hits, by broker; in a run that counts no hits, those of brokers in moves of pairs.
+
+    A move's brokers need not be those of its pair.
 
     Args:
-        decisions: one cluster's decisions, with the bundles that move after policies and caps.
+        decisions: one cluster's decisions.
         counting: rules for the hit counters in this run.
+        moves: candidates after policies and caps.
     """
+    judged = {decision.pair: decision for decision in decisions if decision.low_hits is not None}
+    moving = [move for move in moves if move.taken and move.pair in judged]
+    moved = {end for move in moving for end in (move.source, move.destination)}
     used: dict[str, float] = {}
-    for decision in decisions:
-        if decision.low_hits is None:
-            continue
-        before = max(decision.source_low_before or 0, decision.destination_low_before or 0)
-        if decision.low_hits > before if counting.counts else decision.bundles_taken > 0:
-            ends = {decision.source: decision.source_score, decision.destination: decision.destination_score}
-            used |= {broker: score for broker, score in ends.items() if broker is not None and score is not None}
+    for pair in judged.values():
+        counted = (pair.low_hits or 0) > max(pair.source_low_before or 0, pair.destination_low_before or 0)
+        for broker, score in ((pair.source, pair.source_score), (pair.destination, pair.destination_score)):
+            if broker is not None and score is not None and (counted if counting.counts else broker in moved):
+                used[broker] = score
     return used
 
 

@@ -7,7 +7,6 @@ the last hour's average loads. The formulas are explained in docs/gain-shedder.m
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.state.learned import LearnedBroker
 from pulsar_rebalancer.strategies.bottleneck import MEMORY, UNIT
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.learning import MOVED, Sums
+from pulsar_rebalancer.strategies.learning import Sums
 from pulsar_rebalancer.strategies.sample import CandidateMove, SheddingResult, hits_after
 from pulsar_rebalancer.strategies.scoring import relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
@@ -70,6 +69,7 @@ class _Broker:
         loads: points that each candidate adds to a broker with the median number of cores; two rows as in `heights`.
         squares: sum of each candidate's two squared loads; infinite for a candidate that stays.
         dearness: price of each candidate's move, in multiples of the lowest possible price.
+        words: about its last move; before its first move, about the best one when it was first examined.
     """
 
     name: str
@@ -117,8 +117,10 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     if any(decision.fired for decision in decisions):
         pools = _pools(sample, decisions)
         _read(sample, pools)
-        moves = [move for pool in pools for move in _planned(sample, own, pool)]
-        words: dict[int | None, str] = {broker.pair: broker.words for pool in pools for broker in pool if broker.gives}
+        words: dict[int | None, str] = {}
+        moves = [move for pool in pools for move in _planned(sample, own, pool, words)]
+        for broker in (broker for pool in pools for broker in pool if broker.gives):
+            words.setdefault(broker.pair, broker.words)
         decisions = _completed(sample, decisions, words, moves)
     decisions += avg_shedder.left_out(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
@@ -132,7 +134,7 @@ def _as_avg_shedder(sample: ClusterSample, kept: ShedderState, learned: Learned)
 
 
 def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
-    """Return the brokers of each pool; their heights are not yet relative to the pool's mean."""
+    """Return the brokers of each pool, with their heights above the pool's mean."""
     learned, of_brokers = sample.lesson.learned, sample.lesson.sums
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
@@ -150,24 +152,16 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
         pools[broker.reserved_by or ""].append(
             _Broker(name, pair.pair or 0, cores[name], heights, gives=gives, takes=takes, urgent=urgent)
         )
+    for pool in pools.values():
+        _from_mean(pool)
     return [pools[name] for name in sorted(pools)]
 
 
 def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
-    """Subtract each pool's mean from its brokers' heights, and read the candidates of brokers above the mean."""
+    """Read the candidates of brokers above the mean."""
     points = sample.lesson.learned.points
-    _from_mean(pools)
-    at = {broker.name: broker for pool in pools for broker in pool}
-    above = [broker for broker in at.values() if broker.gives or broker.level > 0]
-    late = {name: move for name, move in sample.recent.items() if move.minutes < MOVED}
-    sample.bundles.announce({*(broker.name for broker in above), *(move.source for move in late.values())})
-    for name, move in late.items():
-        with suppress(KeyError):  # unless the source still reports the bundle
-            load = [points * each for each in sample.bundles.find(move.source, name).loads]
-            for end, sign in ((move.source, -1), (move.destination, 1)):
-                if end in at:
-                    at[end].heights = at[end].with_load(load, sign)
-    _from_mean(pools)
+    above = [broker for pool in pools for broker in pool if broker.gives or broker.level > 0]
+    sample.bundles.announce([broker.name for broker in above])
     able = sample.bundles.able(_CRUMB / points) if points else set()
     for broker in above:
         broker.unread = broker.name in able
@@ -189,16 +183,20 @@ def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.squares = np.where([reason is None for reason in broker.reasons], (broker.loads**2).sum(axis=0), np.inf)
 
 
-def _from_mean(pools: Sequence[Sequence[_Broker]]) -> None:
-    for pool in pools:
-        cores = one_by_one(broker.cores for broker in pool)
-        now, later = (one_by_one(broker.cores * broker.heights[of] for broker in pool) / cores for of in (0, 1))
-        for broker in pool:
-            broker.heights = (broker.heights[0] - now, broker.heights[1] - later)
+def _from_mean(pool: Sequence[_Broker]) -> None:
+    cores = one_by_one(broker.cores for broker in pool)
+    now, later = (one_by_one(broker.cores * broker.heights[of] for broker in pool) / cores for of in (0, 1))
+    for broker in pool:
+        broker.heights = (broker.heights[0] - now, broker.heights[1] - later)
 
 
-def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) -> list[CandidateMove]:
-    """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter broker of each pair."""
+def _planned(
+    sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker], words: dict[int | None, str]
+) -> list[CandidateMove]:
+    """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter broker of each pair.
+
+    The words about the first move of each pair go into `words`.
+    """
     moves: list[CandidateMove] = []
     measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
     for _ in range(_ROUNDS):
@@ -209,6 +207,7 @@ def _planned(sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker]) 
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
             if (hotter.gives or colder.takes) and (bundle := _move(sample, own, hotter, colder)):
                 pair = hotter.pair if hotter.gives else colder.pair
+                words.setdefault(pair, hotter.words)
                 of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
                 moves.append(CandidateMove.of(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
@@ -257,7 +256,7 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
         hotter.at_first[best], net[best] = forbidden, -np.inf
     bundle, load = hotter.bundles[best], hotter.loads[:, best].tolist()
     after = hotter.with_load(load, -1), colder.with_load(load)
-    if not hotter.words and net[best] > -np.inf:
+    if net[best] >= 0 or (not hotter.words and net[best] > -np.inf):
         hotter.words = f"{_words(hotter, colder, bundle, after)}: gain {gains[best]:.0f}, price {prices[best]:.0f}"
     if net[best] < 0:
         return None
@@ -269,7 +268,8 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
 def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[Heights, Heights]) -> str:
     heights = zip(hotter.heights, colder.heights, *after, strict=True)
     now, later = ("from {:+.0f}/{:+.0f} to {:+.0f}/{:+.0f}".format(*of) for of in heights)
-    return f"{bundle.bundle} to {colder.name} brings the two {now} now, {later} on the hour's average"
+    giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
+    return f"{bundle.bundle}{giver} to {colder.name} brings the two {now} now, {later} on the hour's average"
 
 
 def _completed(

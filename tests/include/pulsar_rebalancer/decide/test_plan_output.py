@@ -26,7 +26,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Forced, read_decisions, read_state, verify
 from pulsar_rebalancer.run.splits import read_splits
-from pulsar_rebalancer.run.tables import BUNDLES, MEANS, Measure, table
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS, Measure, table
 from pulsar_rebalancer.run.topic_loads import Candidate, Candidates
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
@@ -155,11 +155,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path)
     (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
     run.new_means.write_table(table(means.update(rows, []), MEANS))
 
-    learned = lesson_of(run)
-    bundles = RunBundles(run, lambda: run.new_means, learned.costs)
-    decided = pipeline.decide(replace(run.context, lesson=learned.lesson), run.brokers, bundles)
-    summary = plan_output.write(run, decided)
-
+    summary = plan_output.write(run, learned_and_decided(run))
     moves = verify(folder, summary)[0]
     assert Counter(move.source for move in moves) == {"a:1": 2, "b:1": 2}
     assert not {move.destination for move in moves} - {"c:1", "d:1"}
@@ -169,6 +165,55 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path)
     assert Reason.CAP_RUN in found.values()
     (decision,) = (each for each in read_decisions(folder) if each["pair"] == 0)
     assert " brings the two from " in str(decision["explanation"])
+
+
+def learned_and_decided(run: RunInput) -> RunDecision:
+    learned = lesson_of(run)
+    bundles = RunBundles(run, lambda: run.new_means, learned.costs)
+    return pipeline.decide(replace(run.context, lesson=learned.lesson), run.brokers, bundles)
+
+
+def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float], **moved: Any) -> RunInput:
+    """A forced run of GainShedder, in which a broker's CPU does not follow from its bundles.
+
+    Args:
+        moved: columns of the bundle with the number 1, which moved from z to a a minute ago; nothing if it did not.
+    """
+    snapshots = Snapshots(root, owned, strategy="GainShedder")
+    if moved:
+        snapshots.unloaded, snapshots.onto = {name(1): timedelta(minutes=1)}, "a:1"
+        snapshots.ended = {"source": "z:1", "outcome": Reason.MOVED}
+    folder = snapshots.take(params={"force": "hot broker", "force_threshold": 10})
+    run = RunInput.read(folder.uri)
+    bundles = [row | (moved if row["bundle"] == name(1) else {}) for row in run.table("bundles").to_pylist()]
+    brokers = [row | {"cpu_usage": cpu[row["broker"][0]]} for row in run.table("brokers").to_pylist()]
+    (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
+    (folder / "input" / "brokers.parquet").write_table(table(brokers, BROKERS))
+    run.new_means.write_table(table(means.update(bundles, []), MEANS))
+    return RunInput.read(folder.uri)
+
+
+def test_a_bundle_that_two_brokers_report_after_its_move_changes_no_decision(tmp_path: Path) -> None:
+    full, cpu = {name(10 + n): 10.0 for n in range(6)}, {"z": 60.0, "m": 30.0, "a": 10.0}
+    plans = {}
+    for reporting in ("a", "az"):
+        owned = {"z": dict(full), "m": {name(30): 30.0}, "a": {name(40): 5.0}}
+        for broker in reporting:
+            owned[broker] |= {name(1): 10.0}
+        decided = learned_and_decided(forced(tmp_path / reporting, owned, cpu, owners=len(reporting)))
+        taken = [move for move in decided.moves if move.taken]
+        plans[reporting] = taken, [decision.explanation for decision in decided.decisions]
+    assert plans["a"] == plans["az"]
+    assert plans["a"][0]
+
+
+def test_a_forced_run_restarts_the_hits_of_brokers_between_which_bundles_move(tmp_path: Path) -> None:
+    # Other processes take the CPU of h, which has nothing to give: m gives to c instead.
+    owned = {"h": {}, "m": {name(n): 10.0 for n in range(5)}, "c": {name(9): 10.0}}
+    run = forced(tmp_path, owned, {"h": 70.0, "m": 50.0, "c": 10.0})
+    plan_output.write(run, learned_and_decided(run))
+    assert set(fates(run.folder).values()) >= {"c:1"}
+    assert read_state(run.folder).restarts == {"c:1": CountedSample(10.0, NOW), "m:1": CountedSample(50.0, NOW)}
 
 
 EARLIER = NOW - timedelta(seconds=60)

@@ -19,7 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, MEANS, RATES, TRAFFIC, table
 from pulsar_rebalancer.state.learned import Learned, LearnedBroker
-from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState
+from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState, Unload
 from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums, steps
@@ -99,7 +99,10 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     costs += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625)), known(HALVES[1], KNOWN["a"])]
     findings = tuple(Finding(reason=Reason.NOT_A_NUMBER, subject=f"t/n/{name}") for name in "cf")
     split = BundleSplit(at=runs.NOW, plan_id="p", positions=(0x20000000,), shares=(0.25, 0.75))
-    more: dict[str, Any] = {"validation": Validation(findings=findings), "moves": MovesState(splits={SPLIT: split})}
+    # It had moved to b3, where its parts are now.
+    moved = Unload(at=runs.NOW, plan_id="p", source="b1", destination="b3", outcome=Reason.MOVED)
+    moves = MovesState(splits={SPLIT: split}, unloads={SPLIT: moved})
+    more: dict[str, Any] = {"validation": Validation(findings=findings), "moves": moves}
     before = Learned(samples=30, points=0.01)
     run = given(tmp_path, bundles, costs, before, **more)
     found = lesson_of(run)
@@ -168,6 +171,46 @@ def test_what_is_known_of_a_broker_without_a_report_remains_until_the_next_compl
         assert all(tuple(rows[f"t/n/{name}"].values()) == KNOWN[name] for name in kept[2:])
         assert set(found.lesson.sums) == {"b2"}
         assert (found.lesson.learned.brokers[broker].residual == 7.0) is bool(silent)
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "reporting", "counts_at"),
+    [
+        ("b1", "b2", ["b1"], "b2"),
+        ("b1", "b2", ["b2"], "b2"),
+        ("b1", "b2", ["b1", "b2"], "b2"),
+        ("b2", "b1", ["b1", "b2"], "b1"),
+        ("b1", "b2", [], "b2"),
+        # It has moved again.
+        ("b1", "b2", ["b3"], "b3"),
+    ],
+)
+def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source, destination, reporting, counts_at):
+    bundles = [reported(broker, "t/n/a", RATE["a"], len(reporting)) for broker in reporting]
+    bundles.append(reported("b1", "t/n/b", RATE["b"]))
+    costs = [known(f"t/n/{name}", KNOWN[name]) for name in "ab"]
+    before = Learned(samples=30, points=0.01)
+    # Validation refuses a bundle that two brokers report.
+    findings = tuple(Finding(reason=Reason.TWO_OWNERS, subject="t/n/a") for _ in reporting[1:])
+    for minutes in (3, 5):
+        at = runs.NOW - timedelta(minutes=minutes)
+        ends: dict[str, Any] = {"plan_id": "p", "source": source, "destination": destination}
+        moves = MovesState(unloads={"t/n/a": Unload(at=at, **ends, outcome=Reason.MOVED)})
+        run = given(tmp_path, bundles, costs, before, moves=moves, validation=Validation(findings=findings))
+        found = lesson_of(run)
+        after = {row.pop("bundle"): tuple(row.values()) for row in found.costs.to_pylist()}
+        hour, quick, _, cost, _ = KNOWN["a"]
+        unseen = Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
+        is_seen = len(reporting) == 1
+        load = expected(run, before, 200, KNOWN["a"]) if is_seen else unseen
+        # Later, it counts where it is reported.
+        holds = counts_at if minutes < 4 else min(reporting, default=None)
+        loads = {"b1": [expected(run, before, 400, KNOWN["b"])]}
+        if holds:
+            loads.setdefault(holds, []).append(load)
+        assert found.lesson.sums == {broker: added(*of) for broker, of in loads.items()}
+        assert ("t/n/a" in after) is bool(holds)
+        assert is_seen or after.get("t/n/a", KNOWN["a"]) == pytest.approx(KNOWN["a"], rel=1e-4)
 
 
 LEARNED = KeptState(ShedderState(learned=Learned(samples=30, points=0.01))).document()

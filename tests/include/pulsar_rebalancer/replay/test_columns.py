@@ -92,6 +92,8 @@ def test_bundles_are_those_of_the_tables() -> None:
     tables = Bundles(pa.Table.from_pylist(rows, COLUMNS))
     for broker in [*BROKERS, "elsewhere:8080"]:
         assert columns.of(broker) == tables.of(broker)
+        assert columns.of(broker, 2) == tables.of(broker, 2)
+    assert NAMES[3] not in [bundle.bundle for bundle in tables.of(BROKERS[2], 2)]
     for namespaces in (None, {"t/a"}, {"t/a", "t/ab"}, {"t/x"}):
         assert columns.served(namespaces) == tables.served(namespaces)
     for least, able in ((0, set(BROKERS)), (15, {BROKERS[0]}), (35, set())):

@@ -73,7 +73,7 @@ class Demonstration:
             owner,
             load,
             brokers=run.brokers,
-            moved=run.context.recent.values(),
+            moved=run.recent_moves.values(),
             settings=run.settings,
             minute=run.request.collected_at.timestamp() / 60,
             counts=run.counting.counts,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.vectors.rows import broker, bundle, completed, sample
 
 from pulsar_rebalancer.reasons import Reason
@@ -20,7 +19,6 @@ from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.fitting import validate
 from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.learning import Lesson, Sums
-from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
 
@@ -137,14 +135,17 @@ def test_a_hot_source_collects_high_hits_below_the_high_threshold():
     assert (cooler.decisions[0].reason, cooler.kept.hits["hot"]) == (Reason.HITS_LOW, HitCount(0, 1))
 
 
-def test_no_broker_is_drained_below_the_mean_to_fill_the_coldest():
-    # Ten at 60 and one empty: the mean is 54.5. AvgShedder would move 30 points off one of the ten.
+def test_equal_brokers_share_in_filling_the_coldest():
+    # Ten at 60 and one empty. AvgShedder would move 30 points off one of the ten.
     full = {f"b{n}": steady(*[6] * 10) for n in range(9)}
     result = shed_once(scene({"hot": steady(*[6] * 10), **full, "cold": []}))
     sources = [move.source for move in result.moves if move.taken]
     assert len(sources) == len(set(sources)) == 9
     # All of them fill the cold broker of one pair: none moves in return for another.
     assert "Taken: 9 bundles with 5,400 msg/s. Passed over" in (completed(result)[0].explanation or "")
+    # The mean, 54.5, is no bound: half of the pair's difference gains most, even if hot falls to 30.
+    large = scene({"hot": steady(30, *[6] * 5), **full, "cold": []})
+    assert moved(shed_once(large))["hot-0"] == "cold"
 
 
 def test_a_burst_moves_where_a_steady_bundle_would_have_to_come_back():
@@ -222,7 +223,25 @@ def test_a_broker_without_bundles_to_give_leaves_its_partner_to_the_next():
     assert {move.source for move in result.moves} == {"mild"}
     # Only the brokers of the moves start again.
     assert result.kept.hits == {"hot": HitCount(2, 8)}
+    assert result.decisions[0].reason is Reason.FIRED
+    assert (result.decisions[0].explanation or "").endswith(
+        "hits. t/n/mild-0 of mild to cold brings the two from +7/-33 to -3/-23 now, "
+        "from +7/-33 to -3/-23 on the hour's average: gain 600, price 22"
+    )
+
+
+def test_a_pair_from_which_nothing_may_move_says_so():
+    result = shed_once(scene({"hot": [], "mild": [], "cold": []}, residuals={"hot": 70.0, "mild": 50.0, "cold": 10.0}))
+    assert (moved(result), result.decisions[0].reason) == ({}, Reason.NO_GAIN)
     assert (result.decisions[0].explanation or "").endswith(". It has no bundle that may move")
+
+
+def test_bundles_that_must_stay_do_not_hide_those_of_a_broker_whose_pair_does_not_fire():
+    # Only the 50 largest of mild are read.
+    held = {"hot": [], "mild": steady(*[0.5] * 50, 0.45), "cold": steady(10)}
+    stay = {f"mild-{n}": {"reason": Reason.RECENTLY_UNLOADED} for n in range(50)}
+    result = shed_once(scene(held, residuals={"hot": 70.0, "mild": 24.0}, bundles=stay))
+    assert moved(result) == {"mild-50": "cold"}
 
 
 def test_a_broker_that_is_not_among_those_to_relieve_says_so():
@@ -248,8 +267,12 @@ CROSSING = {"hot": steady(50, 20, 20), "mild": steady(0.5, 55.5), "cool": steady
 
 
 def test_a_move_that_was_not_worth_its_price_may_be_worth_a_lower_one():
-    # 0.5 gains 14.5 less than 20.6 for cool, but 12.5 more than 10.3 for cold, whose pair is urgent.
-    assert moved(shed_once(scene(CROSSING)))["mild-0"] == "cold"
+    # 0.5 gains 14.5, less than 21.3 for cool, but 12.5 more than 10.6 for cold, whose pair is urgent.
+    result = shed_once(scene(CROSSING))
+    assert moved(result)["mild-0"] == "cold"
+    told = result.decisions[1].explanation or ""
+    assert ". t/n/mild-0 to cold brings" in told
+    assert told.endswith(": gain 12, price 11")
 
 
 def test_a_bundle_that_may_not_go_to_one_broker_may_go_to_the_next():
@@ -297,16 +320,6 @@ def test_a_bundle_that_policies_keep_leaves_its_place_to_the_next():
     assert reasons(of_broker)["0x00000000_0xffffffff"] is Reason.SYSTEM_NAMESPACE
     free = shed_once(scene(USUAL, own={"min_gain": 0}))
     assert reasons(free)["hot-4"] is Reason.BELOW_GAIN  # too small to be looked at
-
-
-@pytest.mark.parametrize(("minutes", "expected"), [(1.0, {}), (5.0, {"hot-1", "hot-2"})])
-def test_a_bundle_on_its_way_counts_at_its_destination(minutes, expected):
-    # 20 points were moved to cold a minute ago, but hot still reports them.
-    loads = {"hot": steady(20, 10, 10), "mild": steady(20), "cold": steady(10)}
-    late = {"t/n/hot-0": RecentMove("hot", "cold", minutes)}
-    given = scene(loads, recent=late, bundles={"hot-0": {"reason": Reason.RECENTLY_UNLOADED}})
-    assert set(moved(shed_once(given))) <= set(expected)
-    assert bool(moved(shed_once(given))) == bool(expected)
 
 
 def test_an_uncounted_run_changes_no_state():

@@ -74,7 +74,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         started = runs.NOW + timedelta(minutes=RESTARTED if number >= RESTARTED else 0)
         brokers[0]["started_at"] = started - timedelta(minutes=1)
         seen = [row for row, on in zip(bundles, owner.tolist(), strict=True) if on != NOBODY]
-        moved = Unload(at=at - timedelta(minutes=1), plan_id="p", source=roster.brokers[3], destination="elsewhere:1")
+        moved = Unload(at=at - timedelta(minutes=1), plan_id="p", source="elsewhere:1", destination=roster.brokers[3])
         # A move that was not carried out pauses nothing.
         failed = moved.model_copy(update={"source": roster.brokers[0], "outcome": Reason.TIMEOUT})
         moved = moved.model_copy(update={"outcome": Reason.MOVED})
@@ -97,7 +97,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
             owner,
             carried(2 * rate, size),
             brokers=given.brokers,
-            moved=[RecentMove(roster.brokers[3], "", 1)],
+            moved=[RecentMove("elsewhere:1", roster.brokers[3], 1)],
             settings=given.settings,
             minute=minute,
             counts=True,
