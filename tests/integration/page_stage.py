@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from tests.accessibility import assert_accessible
 from tests.browser import browser
-from tests.integration.page_scene import asked_for, press, show
+from tests.integration.page_scene import asked_for, press, show, told
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
@@ -202,6 +202,15 @@ class Stage:
         state = self.ended("by_hand", before + 1)
         self.chromium.until("!document.querySelector('dialog')")
         return state
+
+    def releases(self) -> None:
+        """Release all brokers that are offered, and wait until that has happened."""
+        before = len(self.airflow.runs(self.dag("by_hand")))
+        boxes = "document.querySelectorAll('dialog [name=broker]').forEach((box) => box.click())"
+        asked_for(self.chromium, "Release…", boxes)
+        self.chromium.run("document.querySelector('dialog button[type=submit]').click()")
+        assert self.ended("by_hand", before + 1) == "success"
+        told(self.chromium, "done Released.")
 
     def draw(self, name: str) -> None:
         """Take the picture of the page in both themes, if pictures are to be drawn."""
