@@ -64,10 +64,12 @@ class Earlier:
         folder: folder with the bundles' moving averages, and with the load data that brokers under the extensible load
             manager published; None to neither use nor store such data.
         before: the documents in the state store before this run.
+        keeps_load_data: True to store the load data that brokers publish for the next run.
     """
 
     folder: StoragePath | None = None
     before: StateBefore = field(default_factory=StateBefore)
+    keeps_load_data: bool = True
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
         """Return the long-term moving averages of bundles; None if there are none or splitting is off."""
@@ -124,7 +126,14 @@ async def collect(
     request = _request(entry, trigger, runtimes.settings())
     settings = request.resolved.settings
     answers, isolation = await asyncio.gather(
-        load_reports(admin, runtimes.to_ask(), settings, now=trigger.now, state_folder=earlier.folder),
+        load_reports(
+            admin,
+            runtimes.to_ask(),
+            settings,
+            now=trigger.now,
+            state_folder=earlier.folder,
+            keep=earlier.keeps_load_data,
+        ),
         read_isolation(admin, settings.pulsar_cluster),
     )
     reports = UsableReports.of(answers, brokers, runtimes)

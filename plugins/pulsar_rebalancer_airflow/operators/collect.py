@@ -80,7 +80,9 @@ class CollectOperator(ClusterOperator):
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
             trigger = _trigger(context, params, now)
-            collected = asyncio.run(self._collect(trigger, Earlier(storage.state, before)))
+            # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
+            earlier = Earlier(storage.state, before, keeps_load_data=not self.only_shows)
+            collected = asyncio.run(self._collect(trigger, earlier))
             run = storage.new_run(now)
             request = _with_what_is_in_force(collected.request, orders, before.decision.plan_id)
             request = request.model_copy(update={"dry_run": self.only_shows})

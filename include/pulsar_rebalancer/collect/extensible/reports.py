@@ -41,12 +41,15 @@ async def load_reports(
     *,
     now: datetime,
     state_folder: StoragePath | None = None,
+    keep: bool = True,
 ) -> dict[str, BrokerReport | AdminError | None]:
     """Return the load reports of brokers under either load manager.
 
     Args:
         runtimes: runtime configuration of each broker that is queried, by broker.
-        state_folder: folder where messages from the system topics are stored for the next run; None to store nothing.
+        state_folder: folder where messages from the system topics are stored for the next run; None to neither use
+            nor store any.
+        keep: False to store nothing.
 
     Returns:
         For each broker: its report, None if it provides no report, or the error.
@@ -63,7 +66,8 @@ async def load_reports(
     }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
-        made = await _ExtensibleBrokers(admin, extensible, settings, now, state_folder).reports()
+        published, kept_in = Published.earlier(state_folder), state_folder if keep else None
+        made = await _ExtensibleBrokers(admin, extensible, settings, now, published, kept_in).reports()
         for broker, report in made.items():
             reports[broker] = read(broker, report) if isinstance(report, dict) else report
     return reports
@@ -87,14 +91,15 @@ class _ExtensibleBrokers:
         runtimes: Mapping[str, Mapping[str, str]],
         settings: Settings,
         now: datetime,
-        state_folder: StoragePath | None,
+        published: Published,
+        kept_in: StoragePath | None,
     ) -> None:
         self._admin = admin
         self._runtimes = runtimes
         self._settings = settings
         self._now_ms = now.timestamp() * 1000
-        self._state_folder = state_folder
-        self._published = Published.earlier(state_folder)
+        self._published = published
+        self._kept_in = kept_in
         self._received_now: set[str] = set()
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
@@ -148,8 +153,8 @@ class _ExtensibleBrokers:
         admin, seconds = self._admin, self._settings.listen_seconds
         await admin.tokens.get()  # fails here, where an error has its code
         await asyncio.to_thread(receive, admin.connection, admin.tokens, url, topics, seconds)
-        if self._state_folder is not None:
-            self._published.write(self._state_folder)
+        if self._kept_in is not None:
+            self._published.write(self._kept_in)
 
     def _take(self, topic: str, message: TopicMessage) -> bool:
         if topic == TOP:

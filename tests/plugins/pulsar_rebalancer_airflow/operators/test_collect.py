@@ -19,11 +19,13 @@ from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
-from pulsar_rebalancer_airflow.operators import CollectOperator
+from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
+from pulsar_rebalancer_airflow.operators import collect as collecting
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
+    from pulsar_rebalancer.collect.collector import Earlier
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_simulator.serve import Running
 
@@ -55,6 +57,26 @@ def test_writes_the_input_of_a_run(served: Running, storage: ClusterStorage, sta
     assert request.resolved.settings.excluded_brokers == ("x:1",)
     stored = (run / "input" / "state.json").read_json()
     assert (stored["decision"]["seq"], stored["moves"]["unloads"]) == (4, {})
+
+
+@pytest.mark.parametrize(("operator", "keeps"), [(CollectOperator, True), (CollectForPlanOperator, False)])
+def test_only_a_rebalancing_run_keeps_what_brokers_publish(
+    storage: ClusterStorage, state: MemoryState, operator: Any, keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that only shows a plan may take place at the same time."""
+    given: list[Earlier] = []
+
+    async def asked(*arguments: Any) -> Any:
+        given.append(arguments[-1])
+        raise AdminError(Reason.UNREACHABLE, "nobody is there")
+
+    monkeypatch.setattr(collecting, "collect", asked)
+    values = {"mode": "auto", "connection": "pulsar_test"}
+    entry = ClusterEntry(name=CLUSTER, given=values, settings=Settings.model_validate(values))
+    with pytest.raises(AdminError):
+        operator(task_id="collect", entry=entry, root=storage.root).execute(context(CLUSTER, state))
+
+    assert [(earlier.folder, earlier.keeps_load_data) for earlier in given] == [(storage.state, keeps)]
 
 
 def test_nobody_asked_for_a_scheduled_run(served: Running, storage: ClusterStorage, state: MemoryState) -> None:

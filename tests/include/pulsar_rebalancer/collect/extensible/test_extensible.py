@@ -117,11 +117,12 @@ class Brokers:
 def ask(monkeypatch, tmp_path):
     """One run; what was heard is kept from run to run."""
 
-    def run(brokers, runtimes=None, **settings):
+    def run(brokers, runtimes=None, *, keep=True, **settings):
         monkeypatch.setattr(reports, "receive", brokers.receive)
         state = StoragePath(str(tmp_path / "state"))
         asked = runtimes or {A: EXTENSIBLE}
-        return asyncio.run(load_reports(brokers, asked, Settings(**settings), now=NOW, state_folder=state))
+        reading = load_reports(brokers, asked, Settings(**settings), now=NOW, state_folder=state, keep=keep)
+        return asyncio.run(reading)
 
     return run
 
@@ -372,3 +373,12 @@ def test_brokers_that_left_are_forgotten_and_a_damaged_file_is_heard_anew(ask, t
         assert row(ask(Brokers([message(LOAD, published())]))[A])["throughput_average"] == AVERAGE
     ask(Brokers([message(LOAD, b'{"cpu": NaN}')]))
     assert json.loads(file.read_text())["load"] == {}
+
+
+def test_a_run_that_only_shows_reads_what_is_kept_and_writes_nothing(ask, tmp_path):
+    ask(Brokers([message(LOAD, published())]))
+    file = tmp_path / "state" / LOAD_DATA
+    before = file.read_text()
+    assert row(ask(Brokers(), keep=False)[A])["throughput_average"] == AVERAGE
+    ask(Brokers([message(LOAD, b'{"cpu": NaN}')]), keep=False)
+    assert file.read_text() == before
