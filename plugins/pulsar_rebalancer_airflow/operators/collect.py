@@ -18,6 +18,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.question import Question
 from pulsar_rebalancer.state.orders.sentence import sentence
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.strategies.fitting import resolve
@@ -118,10 +119,12 @@ def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> Hande
 
     Raises:
         PlanError: `other_plan` if the plan was not handed over to this run. Without this check, anyone who starts a run
-            could choose the plan.
-        StateError: `state_version`.
+            could choose the plan. `superseded` if the gate has opened for another plan since an approved plan was made.
+        StateError: `state_version`, `approval_unreadable`.
     """
     handed = store.handed_over(identity, airflow_run_id)
     if handed is None:
         raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
+    if handed.approved and (question := store.answers(Question)).supersedes(handed):
+        raise PlanError(Reason.SUPERSEDED, f"the gate has opened since it was made: {question.opening}")
     return handed

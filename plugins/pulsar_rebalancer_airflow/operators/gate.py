@@ -10,7 +10,7 @@ from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary, verify
 from pulsar_rebalancer.state.backup import keep_copy
-from pulsar_rebalancer.state.orders.question import Answers, Question
+from pulsar_rebalancer.state.orders.question import Answers, Opening, Question
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -91,6 +91,7 @@ class GateOperator(RunOperator):
             at=summary.collected_at,
             run_id=new_run_id("ask", summary.plan_id),
             before=present.run_id if stands else present.before,
+            opening=present.opening,
         )
         store.put(question)
 
@@ -103,12 +104,11 @@ class GateOperator(RunOperator):
             keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
-        """Withdraw the open question, because its plan may no longer be valid after another plan is carried out."""
+        """Withdraw the open question, and note the opening: a plan made earlier may no longer be valid."""
         store = self._store(context)
-        present = store.readable(Question)
-        ended = Question(before=present.run_id or present.before)
-        if store.raw(Question.KEY) not in (None, ended.model_dump(mode="json")):
-            store.put(ended)
+        if store.raw(Question.KEY) is not None:
+            present, opening = store.readable(Question), Opening(datetime.now(UTC), context["dag_run"].run_id)
+            store.put(Question(before=present.run_id or present.before, opening=opening))
 
 
 def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:

@@ -16,7 +16,6 @@ from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
 from pulsar_rebalancer.run.plan import Summary, read_state, verify
-from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import taken_rows
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.decide.by_hand.drains import Leaving
     from pulsar_rebalancer.run.plan import Move
+    from pulsar_rebalancer.run.request import RunRequest
     from pulsar_rebalancer.state.manual_plans import HandedOver
-    from pulsar_rebalancer.state.state_documents import MovesState
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
@@ -38,17 +37,15 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     carried out.
 
     Raises:
-        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `superseded`, `not_whole` or
+        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `not_whole` or
             `would_overload`.
         SnapshotError: one of the run's files, or a file of the plan that was shown, cannot be read.
     """
     snapshot = Snapshot(run)
-    request, before, handed = snapshot.request, snapshot.before, snapshot.before.handed_over
+    request, handed = snapshot.request, snapshot.before.handed_over
     if handed is None:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.uri} does not say which plan it carries out")
     folder, summary = _shown(storage, request, handed)
-    if handed.approved:
-        _refuse_superseded(storage, request, before.moves, handed)
     # A plan that a strategy made is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
     overruled = wanted.overruled
@@ -71,20 +68,6 @@ def carry_out_shown(storage: ClusterStorage, run: StoragePath) -> Summary:
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
     restarts = read_state(folder).restarts
     return write(scene, again, record, taken_rows(folder), room, whole=handed.approved, restarts=restarts)
-
-
-def _refuse_superseded(storage: ClusterStorage, request: RunRequest, moves: MovesState, handed: HandedOver) -> None:
-    """Refuse an approved plan if other runs have moved bundles since it was made. The plan's own runs do not count.
-
-    Raises:
-        PlanError: `superseded`.
-    """
-    since = {unload.plan_id for unload in moves.unloads.values() if unload.at > handed.plan.at}
-    for plan_id in sorted(since):
-        folder = storage.run(plan_id)
-        earlier = RunRequest.find(folder) if folder is not None else None
-        if earlier is None or earlier.airflow_run_id != request.airflow_run_id:
-            raise PlanError(Reason.SUPERSEDED, f"bundles were moved since it was made, by plan {plan_id}")
 
 
 def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:

@@ -6,7 +6,7 @@ A reset or restore of the state does not change these two documents.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from pydantic import AwareDatetime
 
@@ -16,6 +16,13 @@ from pulsar_rebalancer.state.state_documents import StateDocument
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+class Opening(NamedTuple):
+    """The last time at which the gate opened, and the Airflow run for whose plan it opened."""
+
+    at: AwareDatetime
+    run_id: str
 
 
 class Question(StateDocument):
@@ -30,6 +37,7 @@ class Question(StateDocument):
             the run.
         before: the run that asked the previous question and has to be ended. Every question has its own run,
             because Airflow keeps the text of an unanswered question when its task is cleared.
+        opening: the gate's last opening since the first question.
     """
 
     KEY: ClassVar[str] = "question"
@@ -40,6 +48,15 @@ class Question(StateDocument):
     at: AwareDatetime | None = None
     run_id: str = ""
     before: str = ""
+    opening: Opening | None = None
+
+    def supersedes(self, handed: HandedOver) -> bool:
+        """Return whether the gate has opened for another run since an approved plan was made.
+
+        The bundles may have moved since, so the plan must not be carried out any more.
+        """
+        opening = self.opening
+        return opening is not None and opening.at > handed.plan.at and opening.run_id != handed.run_id
 
     def until(self, minutes: float) -> datetime | None:
         """Return the deadline for an answer; None if no question is open.

@@ -22,6 +22,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     settings,
 )
 
+from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.run.manual_request import ByHand, DrainProgress, HandRequest
 from pulsar_rebalancer.run.plan import Forced, Summary
 from pulsar_rebalancer.run.state_before import StateBefore
@@ -273,6 +274,40 @@ def test_an_approved_run_is_refused_in_words_while_answers_cannot_be_read(
 
     with pytest.raises(AirflowFailException, match=r"approval_unreadable.*people are asked about"):
         CollectOperator(task_id="collect", entry=entry(), root=storage.root).execute(given)
+
+
+def collected(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> str:
+    """Why *collect* refuses to carry out a plan; `asks` if it goes on to ask the brokers, of which there are none."""
+    given: Any = context(CLUSTER, state, params={"plan": identity}, run_id=run_id)
+    try:
+        CollectOperator(task_id="collect", entry=entry(), root=storage.root).execute(given)
+    except AdminError:
+        return "asks"
+    except AirflowFailException:
+        return str(given["ti"].pushed["failure"])
+    raise AssertionError("brokers answered")
+
+
+@pytest.mark.usefixtures("waits")
+def test_an_approved_plan_can_wait_until_the_gate_opens_for_another_one(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    itself: dict[str, Any] = {"self_approval": {"max_bundles": 9}}
+    answer(storage, state, "Approve")
+    first, identity = carried_out(storage, state)
+    assert collected(storage, state, first, identity) == "asks"
+    own = plan(storage, state, airflow_run_id=first)
+    assert gate(storage, state, own, run_id=first, **itself) == "open"
+    assert collected(storage, state, first, identity) == "asks", "the run is cleared"
+
+    assert gate(storage, state, plan(storage, state, OTHERS), **itself) == "open"
+    assert collected(storage, state, first, identity) == "superseded"
+
+    # An opening is remembered by the next question, whose plan was made later.
+    assert gate(storage, state, plan(storage, state, OTHERS)) == "awaiting_approval"
+    answer(storage, state, "Approve")
+    assert collected(storage, state, *carried_out(storage, state)) == "asks"
+    assert collected(storage, state, first, identity) == "superseded"
 
 
 FORCED = {"forced": Forced(by="ada", reason="x", threshold=None)}

