@@ -11,8 +11,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.attempts import failed_moves, records_of, remaining, remembered, write_outcomes
+from pulsar_rebalancer.run.attempts import RETRIED, failed_moves, records_of, remaining, remembered, write_outcomes
 from pulsar_rebalancer.run.outcome import Outcome, not_moved, read_wave, read_waves, wave_file
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 
@@ -78,6 +79,17 @@ class WaveHistory:
         An unload is recorded before it is requested, so it may have failed or may never have been requested.
         """
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
+
+    @property
+    def unsettled_ranges(self) -> frozenset[str]:
+        """Return the hash ranges of other waves' bundles that still have to be placed.
+
+        The leader may still store the destinations of these bundles.
+        """
+        unsettled = (
+            move for move in self._other_waves if move.destination_kept or (move.attempts and move.reason.has(RETRIED))
+        )
+        return frozenset(range_of(move.bundle) for move in unsettled)
 
     @property
     def ended(self) -> list[MoveOutcome]:

@@ -15,11 +15,13 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.carry_out.pace import AdaptivePace
 from pulsar_rebalancer.config.settings import MOST_MOVES
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import is_extensible
+from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import not_moved
 from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.strategies.caps import needs_waves
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import run_folder
 from pulsar_rebalancer_airflow.operators.holds import Holds
@@ -86,7 +88,8 @@ class UnloadWaveOperator(PlanPartOperator):
 
     Nothing is unloaded if the store now has another plan, or if Pulsar's own shedding was switched on. If the wave does
     not start in time, its moves are recorded as not made. The same applies to moves to a broker that is now drained,
-    and to moves of a bundle or broker that a setting now excludes.
+    to moves of a bundle or broker that a setting now excludes, and, if waves are made by hash range, to moves whose
+    range a bundle of another wave still needs (`_ranges_in_use`).
     """
 
     template_fields: Sequence[str] = ("run", "wave")
@@ -133,8 +136,12 @@ class UnloadWaveOperator(PlanPartOperator):
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
-        held = holds.reason()
-        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := held or holds.leaves(move))}
+        held, waiting = holds.reason(), _ranges_in_use(run, history, fresh)
+
+        def leaves(move: Move) -> Reason | None:
+            return holds.leaves(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
+
+        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := held or leaves(move))}
         history.leave(list(left.values()), now)
         if held is not None:
             return []
@@ -180,3 +187,16 @@ class UnloadWaveOperator(PlanPartOperator):
         finally:
             history.write()
             progress.tell(history)
+
+
+def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]) -> frozenset[str]:
+    """Return the moves' hash ranges that must wait, because a bundle of another wave still has to be placed.
+
+    Leaders before Pulsar 4.0.10 and 4.2.1 store one destination per hash range: the unload would replace it. A wave
+    that waits for its retry lets the next one start.
+    """
+    ranges = history.unsettled_ranges.intersection(range_of(move.bundle) for move in moves)
+    if not ranges or not needs_waves(Snapshot(run).brokers_without({})):
+        return frozenset()
+    _log.warning("Not begun, because a bundle of the same range in another wave is not placed: %s", sorted(ranges))
+    return ranges

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_runs import CLUSTER, move_row
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
+from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves, wave_file
 from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
@@ -75,6 +78,51 @@ def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(scene: UnloadScen
 
     assert scene.unload(run) == {"moved": 3}
     assert not reached & set(unloaded)
+
+
+@pytest.mark.parametrize(("version", "left"), [("4.0.8", True), ("4.2.4", False)])
+def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(
+    scene: UnloadScene, version: str, left: bool
+) -> None:
+    """Airflow starts the next wave while a wave waits for its retry; an old leader knows one destination per range."""
+    first, other, further = waves_by_range(scene)
+    run = scene.run([first, other, further], unload_timeout_seconds=1, unload_retries=0)
+    (run / "input" / "brokers.parquet").write_table(
+        table([{"cluster": CLUSTER, "broker": first["source"], "version": version}], BROKERS)
+    )
+    scene.monkeypatch.setattr(scene.cluster.placement, "by_range", left)
+    scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=first["bundle"])
+    scene.cluster.faults.add(FaultKind.ERROR_500, path="/lookup/")
+    with pytest.raises(UnfinishedError, match="unowned"):
+        scene.unload(run)
+    scene.cluster.faults.clear()
+
+    assert scene.unload(run, wave=1) == ({"not_attempted": 1, "moved": 1} if left else {"moved": 2})
+    assert scene.unload(run) == {"moved": 1}
+
+    assert scene.all_on([first, further], "destination")
+    assert scene.all_on([other], "source" if left else "destination")
+
+
+def waves_by_range(scene: UnloadScene) -> Moves:
+    """Moves of two bundles of the same range, in a wave each and to different brokers, and a further move."""
+    busy = {
+        bundle: broker
+        for broker in scene.cluster.active_brokers()
+        for bundle, stats in scene.cluster.load_report(broker)["lastStats"].items()
+        if stats["topics"] and not bundle.startswith("pulsar/")
+    }
+    of_range: dict[str, list[str]] = {}
+    for bundle in busy:
+        of_range.setdefault(range_of(bundle), []).append(bundle)
+    pair = next(bundles[:2] for bundles in of_range.values() if len(bundles) > 1)
+    third = next(bundle for bundle in busy if range_of(bundle) != range_of(pair[0]))
+    moves: Moves = []
+    for number, (bundle, wave) in enumerate(zip((*pair, third), (0, 1, 1), strict=True)):
+        taken = {busy[bundle], *(move["destination"] for move in moves)}
+        destination = next(broker for broker in scene.cluster.active_brokers() if broker not in taken)
+        moves.append(move_row(number, busy[bundle], destination, wave) | {"bundle": bundle})
+    return moves
 
 
 @dataclass
