@@ -346,7 +346,7 @@ class StateStore(StoredState):
 
         Args:
             seen: the run's results.
-            run: name of the run's folder. Each run is counted only once.
+            run: the report, which is counted only once (`Breaker.run`).
             closed_at: when a person last closed the breaker; None if never.
         """
         present = readable_breaker(self.raw(Breaker.KEY), now)

@@ -18,6 +18,7 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
+from pulsar_rebalancer_airflow.operators.bases import is_retry
 from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id, not_of_roll, refusal_now
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -69,15 +70,14 @@ class ApproveOperator(ApprovalOperator):
             AirflowSkipException: another plan is awaiting approval now, or the question was already answered.
             AirflowFailException: `plan_changed`, `approval_unreadable`, or one of the plan's files cannot be read.
         """
-        ti, asked = context["ti"], context["task_state_store"]
+        asked = context["task_state_store"]
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
             question = store.answers(Question)
             if question.run_id != context["dag_run"].run_id:
                 raise AirflowSkipException(Reason.SUPERSEDED.meaning)
             until = self._wait_for(question)
-            first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
-            if ti.try_number > first and asked.get(_ASKED):
+            if is_retry(context, self) and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.readable(Answers).plans:
                 raise AirflowSkipException("It was answered before its task was cleared")

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 
+def is_retry(context: Context, task: BaseOperator) -> bool:
+    """Return whether the task has been attempted since it was last cleared."""
+    ti = context["ti"]
+    return ti.try_number > ti.max_tries - (task.retries or 0) + 1
+
+
 class ClusterOperator(BaseOperator):
     """A task that belongs to a cluster but not to a rebalancing run.
 

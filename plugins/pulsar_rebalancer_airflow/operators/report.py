@@ -24,7 +24,7 @@ from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.locations import left_about_run, run_folder, storage_of
 from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
 from pulsar_rebalancer_airflow.notifications.metrics import emit, emit_orders
-from pulsar_rebalancer_airflow.operators.bases import RunOperator
+from pulsar_rebalancer_airflow.operators.bases import RunOperator, is_retry
 from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class ReportOperator(RunOperator):
             store.put(history)
         self.log.info("%s", describe(outcome, run))
         self._keep_harm(outcome, earlier)
-        # One event per plan: an earlier report may have sent it.
-        if _changed(outcome) and not (earlier and _changed(earlier)):
+        # One event per plan. Airflow drops the events of an attempt that fails, so a retry adds it again.
+        if _changed(outcome) and (is_retry(context, self) or not (earlier and _changed(earlier))):
             extra: dict[str, JsonValue] = {
                 "cluster": self.cluster,
                 "plan_id": run.name,
@@ -114,13 +114,16 @@ class ReportOperator(RunOperator):
                 "split": outcome.split,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
-        # Each run counts once. The file that shows that it was counted is written last, in case this fails.
-        if earlier is None and self.settings is not None and self.settings.breaker is not None:
+        if self.settings is not None and self.settings.breaker is not None:
             closed = store.control(storage_of(self.cluster)).breaker_closed
             closed_at = closed.at if closed else None
             failed = failed_moves(outcome.moves, stored.unloads, closed_at)
-            seen = _round(run, request, outcome, len(failed))
-            store.change_breaker(self.settings.breaker, seen, now, run.name, closed_at)
+            seen = _round(run, request, outcome, earlier, failed)
+            if earlier is None or seen.failed or seen.moved:
+                # A retry has the same name, so what an earlier attempt has counted is not counted again.
+                counted = f"{run.name} {outcome.landed} {len(failed)}"
+                store.change_breaker(self.settings.breaker, seen, now, counted, closed_at)
+        # Written last, because it shows which moves have been counted.
         outcome.write(run)
         return outcome
 
@@ -143,13 +146,15 @@ class ReportOperator(RunOperator):
         return in_force(store, storage, settings, context["dag_run"].start_date, resolved.origins)
 
 
-def _round(run: StoragePath, request: RunRequest, outcome: Outcome, failed: int) -> Round:
+def _round(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Round:
+    """Return what the circuit breaker counts: the moves that an earlier report has not reported yet."""
+    reported = {move.bundle for move in earlier.moves if move.failed} if earlier else set()
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
     return Round(
         bad_brokers=_bad_brokers(validation) if validation else None,
-        failed=failed,
-        moved=outcome.landed > 0,
+        failed=len(failed - reported),
+        moved=outcome.landed > (earlier.landed if earlier else 0),
         score_range=summary.score_range if summary else None,
         younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
         brokers=summary.brokers if summary else 0,

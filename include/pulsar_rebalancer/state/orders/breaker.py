@@ -34,7 +34,8 @@ class Breaker(StateDocument):
         moved_at: when the last moves ended.
         worse: number of consecutive rounds of moves after which the score range was larger.
         bad: number of faulty brokers that the previous run left out.
-        run: name of the run that last changed the document, so that a run is counted only once.
+        run: the report that last changed the document, so that a report is counted only once: the run's name and the
+            numbers of its moves that landed and that failed.
     """
 
     KEY: ClassVar[str] = "breaker"
@@ -92,14 +93,14 @@ class Round(NamedTuple):
 def advance(
     state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
-    """Return the document after a run; the same object if nothing changed or the run has already been counted.
+    """Return the document after a run; the same object if nothing changed or the report has already been counted.
 
     While too many brokers are faulty, each run restarts the wait until the breaker closes. After a person closes the
     breaker, it opens again only if more brokers become faulty.
 
     Args:
         seen: the run's results.
-        run: name of the run's folder.
+        run: see `Breaker.run`; empty to count the run in any case.
         closed_at: when a person last closed the breaker; None if never.
     """
     if run and state.run == run:

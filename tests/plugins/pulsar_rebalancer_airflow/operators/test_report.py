@@ -53,10 +53,14 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
     history.write()
 
 
-def report(run: StoragePath | None, state: MemoryState, gate: str | None = "open") -> tuple[dict[str, int], Any]:
+def report(
+    run: StoragePath | None, state: MemoryState, gate: str | None = "open", attempt: tuple[int, int] = (1, 1)
+) -> tuple[dict[str, int], Any]:
+    """What the task returns, and its events; `attempt` is the number of the try, and how many there may be."""
     xcoms = {("gate", "reason"): gate} if gate else {}
     given: Any = context(CLUSTER, state, xcoms=xcoms)
-    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate")
+    given["ti"].try_number, given["ti"].max_tries = attempt
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri if run else None, gate="gate", retries=1)
     return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
 
 
@@ -72,6 +76,25 @@ def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(
     operator.execute(context(CLUSTER, state, xcoms={("gate", "reason"): "open"}))
 
     assert StateStore(state).get(Breaker).why == why
+
+
+def test_moves_after_a_report_count_for_the_breaker_once(storage: ClusterStorage, state: MemoryState) -> None:
+    """The gate was closed, or a wave held back: a person clears it once that is over."""
+    run = make_run(storage, [move_row(number, "a:1", "b:1") for number in range(4)])
+    settings = Settings.model_validate({"breaker": {"failed_moves": 2, "bad_brokers": None, "worse_rounds": None}})
+
+    def told(gate: str) -> Breaker:
+        operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=settings)
+        operator.execute(context(CLUSTER, state, xcoms={("gate", "reason"): gate}))
+        return StateStore(state).get(Breaker)
+
+    assert told("paused").why == ""
+    carried_out(run, state, 0, {0: "moved", 1: "astray"})
+    assert told("open").why == ""
+    carried_out(run, state, 1, {2: "astray", 3: "astray"})
+    opened = told("open")
+    assert opened.why == "moves of a run that failed or went astray: 2"
+    assert told("open") == opened
 
 
 def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemoryState) -> None:
@@ -231,6 +254,17 @@ def test_a_gate_that_is_asked_again_later_takes_nothing_back(storage: ClusterSto
 
     after = Outcome.read(run)
     assert after.model_copy(update={"ended_at": before.ended_at}) == before
+
+
+def test_a_retry_sends_the_event_that_was_lost_with_the_attempt_before(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    run = make_run(storage, [move_row(0, "a:1", "b:1")])
+    carried_out(run, state, 0, {0: "moved"})
+    _, lost = report(run, state, attempt=(1, 1))
+
+    assert report(run, state, attempt=(2, 1))[1] == lost != []
+    assert report(run, state, attempt=(3, 3))[1] == [], "it was cleared after its end, and its event was sent"
 
 
 def test_what_happens_later_is_added(storage: ClusterStorage, state: MemoryState) -> None:
