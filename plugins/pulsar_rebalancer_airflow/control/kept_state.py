@@ -86,11 +86,14 @@ def change(store: StateStore, storage: ClusterStorage, action: str, order: Order
     # No plan id: a plan recorded earlier must not be carried out after a restore.
     means = decision.means if decision.means and (storage.state / decision.means).exists() else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
+    details |= {"file": source, "seq_before": before, "seq_after": state.seq}
+    # Noted first as begun, in case the task is killed before it notes the end.
+    note(storage, action, order, details | {"done": False})
     store.put(state)
     store.put(_history(store.raw(MovesState.KEY), moves, reset=action == "reset"))
     _rewrite(store, storage, lost, order.at)
     keep_copy(storage, state)
-    note(storage, action, order, {"file": source, "seq_before": before, "seq_after": state.seq, **details})
+    note(storage, action, order, details | {"done": True})
     if decision.means and not means:
         _log.warning("%s is gone: the means of bundles start from scratch", decision.means)
     return lost

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -74,7 +75,19 @@ def test_reset_makes_plans_under_way_stale(storage: ClusterStorage, state: Memor
     assert committed_sequences(storage) == [5, 6]
     (entry,) = [(storage.state / n).read_json() for n in storage.state.names() if n.startswith("change-")]
     assert (entry["action"], entry["by"], entry["reason"]) == ("reset", "ada", "load was replayed")
-    assert (entry["seq_before"], entry["seq_after"]) == (5, 6)
+    assert (entry["seq_before"], entry["seq_after"], entry["done"]) == (5, 6, True)
+
+
+def test_a_change_that_is_killed_halfway_is_noted(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StateStore, "put", Mock(side_effect=ConnectionError("the store is away")))
+
+    with pytest.raises(ConnectionError):
+        act(storage, state, "reset", "load was replayed")
+
+    (entry,) = [(storage.state / n).read_json() for n in storage.state.names() if n.startswith("change-")]
+    assert (entry["by"], entry["seq_after"], entry["done"]) == ("ada", 6, False)
 
 
 @pytest.mark.parametrize("action", ["reset", "restore"])
