@@ -130,6 +130,7 @@ class Configuration:
             "authenticationEnabled": "true",
             "authorizationEnabled": "true",
             "clusterName": cluster,
+            "exposePublisherStats": "true",
             "statsUpdateFrequencyInSecs": str(max(1, round(stats_period))),
             **(changes or {}),
         }

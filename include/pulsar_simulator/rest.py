@@ -129,7 +129,8 @@ class AdminApi:
         return Response(report, media_type="application/json")
 
     def _topic_stats(self, request: Request) -> Response:
-        return JSONResponse(self._cluster.reporter.topic_stats(self._me(request)))
+        listed = self._cluster.configuration.effective("exposePublisherStats") == "true"
+        return JSONResponse(self._cluster.reporter.topic_stats(self._me(request), publishers=listed))
 
     # configuration
 

@@ -32,6 +32,19 @@ def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValu
     return {topic: load for domain in domains if isinstance(domain, dict) for topic, load in domain.items()}
 
 
+def has_clients(topic: JsonValue) -> bool | None:
+    """Return whether the statistics of one topic show connected clients; None if they do not say so.
+
+    Brokers with `exposePublisherStats=false` do not list producers in `broker-stats/topics`, but count them
+    (PersistentTopic.updateRates).
+    """
+    producers = topic.get("producerCount") if isinstance(topic, dict) else None
+    if isinstance(producers, int) and producers > 0:
+        return True
+    clients = clients_in(topic)
+    return None if clients is None else any(clients)
+
+
 def clients_in(topic: JsonValue) -> Clients | None:
     """Return the clients in the statistics of one topic; None if the statistics do not list the connected clients."""
     producers = topic.get("publishers") if isinstance(topic, dict) else None

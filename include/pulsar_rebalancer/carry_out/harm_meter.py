@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.admin.exchange import TOPIC_NAMES
-from pulsar_rebalancer.admin.topic_statistics import Clients, clients_in, topics_in
+from pulsar_rebalancer.admin.topic_statistics import Clients, has_clients, topics_in
 from pulsar_rebalancer.carry_out.bundle_move import pauses
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -83,7 +83,7 @@ class HarmMeter:
         Args:
             again: True if an earlier attempt might have unloaded the bundle; its clients can then no longer be counted.
         """
-        return MoveHarm(self, move, "an earlier attempt of the task may have unloaded the bundle" if again else "")
+        return MoveHarm(self, move, again)
 
     async def topics(self, move: Move) -> list[str]:
         """Return a bundle's topics that have clients, according to the latest statistics from the bundle's source.
@@ -92,8 +92,9 @@ class HarmMeter:
         topic.
 
         Raises:
-            AdminError: the source does not respond, or has no statistics for the bundle's topics.
-            TimeoutError: the source took too long earlier in this wave.
+            AdminError: the source does not respond, or its statistics do not say which of the bundle's topics have
+                clients.
+            TimeoutError: the source took too long earlier in this wave, and has not sent its statistics since.
         """
         if move.source in self._slow:
             raise TimeoutError
@@ -101,17 +102,20 @@ class HarmMeter:
             self._connected[move.source] = asyncio.create_task(self._read(move.source))
         found = (await asyncio.shield(self._connected[move.source])).get(move.bundle)
         if found is None:
-            raise AdminError(Reason.NOT_FOUND, f"the statistics of {move.source} have no topic of the bundle")
+            unclear = f"the statistics of {move.source} do not say which of the bundle's topics have clients"
+            raise AdminError(Reason.NOT_FOUND, unclear)
         return found
 
     async def _read(self, source: str) -> dict[str, list[str]]:
         stats = await self.admin.topic_stats(source, TOPIC_NAMES)
-        loaded = {bundle: topics_in(stats, bundle) for bundle in self._bundles[source]}
-        return {
-            bundle: sorted(name for name, topic in topics.items() if any(clients_in(topic) or ()))
-            for bundle, topics in loaded.items()
-            if topics
-        }
+        self._slow.discard(source)  # moves that begin from now on need not wait for the statistics
+        found = {}
+        for bundle in self._bundles[source]:
+            connected = {name: has_clients(topic) for name, topic in topics_in(stats, bundle).items()}
+            names = sorted(name for name, clients in connected.items() if clients)
+            if names or (connected and None not in connected.values()):
+                found[bundle] = names
+        return found
 
     def give_up(self, source: str) -> None:
         """Stop querying a source before unloads, because the source responds too slowly."""
@@ -166,12 +170,14 @@ class MoveHarm:
     """The measurement of one move.
 
     Attributes:
+        again: True if an earlier attempt might have unloaded the bundle; nothing can then be measured.
         unknown: why the clients cannot be counted; empty if they can be counted.
     """
 
     meter: HarmMeter
     move: Move
-    unknown: str
+    again: bool
+    unknown: str = field(default="", init=False)
     _topics: int | None = field(default=None, init=False)
     _before: dict[str, Clients] = field(default_factory=dict, init=False)
     _unloaded_at: float = field(default=0.0, init=False)
@@ -180,6 +186,11 @@ class MoveHarm:
     _counted_after: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
     _unloads: int = field(default=0, init=False)
     _counting: asyncio.Task[Harm] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Say why nothing can be measured, if that is known already."""
+        if self.again:
+            self.unknown = "an earlier attempt of the task may have unloaded the bundle"
 
     async def before(self, begun: Awaitable[None]) -> None:
         """Count the connected clients before the unload, while awaiting `begun`."""
@@ -219,7 +230,7 @@ class MoveHarm:
         self._unloads = outcome.attempts
         if not outcome.attempts:
             return outcome
-        if outcome.reason.has(Trait.NEW_OWNER):
+        if outcome.reason.has(Trait.NEW_OWNER) and not self.again:
             self._owner_seconds = round(time.monotonic() - self._unloaded_at, 3)
         if not outcome.owner:
             self.unknown = self.unknown or "the bundle has no known owner"
@@ -236,7 +247,7 @@ class MoveHarm:
         The result is False if the bundle had no owner by then or was unloaded more than once. If the bundle has no
         clients, only the time until it has an owner matters.
         """
-        if not self._unloads:
+        if not self._unloads or self.again:
             return None
         if self._unloads > 1 or self._owner_seconds is None or self._owner_seconds > seconds:
             return False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pulsar_rebalancer.admin.topic_statistics import Clients, clients_in, topics_in
+from pulsar_rebalancer.admin.topic_statistics import Clients, clients_in, has_clients, topics_in
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -41,3 +41,22 @@ def test_clients_are_those_that_a_broker_lists() -> None:
 )
 def test_what_a_broker_does_not_say_is_not_0(topic: JsonValue) -> None:
     assert clients_in(topic) is None
+    assert has_clients(topic) is None
+
+
+NOBODY: dict[str, Any] = {"publishers": [], "subscriptions": {"s": {"consumers": []}}}
+
+
+@pytest.mark.parametrize(
+    ("topic", "clients"),
+    [
+        (NOBODY, False),
+        (NOBODY | {"producerCount": 0}, False),
+        (NOBODY | {"producerCount": 2}, True),
+        (NOBODY | {"producerCount": "?", "publishers": [{}]}, True),
+        ({"producerCount": 2}, True),
+        ({"producerCount": 0}, None),
+    ],
+)
+def test_producers_may_be_counted_but_not_listed(topic: JsonValue, clients: bool | None) -> None:
+    assert has_clients(topic) is clients

@@ -191,6 +191,10 @@ def test_killed_in_the_middle_it_resumes(scene: UnloadScene, tmp_path: Path, ast
     assert scene.unload(run) == {"moved": 4}
     assert scene.all_on(moves, "destination")
     assert killed.unloaded.count(killed.unloaded[0]) == 1
+    # When the bundle was unloaded first is not known, so neither is how long it had no owner.
+    harm = read_waves(run)[killed.unloaded[1]].harm
+    assert harm is not None
+    assert (harm.owner_seconds, "an earlier attempt" in harm.unknown) == (None, True)
 
 
 def excluded(scene: UnloadScene, moves: Moves) -> dict[str, Any]:

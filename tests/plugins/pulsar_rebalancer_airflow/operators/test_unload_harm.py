@@ -139,6 +139,37 @@ def test_statistics_that_do_not_answer_leave_the_harm_unknown_and_the_wave_unhar
     assert not BundleHarm().added(harms(run), datetime.now(UTC)).bundles
 
 
+def test_producers_that_brokers_only_count_are_clients_too(scene: UnloadScene) -> None:
+    scene.cluster.configuration._file["exposePublisherStats"] = "false"
+    scene.cluster.reporter.consumers[:] = 0
+    scene.cluster.ownership.reconnect_delay = DELAY
+    moves = scene.moves(3)
+    run = scene.run(moves)
+
+    scene.unload(run)
+
+    for bundle, harm in harms(run).items():
+        assert harm.clients_before == harm.clients_back == Truth(scene).clients(bundle) > 0
+        assert harm.clients_seconds is not None
+        assert harm.clients_seconds >= DELAY
+
+
+def test_statistics_that_come_late_serve_the_moves_that_begin_afterwards(scene: UnloadScene) -> None:
+    scene.monkeypatch.setattr(harm_meter, "BEFORE_S", 0.3)
+    moves = scene.moves(40)
+    moves = [move for move in moves if move["source"] == moves[0]["source"]]
+    scene.cluster.faults.add(FaultKind.SLOW, path="/broker-stats/topics", amount=0.9)
+    scene.cluster.faults.add(FaultKind.SLOW, path="/unload", amount=0.5)
+    run = scene.run(moves)
+
+    scene.unload(run, unload_concurrency=1)
+
+    found = harms(run)
+    assert len(moves) >= 4
+    assert "did not say within" in found[moves[0]["bundle"]].unknown
+    assert found[moves[-1]["bundle"]].clients_back
+
+
 def test_a_source_that_is_silent_is_asked_once(scene: UnloadScene) -> None:
     scene.monkeypatch.setattr(harm_meter, "BEFORE_S", 0.3)
     moves = scene.moves(40)
