@@ -28,12 +28,16 @@ PAUSE_SECONDS = 5.0
 
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 64 * 1024 * 1024
-_NEVER_MOVE = ("system_namespace", "no_topic")
-"""Reason codes of bundles that always stay on a drained broker."""
+_PLAN_AGAIN = ("other_plan", "shown_too_long_ago")
+"""Reason codes of an order that came too late for its plan, for example because another drain was ordered before it."""
 
 
 class RefusedError(Exception):
     """Airflow refused the request, or its answer is invalid; the message contains no secrets."""
+
+
+class OutdatedError(RefusedError):
+    """Airflow refused an order that came too late for its plan; the order of a new plan may succeed."""
 
 
 class NotYetError(Exception):
@@ -62,11 +66,27 @@ class Airflow:
         self._until = time.monotonic() + seconds
         self._opener = build_opener(_NoRedirects())
 
-    def order(self, **form: Any) -> str:
+    def drain(self, broker: str, reason: str) -> None:
+        """Plan and order the drain of a broker, again if the order comes too late for its plan.
+
+        Raises:
+            RefusedError: the plan or the order was refused or failed.
+            NotYetError: the drain was not ordered in time.
+        """
+        while True:
+            plan = self._run(action="drain", broker=[broker], reason=reason)
+            try:
+                self._run(plan=plan)
+                return
+            except OutdatedError as error:
+                self._pause(str(error))
+
+    def _run(self, **form: Any) -> str:
         """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows no plan.
 
         Raises:
             RefusedError: the run was refused or failed.
+            OutdatedError: the plan of an order is out of date.
             NotYetError: the run did not end in time.
         """
         begun = self._ask(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
@@ -76,7 +96,8 @@ class Airflow:
             if answer["state"] == "done":
                 return str(answer["plan"])
             if answer["state"] not in ("waiting", "running"):
-                raise RefusedError(f"{answer['state']}: {answer['text']}")
+                outdated = any(f"({code})" in answer["text"] for code in _PLAN_AGAIN)
+                raise (OutdatedError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
             self._pause(f"Airflow has not planned or ordered the drain: its run is {answer['state']}")
 
     def wait(self, broker: str) -> None:
@@ -91,13 +112,10 @@ class Airflow:
             drains = {drain["broker"]: drain for drain in page["drains"]}
             if page["sampled_at"] and broker not in drains:
                 raise RefusedError(f"{broker} is not drained any more")
-            bundles, left = None, 0
-            if broker in drains:
-                bundles, stay = drains[broker]["bundles"], [each["reason"] for each in drains[broker]["left"]]
-                left = (bundles or 0) - sum(reason in _NEVER_MOVE for reason in stay)
-            if bundles is not None and left <= 0:
+            left = drains[broker]["movable"] if broker in drains else None
+            if left == 0:
                 return
-            held = "no run knows its bundles yet" if bundles is None else f"{left} bundles are left"
+            held = "no run knows its bundles yet" if left is None else f"{left} bundles are left"
             self._pause(f"{broker} is drained, {held}")
 
     def _pause(self, awaited: str) -> None:
@@ -140,8 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
     airflow = Airflow(url, token.strip(), given.cluster, given.seconds)
     try:
-        plan = airflow.order(action="drain", broker=[given.broker], reason=given.reason)
-        airflow.order(plan=plan)
+        airflow.drain(given.broker, given.reason)
         airflow.wait(given.broker)
     except NotYetError as error:
         return _said(NOT_YET, f"{error}; the time is up")

@@ -147,9 +147,10 @@ class PlanByHandOperator(BaseOperator):
 class CarryOutOperator(HandOverOperator):
     """Release brokers, or carry out the plan with the given hash.
 
-    If the plan is a drain, its brokers are marked as drained; later runs then move their bundles. Any other plan is
-    handed over to a rebalancing run, in which the gate decides as usual. A plan that was cancelled, stopped or
-    prevented can be handed over again; the new run carries out the rest of the plan.
+    If the plan is a drain, its brokers are marked as drained, also during a pause or outside the windows; later runs
+    then move their bundles. Any other plan is handed over to a rebalancing run, in which the gate decides as usual. A
+    plan that was cancelled, stopped or prevented can be handed over again; the new run carries out the rest of the
+    plan.
     """
 
     def execute(self, context: Context) -> None:
@@ -157,8 +158,8 @@ class CarryOutOperator(HandOverOperator):
 
         Raises:
             AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, `same_person`,
-                `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …); for a
-                release, `not_drained`.
+                `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …; for a drain
+                only those that do not end by themselves); for a release, `not_drained`.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
@@ -169,10 +170,11 @@ class CarryOutOperator(HandOverOperator):
                 emit_orders(context, self.entry.name, self.entry.settings)
                 return
             entry, request = self._shown(store, form, now)
-            self._refuse_while_closed(context, store, now)
+            drains = request.action is Action.DRAIN
+            self._refuse_while_closed(context, store, now, may_wait=drains)
             self._refuse_same_person(entry, by)
             handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
-            others, drains = store.get(HandedOverPlans), request.action is Action.DRAIN
+            others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)
             if drains:
                 handed = self._drain(store, handed, before, request.broker)

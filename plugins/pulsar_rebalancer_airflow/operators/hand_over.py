@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.state_store import StateStore
 
 
+_LASTING = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
+"""Reasons that close the gate until a person changes something; all others end by themselves."""
+
+
 class HandOverOperator(TriggerDagRunOperator):
     """Start a rebalancing run that takes a new snapshot and carries out a plan.
 
@@ -50,17 +54,28 @@ class HandOverOperator(TriggerDagRunOperator):
         self.entry = entry
         self.storage = ClusterStorage(root, entry.name)
 
-    def _refuse_while_closed(self, context: Context, store: StateStore, now: datetime) -> None:
+    def _refuse_while_closed(
+        self, context: Context, store: StateStore, now: datetime, *, may_wait: bool = False
+    ) -> None:
         """Raise the error that `refusal_now` returns."""
-        refusal = refusal_now(context, self.entry, self.storage, store, now)
+        refusal = refusal_now(context, self.entry, self.storage, store, now, may_wait=may_wait)
         if refusal is not None:
             raise refusal
 
 
 def refusal_now(
-    context: Context, entry: ClusterEntry, storage: ClusterStorage, store: StateStore, now: datetime
+    context: Context,
+    entry: ClusterEntry,
+    storage: ClusterStorage,
+    store: StateStore,
+    now: datetime,
+    *,
+    may_wait: bool = False,
 ) -> PlanError | None:
     """Return why no plan is handed over now; None if plans are handed over.
+
+    Args:
+        may_wait: True for a plan whose moves can wait until the gate opens by itself.
 
     Returns:
         `dag_paused`, because the plan's run would only wait; or the reason why the gate would be closed for the plan.
@@ -69,6 +84,7 @@ def refusal_now(
     if context["ti"].get_dag(dag_id).is_paused:
         return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
     closed = closings(entry.settings, store.control(storage), now, JudgedRun(now, store.last_plan()))
+    closed = [each for each in closed if not may_wait or each.reason in _LASTING]
     return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
 
 

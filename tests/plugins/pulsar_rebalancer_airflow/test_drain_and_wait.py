@@ -23,9 +23,12 @@ BEGUN, RUNNING = {"dag_run_id": "manual__1"}, {"state": "running", "text": ""}
 SHOWN, DONE = {"state": "done", "text": "", "plan": "abc"}, {"state": "done", "text": "", "plan": ""}
 
 
-def page(bundles: int | None, *left: str, broker: str = BROKER) -> dict[str, Any]:
-    stay = [{"reason": reason} for reason in left]
-    return {"sampled_at": "2026-11-22T12:00:00Z", "drains": [{"broker": broker, "bundles": bundles, "left": stay}]}
+def page(movable: int | None, broker: str = BROKER) -> dict[str, Any]:
+    return {"sampled_at": "2026-11-22T12:00:00Z", "drains": [{"broker": broker, "movable": movable}]}
+
+
+def refused(code: str) -> dict[str, Any]:
+    return {"state": "refused", "text": f"in carry_out ({code}): it says why."}
 
 
 class Script(ThreadingHTTPServer):
@@ -75,7 +78,7 @@ def drained(seconds: float = 60) -> int:
 
 
 def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
-    script.answers = [BEGUN, RUNNING, SHOWN, BEGUN, DONE, page(None), page(3, "no_topic"), 503, page(1, "no_topic")]
+    script.answers = [BEGUN, RUNNING, SHOWN, BEGUN, DONE, page(None), page(2), 503, page(0)]
 
     assert drained() == EMPTY
 
@@ -87,6 +90,17 @@ def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.
     assert {token for _, token, _ in script.asked} == {"Bearer secret"}
     forms = [body["conf"] for _, _, body in script.asked if body]
     assert forms == [{"action": "drain", "broker": [BROKER], "reason": "drain_and_wait"}, {"plan": "abc"}]
+
+
+@pytest.mark.parametrize("code", ["other_plan", "shown_too_long_ago"])
+def test_it_plans_again_if_another_drain_was_ordered_in_between(script: Script, code: str) -> None:
+    later = SHOWN | {"plan": "def"}
+    script.answers = [BEGUN, SHOWN, BEGUN, refused(code), BEGUN, later, BEGUN, DONE, page(0)]
+
+    assert drained() == EMPTY
+
+    forms = [body["conf"] for _, _, body in script.asked if body]
+    assert forms[2:] == [forms[0], {"plan": "def"}]
 
 
 @pytest.mark.parametrize(
@@ -101,9 +115,11 @@ def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.
         ([BEGUN, {"state": "refused", "text": "last_broker"}], 60, REFUSED, "refused: last_broker"),
         ([BEGUN, RUNNING], 0.1, NOT_YET, "Airflow has not planned or ordered the drain: its run is running"),
         ([BEGUN, 502], 0.1, NOT_YET, "Airflow does not answer"),
-        ([BEGUN, SHOWN, BEGUN, DONE, page(9, "no_topic", "policy_forbids")], 0.1, NOT_YET, "8 bundles are left"),
+        ([BEGUN, SHOWN, BEGUN, refused("same_person")], 60, REFUSED, "same_person"),
+        ([BEGUN, SHOWN, BEGUN, refused("other_plan")], 0, NOT_YET, "other_plan"),
+        ([BEGUN, SHOWN, BEGUN, DONE, page(8)], 0.1, NOT_YET, "8 bundles are left"),
         ([BEGUN, SHOWN, BEGUN, DONE, page(None)], 0.1, NOT_YET, "no run knows its bundles yet"),
-        ([BEGUN, SHOWN, BEGUN, DONE, page(1, broker="b:1")], 60, REFUSED, f"{BROKER} is not drained any more"),
+        ([BEGUN, SHOWN, BEGUN, DONE, page(1, "b:1")], 60, REFUSED, f"{BROKER} is not drained any more"),
     ],
 )
 def test_what_it_says_otherwise(

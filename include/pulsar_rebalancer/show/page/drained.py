@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LISTED = 1000
 """Maximum number of bundles named for each drained broker or plan."""
 
+_NEVER_MOVE = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+"""Why bundles always stay on a drained broker."""
+
 
 def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
     """Return the first bundles that a run's plan considered but does not move, by reason and name.
@@ -44,24 +47,27 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
         return
     served = run.summary.drains
     own: Counter[str] = Counter()
-    left: dict[str, list[tuple[str, str, str]]] = {broker: [] for broker in drains}
+    left: dict[str, dict[str, tuple[str, str, str]]] = {broker: {} for broker in drains}
     for row in _considered(run.folder) if served else ():
         if is_heartbeat(row["bundle"]):
             own[row["source"]] += 1
             continue
         reason = _left_by(run, row["bundle"]) if row["taken"] else row["reason"]
         if reason and row["source"] in left:
-            left[row["source"]].append((reason, row["bundle"], row["source"]))
+            # A bundle has a second row if a plan also considers it for its former broker.
+            left[row["source"]].setdefault(row["bundle"], (reason, row["bundle"], row["source"]))
     for broker, drain in drains.items():
         bundles = served[broker].bundles if broker in served else None
+        never = own[broker] + sum(reason in _NEVER_MOVE for reason, *_ in left[broker].values())
         ended = [move for move in run.moves.values() if move.source == broker]
         yield DrainView(
             broker=broker,
             drained=drained(drain),
             bundles=None if bundles is None else bundles - own[broker],
+            movable=None if bundles is None else max(0, bundles - never),
             moving=served[broker].moving - len(ended) if broker in served and run.outcome is None else 0,
             gone=sum(move.reason.has(Trait.NEW_OWNER) for move in ended),
-            left=_named(left[broker]),
+            left=_named(left[broker].values()),
             more=max(0, len(left[broker]) - LISTED),
         )
 

@@ -129,6 +129,7 @@ class DrainView(View):
         drained: text about the drain: when it began, who ordered it and why.
         bundles: number of bundles that the broker had; None if the drain began after the run's sample, or if the
             broker had no report.
+        movable: number of these bundles that can still move: those in system namespaces or without topics never do.
         moving: number of bundles that the run still moves; a bundle that is not in the broker's report yet moves later.
         gone: number of bundles that the run has moved.
         left: the first bundles that are still on the broker, although the run has considered them.
@@ -138,6 +139,7 @@ class DrainView(View):
     broker: str
     drained: str
     bundles: int | None = None
+    movable: int | None = None
     moving: int = 0
     gone: int = 0
     left: tuple[StayView, ...] = ()

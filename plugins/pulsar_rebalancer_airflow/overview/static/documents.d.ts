@@ -81,6 +81,7 @@ export interface DrainView {
   broker: string;
   drained: string;
   bundles: number | null;
+  movable: number | null;
   moving: number;
   gone: number;
   left: StayView[];

@@ -21,6 +21,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
@@ -112,7 +113,6 @@ def test_in_mode_approve_a_plan_is_handed_over_as_well_and_its_run_asks(
     ("given", "file", "reason"),
     [
         ({}, {"mode": "observe"}, "observe"),
-        ({}, {"pause": {"until": TOMORROW, "reason": "holiday"}}, "paused"),
         ({"age": timedelta(minutes=16)}, {}, "shown_too_long_ago"),
         ({}, {}, "dag_paused"),
     ],
@@ -131,6 +131,30 @@ def test_what_is_refused(
 
     assert act(storage, state, file=file, plan=identity, paused=reason == "dag_paused") == (reason, None)
     assert state.documents == before
+
+
+GONE = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("file", "control", "reason"),
+    [
+        ({"pause": {"until": TOMORROW, "reason": "holiday"}}, Control(), "paused"),
+        ({"maintenance_windows": [GONE]}, Control(), "outside_window"),
+        ({"breaker": {"failed_moves": 1}}, Control(breaker=Breaker(opened_at=datetime.now(UTC), why="a test")), "breaker_open"),
+        ({}, Control(skip=Order(at=datetime.now(UTC) - timedelta(minutes=1), by="ada", reason="later")), "skipped"),
+    ],
+    ids=["paused", "outside_window", "breaker_open", "skipped"],
+)
+def test_a_drain_is_marked_although_its_moves_wait(
+    storage: ClusterStorage, state: MemoryState, file: dict[str, Any], control: Control, reason: str
+) -> None:
+    StateStore(state).put_control(storage, control)
+    StateStore(state).put(control.breaker)
+
+    assert act(storage, state, file=file, plan=shown(storage, state, **UNLOAD)) == (reason, None)
+    assert act(storage, state, file=file, plan=shown(storage, state, **DRAIN)) == ("done", None)
+    assert list(StateStore(state).drains(storage).brokers) == ["a:1"]
 
 
 @pytest.mark.parametrize("form", [UNLOAD, DRAIN])

@@ -24,6 +24,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.brokers import short_names
 from pulsar_rebalancer.show.page.bundle_search import LISTED, find_bundles
+from pulsar_rebalancer.show.page.drained import LISTED as MOST_NAMED
 from pulsar_rebalancer.show.page.drained import stay_views
 from pulsar_rebalancer.show.page.page_plan import LISTED as LISTED_MOVES
 from pulsar_rebalancer.show.page.page_plan import plan_view
@@ -100,6 +101,7 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
 
     drained, later = seen(made, drains=drains).drains
 
+    assert drained.movable == 10
     assert drained.drained == "since 2026-11-22 12:00 UTC by ada: new disks"
     assert {each.broker for each in drained.left} == {broker(0)}
     reasons = [each.reason for each in drained.left]
@@ -109,11 +111,29 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
         each for each in stay_views(folder) if each.bundle != heartbeat["bundle"]
     ]
     # The drain of the other began after the sample.
-    assert (later.bundles, later.moving, later.left) == (None, 0, ())
+    assert (later.bundles, later.movable, later.moving, later.left) == (None, None, 0, ())
 
     unknown = progress.model_copy(update={"bundles": None, "moving": 0})
     plan.write_json(plan.read_json() | {"drains": {broker(0): unknown.model_dump(mode="json")}})
     assert seen(made, drains=drains).drains[0].bundles is None, "it gave no report"
+
+
+def test_what_a_drained_broker_keeps_for_ever_is_counted_beyond_what_is_listed(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads={broker(0): 82.0, broker(1): 40.0, broker(2): 2.0})
+    folder = made.run(JUST_NOW)
+    many = MOST_NAMED + 5
+    progress = DrainProgress(since=NOW, by="ada", reason="new disks", bundles=many + 1, moving=0)
+    moves, plan = folder / "plan" / "moves.parquet", folder / "plan" / "summary.json"
+    row = moves.read_table().to_pylist()[0] | {"source": broker(0), "taken": False, "reason": Reason.NO_TOPIC}
+    rows = [row | {"bundle": f"t/n/0x{number:08x}_0x{number + 1:08x}"} for number in range(many)]
+    rows += [rows[0] | {"reason": Reason.HOME_FULL}, row | {"bundle": "t/o/0x0_0x1", "reason": Reason.POLICY_FORBIDS}]
+    moves.write_table(pa.Table.from_pylist(rows, moves.read_table().schema))
+    plan.write_json(plan.read_json() | {"drains": {broker(0): progress.model_dump(mode="json")}})
+
+    (drained,) = seen(made, drains={broker(0): Drain(at=NOW, by="ada", reason="new disks")}).drains
+
+    assert (len(drained.left), drained.more) == (MOST_NAMED, 6)
+    assert (drained.bundles, drained.movable) == (many + 1, 1)
 
 
 @pytest.mark.parametrize(
