@@ -61,7 +61,10 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
         traffic |= served.traffic
         taken = [move for move in served.moves if move.taken]
     leaving = any(drain.moving for drain in drained.values())
-    if filling := (None if leaving else run.restoring()) or (None if taken else run.filling()):
+    filling = None if leaving else run.restoring()
+    if filling and not filling.decisions:
+        decided, filling = with_filling(decided, filling), None
+    if filling := filling or (None if taken else run.filling()):
         decided, traffic = with_filling(decided, filling), filling.traffic
         taken = [move for move in filling.moves if move.taken]
     moves = move_table(run.cluster, decided.moves)
@@ -109,13 +112,14 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
 def with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
     """Return the decision with the moves that fill brokers or return bundles; the strategy's moves are postponed.
 
-    The hits of the brokers in these moves are reset.
+    The hits of the brokers in these moves are reset. If all bundles stay, only the reasons are added.
     """
     ends = {end for move in filling.moves if move.taken for end in (move.source, move.destination)}
     decisions = (decision.with_hits_reset(ends) for decision in decided.decisions)
+    later = [move.put_off(Reason.RESTORED_FIRST) for move in decided.moves] if filling.decisions else decided.moves
     return decided._replace(
         decisions=[*filling.decisions, *decisions],
-        moves=[*filling.moves, *(move.put_off(Reason.RESTORED_FIRST) for move in decided.moves)],
+        moves=[*filling.moves, *later],
         sentence=f"{decided.sentence}. {filling.sentence}",
     )
 

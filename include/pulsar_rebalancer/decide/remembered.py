@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
@@ -42,9 +42,14 @@ back."""
 
 
 class RememberedPlacement(NamedTuple):
-    """Each bundle's broker, and each broker's share of the cluster's traffic (0 to 1)."""
+    """The remembered placement. It stays a table, because a cluster may have a million bundles.
 
-    brokers: dict[str, str]
+    Attributes:
+        bundles: a row for each bundle, with the columns `bundle` and `broker`.
+        shares: each broker's share of the cluster's traffic (0 to 1).
+    """
+
+    bundles: pa.Table
     shares: dict[str, float]
 
     @classmethod
@@ -66,30 +71,41 @@ class RememberedPlacement(NamedTuple):
         sums = table.group_by("broker").aggregate([("msg_throughput", "sum")]).to_pylist()
         total = one_by_one(row["msg_throughput_sum"] for row in sums) or 1.0
         shares = {row["broker"]: row["msg_throughput_sum"] / total for row in sums}
-        return cls({row["bundle"]: row["broker"] for row in table.to_pylist()}, shares)
+        return cls(table.select(["bundle", "broker"]), shares)
 
-    def homes(self, bundles: Iterable[str]) -> dict[str, str]:
+    def homes(self, bundles: pa.Array[Any], brokers: Collection[str] | None = None) -> dict[str, str]:
         """Return each bundle's remembered broker, or the remembered broker of the bundle from which it was split.
 
         Bundles that are not in the placement are left out.
+
+        Args:
+            bundles: full names.
+            brokers: the only brokers to look for; None for all.
         """
+        placed = self.bundles
+        if brokers is not None:
+            here: Any = pc.is_in(placed["broker"], pa.array(sorted(brokers), pa.string()))
+            placed, others = placed.filter(here), placed.filter(pc.invert(here))
+            elsewhere: Any = pc.is_in(bundles, others["bundle"])
+            bundles = bundles.filter(pc.invert(elsewhere))
+        known = dict(zip(*(placed[name].to_pylist() for name in ("bundle", "broker")), strict=True))
 
         @cache
         def ranges() -> dict[str, list[tuple[HashRange, str]]]:
             found: dict[str, list[tuple[HashRange, str]]] = {}
-            for name, broker in sorted(self.brokers.items()):
+            for name, broker in sorted(known.items()):
                 found.setdefault(namespace_of(name), []).append((HashRange.of(name), broker))
             return found
 
         def homes() -> Iterator[tuple[str, str]]:
-            for bundle in bundles:
-                if broker := self.brokers.get(bundle):
+            for bundle in map(str, bundles.to_pylist()):
+                if broker := known.get(bundle):
                     yield bundle, broker
                     continue
-                part, known = HashRange.of(bundle), ranges().get(namespace_of(bundle), [])
-                at = bisect_right(known, part.lower, key=lambda each: each[0].lower) - 1
-                if at >= 0 and known[at][0].contains(part):
-                    yield bundle, known[at][1]
+                part, whole = HashRange.of(bundle), ranges().get(namespace_of(bundle), [])
+                at = bisect_right(whole, part.lower, key=lambda each: each[0].lower) - 1
+                if at >= 0 and whole[at][0].contains(part):
+                    yield bundle, whole[at][1]
 
         return dict(homes())
 

@@ -202,7 +202,7 @@ class Bundles:
 
         If several brokers report a bundle, the one whose name sorts last is returned.
         """
-        return {row["bundle"]: row["broker"] for row in self._table.select(["bundle", "broker"]).to_pylist()}
+        return dict(zip(*(self._table[name].to_pylist() for name in ("bundle", "broker")), strict=True))
 
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return the number of reported bundles for each pair of namespace and broker.

@@ -134,9 +134,18 @@ class ReportOperator(RunOperator):
         folder = storage_of(self.cluster).state
         try:
             if harms:
-                (BundleHarm.find(folder) or BundleHarm()).added(harms, outcome.ended_at).write(folder)
+                self._kept_harm(folder).added(harms, outcome.ended_at).write(folder)
         except SnapshotError as error:
             self.log.warning("What the moves cost is not kept for manual plans: %s", error)
+
+    def _kept_harm(self, folder: StoragePath) -> BundleHarm:
+        try:
+            return BundleHarm.find(folder) or BundleHarm()
+        except SnapshotError as error:
+            if error.reason is not Reason.FILE_DAMAGED:
+                raise
+            self.log.warning("What earlier moves cost is lost: %s", error)
+            return BundleHarm()
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
         """Return a sentence about the orders in force at the run's end, based on its settings and the clusters file."""

@@ -39,7 +39,7 @@ class Filling(NamedTuple):
     """The moves that fill new brokers, or bring bundles back.
 
     Attributes:
-        decisions: one for each broker that gives up bundles.
+        decisions: one for each broker that gives up bundles; empty if all bundles stay.
         moves: candidates after the caps, with negative pair numbers.
         traffic: current traffic of the brokers that give up bundles, in bytes/s.
     """
@@ -62,8 +62,11 @@ def fill_new(snapshot: Snapshot) -> Filling | None:
     if not brokers:
         return None
     scene = Scene.read(snapshot)
+    healthy = [name for name in brokers if name not in scene.left_out]
+    if not healthy:
+        return None
     mean = fmean(figure for name, figure in scene.scores.items() if name not in scene.left_out)
-    empty = [name for name in brokers if name not in scene.left_out and scene.scores[name] < mean - _BELOW]
+    empty = [name for name in healthy if scene.scores[name] < mean - _BELOW]
     wishes = makers.fill(scene, empty) if empty else []
     wanted = placed(scene, candidates_of(scene, wishes, -len(wishes)))
     moves = caps.apply(wanted, scene.settings, scene.policies.groups, scene.sample.brokers)

@@ -241,8 +241,8 @@ def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collec
         check_broker(scene, broker)
     return [
         Wish(bundle, broker, None if broker in scene.listed else Reason.DESTINATION_GONE)
-        for bundle, broker in placement.homes(scene.owners).items()
-        if broker != scene.owners[bundle] and (not brokers or broker in brokers)
+        for bundle, broker in placement.homes(pa.array(scene.owners, pa.string()), brokers or None).items()
+        if broker != scene.owners[bundle]
     ]
 
 

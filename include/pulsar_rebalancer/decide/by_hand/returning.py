@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.by_hand.filling import Filling, new_brokers, of_moves, unreported
 from pulsar_rebalancer.decide.by_hand.makers import Wish
@@ -30,7 +32,7 @@ _GROWN = 0.1
 
 
 def restore(snapshot: Snapshot) -> Filling | None:
-    """Return the moves that bring bundles back to their brokers in the remembered placement; None if there are none.
+    """Return the moves that bring bundles back to their brokers in the remembered placement; None if all are there.
 
     Only brokers that started recently get bundles back: a broker that was away, or all brokers after a cold start. A
     bundle stays if moving it back would raise its home's share of the cluster's traffic above the home's share in the
@@ -50,18 +52,17 @@ def restored(scene: Scene, placement: RememberedPlacement) -> Filling | None:
     Args:
         scene: the input without the grace period.
     """
-    started, homes = new_brokers(scene.snapshot), placement.homes(scene.owners)
-    lately = {bundle: broker for bundle, broker in homes.items() if broker in started}
-    return _brought_back(scene, lately, placement.shares)
+    home = placement.homes(pa.array(scene.owners, pa.string()), new_brokers(scene.snapshot))
+    return _brought_back(scene, home, placement.shares)
 
 
 def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Filling | None:
-    """Return the moves that bring bundles back to their homes, most traffic first; None if there are none.
+    """Return the moves that bring bundles back to their homes, most traffic first; None if all are there.
 
     Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
     stays. The grace period applies too, except to a bundle that left only because its home was drained or down, and to
-    a bundle that missed its home in fewer than `TRIES` runs. In a rolling restart, the plan also has the reasons if all
-    bundles stay.
+    a bundle that missed its home in fewer than `TRIES` runs. If all bundles stay, the plan has no decisions, only the
+    reasons.
 
     Args:
         home: brokerId of each bundle's home, which is also that of the parts into which Pulsar has split the bundle.
@@ -94,7 +95,7 @@ def _brought_back(scene: Scene, home: Mapping[str, str], shares: Mapping[str, fl
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
     ordered = caps.in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in moves)
     plan = of_moves(scene, ordered, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
-    return plan or (_all_stay(ordered) if scene.snapshot.before.roll else None)
+    return plan or _all_stay(ordered)
 
 
 def _all_stay(moves: list[CandidateMove]) -> Filling:

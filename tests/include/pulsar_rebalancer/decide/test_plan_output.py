@@ -366,8 +366,14 @@ def test_a_new_broker_is_filled_without_being_asked(tmp_path: Path) -> None:
         {"params": {"force": "two brokers were added"}},
         {"owned": LOADED | {"a": LOADED["a"] | {name(30): 3.0}, "c": {name(20): 39.5}}},
         {"drains": Drains(brokers={"b:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")},
+        {
+            "drains": Drains(
+                brokers=dict.fromkeys(("a:1", "b:1"), Drain(at=NOW, by="ada", reason="disks"))
+            ).model_dump(mode="json"),
+            "quarantined": ["c:1"],
+        },
     ],
-    ids=["off", "old", "not healthy", "its report lacks what it got", "forced", "nearly full", "a drain"],
+    ids=["off", "old", "not healthy", "its report lacks what it got", "forced", "nearly full", "a drain", "all drained"],
 )
 def test_a_broker_is_not_filled(tmp_path: Path, given: dict[str, Any]) -> None:
     summary, found, state = filled(tmp_path, **given)
@@ -415,6 +421,20 @@ def test_they_return_before_the_strategys_moves(tmp_path: Path) -> None:
 
     assert found == HOME | {name(5): "restored_first"}
     assert (summary.bundles_taken, summary.predicted_max) == (2, 40.0)
+
+
+def test_if_no_bundle_fits_at_home_the_plan_says_so_and_everything_else_goes_on(tmp_path: Path) -> None:
+    grown: Any = {"a": {name(n): 20.0 if n < 2 else 1.0 for n in range(6)}, "b": {name(10): 3.0}, "c": {}}
+    sample = BundleSample("a:1", name(5), msg_throughput=1.0)
+    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+
+    summary, found, _ = filled(tmp_path, own._replace(wave=0), restore=True, owned=grown)
+
+    assert found == {name(5): "b:1"} | dict.fromkeys(HOME, "home_full")
+    assert summary.sentence == "one pair. Not brought back: home_full 2"
+    assert (summary.bundles_taken, summary.bundles_passed_over) == (1, {Reason.HOME_FULL: 2})
+    filling = filled(tmp_path / "filled", restore=True, owned=grown)[0]
+    assert filling.sentence == "one pair. Not brought back: home_full 2. New: c:1, filled"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
 
@@ -66,7 +68,8 @@ def test_a_placement_is_remembered_once_scores_were_together_three_times_in_a_ro
     assert (after.balanced, after.at) == (3, NOW + timedelta(minutes=3))
     placement = runs.placement()
     assert placement is not None
-    assert placement.brokers == {name(1): "a:1", name(2): "a:1", name(3): "b:1", name(4): "c:1"}
+    home = {name(1): "a:1", name(2): "a:1", name(3): "b:1", name(4): "c:1"}
+    assert placement.homes(pa.array(home)) == home
     assert placement.shares == pytest.approx({"a:1": 0.4, "b:1": 0.3, "c:1": 0.3})
     assert remember(runs.newest) == after, "a run that is repeated writes the same file"
 
@@ -124,11 +127,31 @@ def test_while_a_broker_is_away_or_drained_its_placement_is_kept_for_a_day(tmp_p
 
 def test_parts_of_a_bundle_belong_where_it_was(tmp_path: Path) -> None:
     whole, low, high = "t/n/0x10000000_0x20000000", "t/n/0x10000000_0x18000000", "t/n/0x18000000_0x20000000"
-    placement = RememberedPlacement(
-        {whole: "a:1", "t/n/0x00000000_0x10000000": "b:1", "t/o/0x20000000_0x30000000": "b:1"}, {}
-    )
+    known = {whole: "a:1", "t/n/0x00000000_0x10000000": "b:1", "t/o/0x20000000_0x30000000": "b:1"}
     others = ["t/n/0x18000000_0x21000000", "t/n/0x20000000_0x30000000", "t/other/0x10000000_0x20000000"]
-    assert placement.homes([whole, low, high, *others]) == dict.fromkeys((whole, low, high), "a:1")
+    bundles = pa.array([whole, low, high, *others])
+    for brokers in (None, ["a:1"], ["a:1", "d:1"]):
+        assert placed(known).homes(bundles, brokers) == dict.fromkeys((whole, low, high), "a:1")
+    assert placed(known).homes(bundles, ["b:1"]) == {}
+
+
+def placed(known: dict[str, str]) -> RememberedPlacement:
+    return RememberedPlacement(pa.table({"bundle": [*known], "broker": [*known.values()]}), {})
+
+
+def test_a_large_placement_stays_a_table_except_for_the_brokers_in_question(tmp_path: Path) -> None:
+    known = {name(number): "c:1" if number < 3 else "a:1" for number in range(100_000)}
+    placement, runs = placed(known), Runs(tmp_path, long=True)
+    file = runs.run().file
+    (runs.snapshots.storage.state / file).write_table(placement.bundles)
+    tracemalloc.start()
+
+    assert placement.homes(pa.array(known), ["c:1"]) == dict.fromkeys(map(name, range(3)), "c:1")
+    assert runs.run().file != file
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000, "a dictionary of its bundles is ten times as large"
 
 
 def test_a_placement_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:

@@ -106,6 +106,23 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene: UnloadScene) -> None:
     assert Outcome.read(run).harm is not None
 
 
+@pytest.mark.parametrize(("content", "kept"), [(b"{", True), (b'{"version": 1, "bundles": 3}', True), (b"{}", False)])
+def test_what_moves_cost_is_kept_again_after_the_file_was_damaged(
+    scene: UnloadScene, caplog: pytest.LogCaptureFixture, content: bytes, kept: bool
+) -> None:
+    file = scene.storage.state / BundleHarm.FILE
+    file.write_bytes(content)
+    run = scene.run(scene.moves(1))
+    scene.unload(run)
+
+    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate")
+    operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
+
+    assert BundleHarm.last(scene.storage.state, harms(run)) == (harms(run) if kept else {})
+    assert ("is lost" if kept else "is not kept") in caplog.text
+    assert kept or file.read_bytes() == content, "another release wrote it"
+
+
 @pytest.mark.parametrize(
     ("kind", "path"),
     [

@@ -56,9 +56,8 @@ def test_bundles_go_home(tmp_path: Path) -> None:
     assert (plan.sentence, plan.traffic) == ("Brought back: bundles of a:1, c:1", {"a:1": 40.0, "b:1": 37.0})
 
 
-def test_nothing_is_planned_if_every_bundle_is_at_home_or_must_stay(tmp_path: Path) -> None:
+def test_nothing_is_planned_if_every_bundle_is_at_home(tmp_path: Path) -> None:
     assert brought_back(tmp_path / "home", home={name(1): "a:1"}) == (None, {})
-    assert brought_back(tmp_path / "gone", home={name(1): "d:1"}) == (None, {})
     assert brought_back(tmp_path / "partly", home=HOME | {name(2): "d:1"})[1] == BACK | {name(2): "destination_gone"}
 
 
@@ -148,8 +147,9 @@ def test_what_a_roll_drained_returns_although_its_home_has_not_restarted(
     assert found == BACK | {name(2): fate}
 
 
-def test_a_roll_in_which_all_bundles_stay_says_why(tmp_path: Path) -> None:
-    plan, found = brought_back(tmp_path, before={"roll": ROLL}, home={name(1): "d:1"})
+@pytest.mark.parametrize("before", [{"roll": ROLL}, {}], ids=["in a roll", "otherwise"])
+def test_a_plan_in_which_all_bundles_stay_says_why(tmp_path: Path, before: dict[str, Any]) -> None:
+    plan, found = brought_back(tmp_path, before=before, home={name(1): "d:1"})
 
     assert found == {name(1): "destination_gone"}
     assert plan is not None
@@ -212,7 +212,8 @@ def test_a_bundle_whose_traffic_has_grown_too_much_stays(tmp_path: Path) -> None
 def test_a_bundle_that_stays_takes_no_room_at_its_home_but_where_it_is(tmp_path: Path) -> None:
     # A third of 74 and a tenth more is 27.1: the largest does not fit on a, stays on c, and fills it.
     owned: Any = {"a": {name(3): 12.0}, "b": {name(2): 20.0, name(4): 8.0}, "c": {name(1): 34.0}}
-    assert restored(tmp_path / "source", owned, "a:1", "c:1") is None
+    stay = dict.fromkeys((name(1), name(3), name(4)), "home_full")
+    assert restored(tmp_path / "source", owned, "a:1", "c:1") == stay
     # The excluded one would take 12 of the 18.6 bytes/s that c may have.
     owned = AWAY | {"b": {name(2): 20.0, name(4): 8.0, name(5): 1.0}}
     known: Any = {name(3): ("c:1", 12.0), name(4): ("c:1", 8.0), name(5): ("a:1", 52.0)}

@@ -120,6 +120,7 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
 
 def test_what_a_drained_broker_keeps_for_ever_is_counted_beyond_what_is_listed(tmp_path: Path) -> None:
     made = scene(tmp_path, loads={broker(0): 82.0, broker(1): 40.0, broker(2): 2.0})
+    made.run(JUST_NOW - timedelta(minutes=1))
     folder = made.run(JUST_NOW)
     many = MOST_NAMED + 5
     progress = DrainProgress(since=NOW, by="ada", reason="new disks", bundles=many + 1, moving=0)
