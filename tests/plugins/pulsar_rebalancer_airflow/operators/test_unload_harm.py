@@ -108,7 +108,7 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene: UnloadScene) -> None:
 
 @pytest.mark.parametrize(("content", "kept"), [(b"{", True), (b'{"version": 1, "bundles": 3}', True), (b"{}", False)])
 def test_what_moves_cost_is_kept_again_after_the_file_was_damaged(
-    scene: UnloadScene, caplog: pytest.LogCaptureFixture, content: bytes, kept: bool
+    scene: UnloadScene, capsys: pytest.CaptureFixture[str], content: bytes, kept: bool
 ) -> None:
     file = scene.storage.state / BundleHarm.FILE
     file.write_bytes(content)
@@ -119,7 +119,7 @@ def test_what_moves_cost_is_kept_again_after_the_file_was_damaged(
     operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
 
     assert BundleHarm.last(scene.storage.state, harms(run)) == (harms(run) if kept else {})
-    assert ("is lost" if kept else "is not kept") in caplog.text
+    assert ("is lost" if kept else "is not kept") in capsys.readouterr().out
     assert kept or file.read_bytes() == content, "another release wrote it"
 
 
