@@ -367,13 +367,22 @@ def test_a_new_broker_is_filled_without_being_asked(tmp_path: Path) -> None:
         {"owned": LOADED | {"a": LOADED["a"] | {name(30): 3.0}, "c": {name(20): 39.5}}},
         {"drains": Drains(brokers={"b:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")},
         {
-            "drains": Drains(
-                brokers=dict.fromkeys(("a:1", "b:1"), Drain(at=NOW, by="ada", reason="disks"))
-            ).model_dump(mode="json"),
+            "drains": Drains(brokers=dict.fromkeys(("a:1", "b:1"), Drain(at=NOW, by="ada", reason="disks"))).model_dump(
+                mode="json"
+            ),
             "quarantined": ["c:1"],
         },
     ],
-    ids=["off", "old", "not healthy", "its report lacks what it got", "forced", "nearly full", "a drain", "all drained"],
+    ids=[
+        "off",
+        "old",
+        "not healthy",
+        "its report lacks what it got",
+        "forced",
+        "nearly full",
+        "a drain",
+        "all drained",
+    ],
 )
 def test_a_broker_is_not_filled(tmp_path: Path, given: dict[str, Any]) -> None:
     summary, found, state = filled(tmp_path, **given)

@@ -141,7 +141,11 @@ GONE = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
     [
         ({"pause": {"until": TOMORROW, "reason": "holiday"}}, Control(), "paused"),
         ({"maintenance_windows": [GONE]}, Control(), "outside_window"),
-        ({"breaker": {"failed_moves": 1}}, Control(breaker=Breaker(opened_at=datetime.now(UTC), why="a test")), "breaker_open"),
+        (
+            {"breaker": {"failed_moves": 1}},
+            Control(breaker=Breaker(opened_at=datetime.now(UTC), why="a test")),
+            "breaker_open",
+        ),
         ({}, Control(skip=Order(at=datetime.now(UTC) - timedelta(minutes=1), by="ada", reason="later")), "skipped"),
     ],
     ids=["paused", "outside_window", "breaker_open", "skipped"],
