@@ -143,7 +143,8 @@ def test_a_large_placement_stays_a_table_except_for_the_brokers_in_question(tmp_
     known = {name(number): "c:1" if number < 3 else "a:1" for number in range(100_000)}
     placement, runs = placed(known), Runs(tmp_path, long=True)
     file = runs.run().file
-    (runs.snapshots.storage.state / file).write_table(placement.bundles)
+    traffic = pa.repeat(1.0, len(known))
+    (runs.snapshots.storage.state / file).write_table(placement.bundles.append_column("msg_throughput", traffic))
     tracemalloc.start()
 
     assert placement.homes(pa.array(known), ["c:1"]) == dict.fromkeys(map(name, range(3)), "c:1")

@@ -255,6 +255,7 @@ def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scen
 
 
 def test_thousands_of_topics_are_sampled(scene: UnloadScene) -> None:
+    scene.monkeypatch.setattr(harm_meter, "BEFORE_S", 60.0)  # the simulation takes its time for them
     cluster = scene.cluster
     move = scene.moves(1)[0]
     index = cluster.topology.index(move["bundle"])
