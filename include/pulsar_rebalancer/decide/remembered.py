@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.sums import one_by_one
 from pulsar_rebalancer.strategies.scoring import score
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from pulsar_rebalancer.config.settings import Settings
@@ -89,25 +89,33 @@ class RememberedPlacement(NamedTuple):
             elsewhere: Any = pc.is_in(bundles, others["bundle"])
             bundles = bundles.filter(pc.invert(elsewhere))
         known = dict(zip(*(placed[name].to_pylist() for name in ("bundle", "broker")), strict=True))
+        return homes_in(known, map(str, bundles.to_pylist()))
 
-        @cache
-        def ranges() -> dict[str, list[tuple[HashRange, str]]]:
-            found: dict[str, list[tuple[HashRange, str]]] = {}
-            for name, broker in sorted(known.items()):
-                found.setdefault(namespace_of(name), []).append((HashRange.of(name), broker))
-            return found
 
-        def homes() -> Iterator[tuple[str, str]]:
-            for bundle in map(str, bundles.to_pylist()):
-                if broker := known.get(bundle):
-                    yield bundle, broker
-                    continue
-                part, whole = HashRange.of(bundle), ranges().get(namespace_of(bundle), [])
-                at = bisect_right(whole, part.lower, key=lambda each: each[0].lower) - 1
-                if at >= 0 and whole[at][0].contains(part):
-                    yield bundle, whole[at][1]
+def homes_in(known: Mapping[str, str], bundles: Iterable[str]) -> dict[str, str]:
+    """Return each bundle's entry in `known`, or the entry of the bundle from which it was split.
 
-        return dict(homes())
+    Bundles without an entry are left out.
+    """
+
+    @cache
+    def ranges() -> dict[str, list[tuple[HashRange, str]]]:
+        found: dict[str, list[tuple[HashRange, str]]] = {}
+        for name, home in sorted(known.items()):
+            found.setdefault(namespace_of(name), []).append((HashRange.of(name), home))
+        return found
+
+    def homes() -> Iterator[tuple[str, str]]:
+        for bundle in bundles:
+            if home := known.get(bundle):
+                yield bundle, home
+                continue
+            part, whole = HashRange.of(bundle), ranges().get(namespace_of(bundle), [])
+            at = bisect_right(whole, part.lower, key=lambda each: each[0].lower) - 1
+            if at >= 0 and whole[at][0].contains(part):
+                yield bundle, whole[at][1]
+
+    return dict(homes())
 
 
 def remember(run: RunInput) -> Remembered:

@@ -147,7 +147,7 @@ class PlanByHandOperator(BaseOperator):
 class CarryOutOperator(HandOverOperator):
     """Release brokers, or carry out the plan with the given hash.
 
-        If the plan is a drain, its brokers are marked as drained, also during a pause or outside the windows; later runs
+    If the plan is a drain, its brokers are marked as drained, also during a pause or outside the windows; later runs
     then move their bundles. Any other plan is handed over to a rebalancing run, in which the gate decides as usual. A
     plan that was cancelled, stopped or prevented can be handed over again; the new run carries out the rest of the
     plan.

@@ -14,7 +14,7 @@ from pulsar_rebalancer.decide.by_hand.makers import Wish
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
-from pulsar_rebalancer.decide.remembered import RememberedPlacement
+from pulsar_rebalancer.decide.remembered import RememberedPlacement, homes_in
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.attempts import TRIES
 from pulsar_rebalancer.strategies import caps
@@ -72,7 +72,7 @@ def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Filling | None:
         SnapshotError: one of the run's files cannot be read.
     """
     scene = _scene(snapshot)
-    return _brought_back(scene, RememberedPlacement(dict(home), {}).homes(scene.owners))
+    return _brought_back(scene, homes_in(home, scene.owners))
 
 
 def _scene(snapshot: Snapshot) -> Scene:

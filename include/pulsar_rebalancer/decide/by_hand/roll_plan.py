@@ -15,7 +15,7 @@ from pulsar_rebalancer.decide.by_hand.drains import NEVER
 from pulsar_rebalancer.decide.by_hand.filling import arrived_lately, moved_lately
 from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample, why_none
-from pulsar_rebalancer.decide.remembered import RememberedPlacement
+from pulsar_rebalancer.decide.remembered import homes_in
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_of_brokers, namespace_of
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -263,9 +263,7 @@ def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     namespaces = set(map(namespace_of, bundles))
     batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
     names = (str(name) for batch in batches for name in batch["bundle"].to_pylist())
-    return RememberedPlacement({name: name for name in bundles}, {}).homes(
-        name for name in names if namespace_of(name) in namespaces
-    )
+    return homes_in({name: name for name in bundles}, (name for name in names if namespace_of(name) in namespaces))
 
 
 def _unwell(snapshot: Snapshot, started: Collection[str]) -> dict[str, Reason]:
