@@ -23,6 +23,7 @@ from experiments.page import COMMITTED
 from experiments.results import read
 from experiments.scenario import load
 from experiments.tables import Table, seeds
+from pulsar_rebalancer.strategies.shedders.gain_shedder import GainSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,15 +42,15 @@ _MEASURES = {"moves_per_day": 1, "range_mean": 0, "disturbed_per_day": 1}
 
 def written() -> dict[Path, str]:
     """Return the document and its pictures, with their texts."""
-    held_out, parts, spread = (
-        read_all(folder) for folder in (family_page.RESULTS / "held_out", RESULTS / "parts", RESULTS / "spread")
-    )
+    held_out, training = (read_all(family_page.RESULTS / kind) for kind in ("held_out", "training"))
+    parts, spread, prices = (read_all(RESULTS / what) for what in ("parts", "spread", "prices"))
     (burst_commit, burst), (network_commit, network) = (
         read_case(RESULTS / "cases" / f"{name}.json") for name in (BURST, NETWORK)
     )
     text = DOCUMENT.read_text(encoding="utf-8")
     for marks, content in (
         ("goals", _goals(held_out)),
+        ("prices", _prices(prices, training)),
         ("parts", _parts(parts)),
         ("spread", _spread(spread)),
         ("burst", _burst(burst, burst_commit)),
@@ -90,6 +91,26 @@ def _goals(held_out: Mapping[str, FamilyResults]) -> str:
         name = "AvgShedder with the author's minima" if other == AVG else other
         paragraphs += [f"Compared with {name}:", Table(["goal", *families, ""], rows).markdown()]
     return "\n\n".join([*paragraphs, _origin(held_out)])
+
+
+def _prices(results: Mapping[str, FamilyResults], training: Mapping[str, FamilyResults]) -> str:
+    """Return the table of other values of `min_gain`, in multiples of AvgShedder with the same seeds."""
+    compared = {
+        name: family._replace(runs={AVG: training[name].runs[AVG][: len(family.seeds)], **family.runs})
+        for name, family in results.items()
+    }
+    rows = []
+    for name in next(iter(results.values())).runs:
+        largest = max(ratio({of: family}, name, "range_mean") for of, family in compared.items())
+        moves, ranges, disturbed = _multiples(compared, name, AVG)
+        value = name.removeprefix("min_gain ")
+        is_default = float(value) == GainSettings().min_gain
+        shown = f"**{value}**" if is_default else value
+        rows.append([shown, moves, ranges, f"{largest:.2f} x", disturbed, _hotter(compared, name, AVG)])
+    ranges_of = "mean range", "mean range, worst family"
+    head = ["`min_gain`", "moves", *ranges_of, "disturbed load", "p99 of the hottest, points"]
+    families = ", ".join(f"`{name}`" for name in results)
+    return f"{Table(head, rows).markdown()}\n\nFamilies {families}. {_origin(results)}"
 
 
 def _parts(results: Mapping[str, FamilyResults]) -> str:

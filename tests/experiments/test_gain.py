@@ -102,9 +102,12 @@ def test_committed_results_show_what_the_page_says() -> None:
     assert loses_clearly(parts, RANDOM)
     assert loses_clearly(parts, SHUFFLED)
     # GainShedder itself is what the families' own results say.
-    training = read_all(family_page.RESULTS / "training")
+    training, prices = (read_all(family_page.RESULTS / "training"), read_all(gain_page.RESULTS / "prices"))
     assert {name: results.runs[GAIN] for name, results in parts.items()} == {
         name: training[name].runs[GAIN] for name in parts
+    }
+    assert {name: results.runs["min_gain 30"] for name, results in prices.items()} == {
+        name: results.runs[GAIN] for name, results in training.items()
     }
 
 
