@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.collect.load_report import figure
+from pulsar_rebalancer.collect.load_report import count, figure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pydantic import JsonValue
 
@@ -46,17 +46,18 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
         for hash_range, domains in _mapping(ranges).items():
             loaded = [topic for domain in _mapping(domains).values() for topic in _mapping(domain).values()]
             if loaded:
-                stats[f"{namespace}/{hash_range}"] = _sum(map(_mapping, loaded), len(loaded))
+                stats[f"{namespace}/{hash_range}"] = _sum([_mapping(topic) for topic in loaded])
     return stats
 
 
-def _sum(topics: Iterable[Mapping[str, JsonValue]], count: int) -> dict[str, float]:
-    total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {"topics": count, "producerCount": 0, "consumerCount": 0}
+def _sum(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
+    total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {"topics": len(topics), "producerCount": 0, "consumerCount": 0}
     for topic in topics:
         for name in RATES:
             rate = figure(topic.get(name))
             total[name] += math.nan if rate is None else rate
-        total["producerCount"] += _length(topic.get("publishers"))
+        # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
+        total["producerCount"] += max(_length(topic.get("publishers")), count(topic.get("producerCount")) or 0)
         subscriptions = _mapping(topic.get("subscriptions")).values()
         total["consumerCount"] += sum(_length(_mapping(entry).get("consumers")) for entry in subscriptions)
     return total

@@ -171,6 +171,12 @@ def test_clients_that_are_no_list_are_none(damage):
     assert (found["topics"], found["producerCount"], found["consumerCount"]) == (1, 0, 0)
 
 
+def test_producers_that_a_broker_counts_without_listing_them_are_counted():
+    topic = {"publishers": [], "producerCount": 3}
+    found = load_data.bundle_stats({"acme/shop": {"0x0_0x1": {"persistent": {"t": topic, "u": {"publishers": [{}]}}}}})
+    assert found["acme/shop/0x0_0x1"]["producerCount"] == 4
+
+
 def test_a_broker_that_was_never_heard_says_enough_itself(ask):
     found = row(ask(Brokers())[A])
     assert (found["last_update"], found["report_age_seconds"]) == (NOW, 0)
