@@ -51,7 +51,11 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
 
 
 def _sum(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
-    total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {"topics": len(topics), "producerCount": 0, "consumerCount": 0}
+    total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {
+        "topics": len(topics),
+        "producerCount": 0,
+        "consumerCount": 0,
+    }
     for topic in topics:
         for name in RATES:
             rate = figure(topic.get(name))
