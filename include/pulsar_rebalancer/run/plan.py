@@ -143,10 +143,14 @@ class Summary(VersionedDocument):
         return frozenset(request.by for request in requests if request is not None)
 
     @property
+    def marks_drains(self) -> bool:
+        """Return whether carrying out the plan marks brokers as drained."""
+        return self.by_hand is not None and self.by_hand.request.action is Action.DRAIN
+
+    @property
     def has_effect(self) -> bool:
         """Return whether carrying out the plan has an effect. A drain always has an effect, even without bundles."""
-        drains = self.by_hand is not None and self.by_hand.request.action is Action.DRAIN
-        return drains or bool(self.bundles_taken or self.bundles_split)
+        return self.marks_drains or bool(self.bundles_taken or self.bundles_split)
 
     @property
     def opens_until(self) -> datetime:

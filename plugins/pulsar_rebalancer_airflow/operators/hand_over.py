@@ -11,7 +11,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.state.manual_plans import HandedOverPlans
-from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.state.orders.in_force import LASTING, JudgedRun, closings
 from pulsar_rebalancer.state.orders.question import Answers
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer_airflow.state_store import StateStore
-
-
-_LASTING = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
-"""Reasons that close the gate until a person changes something; all others end by themselves."""
 
 
 class HandOverOperator(TriggerDagRunOperator):
@@ -84,7 +80,7 @@ def refusal_now(
     if context["ti"].get_dag(dag_id).is_paused:
         return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
     closed = closings(entry.settings, store.control(storage), now, JudgedRun(now, store.last_plan()))
-    closed = [each for each in closed if not may_wait or each.reason in _LASTING]
+    closed = [each for each in closed if not may_wait or each.reason in LASTING]
     return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
 
 

@@ -25,6 +25,7 @@ from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import Acts, Links, ShownQuestion
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.state.manual_plans import HandedOverPlans
+from pulsar_rebalancer.state.orders.in_force import LASTING
 from pulsar_rebalancer.state.orders.question import Answers, Question
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
@@ -211,6 +212,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         rolls=facts.roll.active,
         marks_damaged=facts.marks_damaged,
         closed=why_held(closed[0]) if closed else "",
+        stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING), ""),
         paused_dags=tuple(sorted(session.scalars(paused))),
         barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),
     )

@@ -57,7 +57,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     if _was_cancelled(session, run):
         return RunAnswer(state="cancelled", text=_before_it_began(session, run))
     if state in _IN_PROGRESS:
-        rolls = prefix == ROLL_DAG and state is DagRunState.RUNNING
+        rolls = prefix == ROLL_DAG and state is DagRunState.RUNNING and bool((run.conf or {}).get("plan"))
         return RunAnswer(state="rolling", text="") if rolls else _IN_PROGRESS[state]
     files = _files(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
     if state is DagRunState.FAILED:

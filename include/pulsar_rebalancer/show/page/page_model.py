@@ -188,6 +188,7 @@ class Acts(View):
         rolls: True if a rolling restart is active.
         marks_damaged: True if marks of drained brokers cannot be read; a release of any broker repairs them.
         closed: why the gate would be closed for any plan now; empty if it would open.
+        stays_closed: the same, if the gate opens only after a person has changed something.
         paused_dags: DAGs that are paused in Airflow, among those that the user may start, those that their runs start,
             and that of an active rolling restart.
         barred: the user's id and login name if the cluster requires two people; the user may then not approve their own
@@ -205,6 +206,7 @@ class Acts(View):
     rolls: bool = False
     marks_damaged: bool = False
     closed: str = ""
+    stays_closed: str = ""
     paused_dags: tuple[str, ...] = ()
     barred: tuple[str, ...] = ()
 

@@ -89,6 +89,7 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         ended_at=ended_at,
         under_way=run.under_way,
         has_effect=summary.has_effect,
+        marks_drains=summary.marks_drains,
         by=_by(summary),
         requested_by=tuple(sorted(summary.requested_by)),
         verdict=verdict or "",

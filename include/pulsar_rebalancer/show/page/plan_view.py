@@ -162,6 +162,7 @@ class PlanView(View):
         until: time after which the gate no longer opens for the plan.
         under_way: True while the plan's bundles are being moved.
         has_effect: True if carrying the plan out has an effect; a drain has one even without moves.
+        marks_drains: True if carrying the plan out marks brokers as drained; their bundles may leave later.
         by: text that names the person who ordered the plan and, if it was forced, says why; empty if no person ordered
             it.
         requested_by: users who requested the plan or moves in it.
@@ -191,6 +192,7 @@ class PlanView(View):
     ended_at: AwareDatetime | None = None
     under_way: bool = False
     has_effect: bool = False
+    marks_drains: bool = False
     by: str = ""
     requested_by: tuple[str, ...] = ()
     verdict: str = ""

@@ -42,6 +42,10 @@ class JudgedRun(NamedTuple):
     previous: str = ""
 
 
+LASTING = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
+"""Reasons that close the gate until a person changes something; all others end by themselves."""
+
+
 def closings(settings: Settings, control: Control, now: datetime, sample: JudgedRun | None = None) -> list[Closed]:
     """Return all reasons why nothing may be moved now; empty if moves are allowed.
 

@@ -130,6 +130,7 @@ export function carryOut(view, run_of, now) {
     fields: () => splitList(plan),
     optional: true,
     moves: true,
+    waits: plan.marks_drains,
     noRoll: true,
     off: notCarriedOut(plan, view, now),
     request: () => started(dag, (form) => ({ plan: plan.hash, reason: form.get("reason") })),

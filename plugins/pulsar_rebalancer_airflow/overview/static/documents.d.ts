@@ -12,6 +12,7 @@ export interface Acts {
   rolls: boolean;
   marks_damaged: boolean;
   closed: string;
+  stays_closed: string;
   paused_dags: string[];
   barred: string[];
 }
@@ -201,6 +202,7 @@ export interface PlanView {
   ended_at: string | null;
   under_way: boolean;
   has_effect: boolean;
+  marks_drains: boolean;
   by: string;
   requested_by: string[];
   verdict: string;

@@ -19,6 +19,7 @@ const NONE = {
   rolls: false,
   marks_damaged: false,
   closed: "",
+  stays_closed: "",
   paused_dags: [],
   barred: [],
 };
@@ -116,6 +117,11 @@ test("nothing is approved or carried out while the gate is closed, nor released 
   };
   const why = "The cluster is paused.";
   assert.deepEqual(off({ closed: why }), [["Approve", why], ["Carry out", why]]);
+  const drain = (more) => {
+    const given = view({ ...acts, closed: why, ...more }, { plan: { ...PLAN, marks_drains: true } });
+    return disabled(carryOut(given, "h", NOW)[0], given);
+  };
+  assert.deepEqual([drain({}), drain({ stays_closed: "mode observe" })], ["", "mode observe"]);
   const rolls = "A rolling restart is in force: wait for its end, or stop it.";
   assert.deepEqual(off({ rolls: true }), [["Release", rolls], ["Carry out", rolls]]);
   assert.equal(
