@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-from unittest import mock
 
 import pytest
 from tests.accessibility import assert_accessible
@@ -16,7 +15,6 @@ from tests.integration.airflow_world import World, world
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_airflow.replay.replay_web import stored_report
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,9 +74,7 @@ def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World, tmp_p
 def test_the_balancing_goes_back_and_comes_again(north: World) -> None:
     brokers = north.served.cluster.active_brokers()
 
-    failing = [ConnectionError("the store is away"), None]
-    with mock.patch.object(StateStore, "put_stop", side_effect=failing):
-        back = north.run("control", action="hand_back", reason="new release")
+    back = north.run("control", action="hand_back", reason="new release")
     assert back.xcom("control")["shedding"] == dict.fromkeys(brokers, "true")
     assert north.served.cluster.configuration.values() == {SHEDDING: "true"}
     over = north.run("control", action="take_over", reason="release is fine")

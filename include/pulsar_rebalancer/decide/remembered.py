@@ -110,7 +110,10 @@ def homes_in(known: Mapping[str, str], bundles: Iterable[str]) -> dict[str, str]
             if home := known.get(bundle):
                 yield bundle, home
                 continue
-            part, whole = HashRange.of(bundle), ranges().get(namespace_of(bundle), [])
+            whole = ranges().get(namespace_of(bundle))
+            if whole is None:
+                continue
+            part = HashRange.of(bundle)
             at = bisect_right(whole, part.lower, key=lambda each: each[0].lower) - 1
             if at >= 0 and whole[at][0].contains(part):
                 yield bundle, whole[at][1]

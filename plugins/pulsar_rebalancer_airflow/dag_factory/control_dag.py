@@ -27,14 +27,8 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
         default_args={"max_active_tis_per_dag": 1},
         params=control_params(),
     ) as dag:
-        order = OrderOperator(
-            task_id="order",
-            entry=entry,
-            root=root,
-            retries=2,
-            retry_delay=timedelta(seconds=1),
-            execution_timeout=timedelta(minutes=1),
-        )
+        # No retry: a late order would overrule a newer one.
+        order = OrderOperator(task_id="order", entry=entry, root=root, execution_timeout=timedelta(minutes=1))
         ordered: Any = order.output
         ControlOperator(
             task_id="control", entry=entry, root=root, ordered=ordered, execution_timeout=timedelta(minutes=10)

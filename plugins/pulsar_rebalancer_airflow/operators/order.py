@@ -16,7 +16,7 @@ from pulsar_rebalancer_airflow.control.audit import loss, note
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, is_retry
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -43,7 +43,7 @@ class OrderOperator(ClusterOperator):
     """Store an order in the `control` document, which only this task writes.
 
     The task does not wait for other runs, so a stop applies immediately, even if an earlier run of this DAG is still in
-    progress. A retry stores the same order again, with the time at which this DAG run started.
+    progress. A retry would overrule newer orders, so there is none.
     """
 
     def execute(self, context: Context) -> Ordered:
@@ -56,8 +56,6 @@ class OrderOperator(ClusterOperator):
         """
         with final_unless_passing(context):
             request, order = asked(context)
-            if is_retry(context, self):  # a late order must not apply to runs that have started since
-                order = order.model_copy(update={"at": context["dag_run"].start_date})
             store, storage = self._store(context), self.storage
             ordered = Ordered()
             if request.action is ControlAction.HAND_BACK:  # two balancers would work against each other

@@ -155,6 +155,7 @@ class RollOperator(BaseSensorOperator):
         """Yield the reasons why no roll may begin now."""
         if roll.active:
             yield PlanError(Reason.ROLL_UNDER_WAY, roll.progress)
+            return
         if drained := store.drained(self.storage).brokers:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         for closed in self._closed(store, now):

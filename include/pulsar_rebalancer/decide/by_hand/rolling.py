@@ -204,7 +204,8 @@ _STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
 
 
 def _waiting(roll: Roll, what: str) -> Roll:
-    return roll.model_copy(update={"waits": what})
+    # `seen` says that `waits` is about room in that sample.
+    return roll.model_copy(update={"waits": what, "seen": () if roll.phase is Phase.WAITING else roll.seen})
 
 
 def _counts(stay: Mapping[Reason, int]) -> str:

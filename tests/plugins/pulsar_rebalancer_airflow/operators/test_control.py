@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -13,16 +13,13 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.orders.control_document import Control
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.control import stopping
 from pulsar_rebalancer_airflow.operators import (
     GateOperator,
-    OrderOperator,
     RecordOperator,
     ReportOperator,
     UnloadWaveOperator,
@@ -170,22 +167,6 @@ def test_a_pause_ends_in_the_future(storage: ClusterStorage, state: MemoryState)
         order(storage, state, "pause", YESTERDAY)
 
     assert not state.writes
-
-
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_an_order_that_is_tried_again_does_not_apply_to_runs_begun_since(
-    storage: ClusterStorage, state: MemoryState, attempt: int
-) -> None:
-    ordered = datetime.now(UTC) - timedelta(minutes=5)
-    given: Any = context(CLUSTER, state, params={"action": "stop", "reason": "new disks"}, started=ordered)
-    given["ti"].try_number, given["ti"].max_tries = attempt, 2
-    entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
-
-    OrderOperator(task_id="order", entry=entry, root=storage.root, retries=2).execute(given)
-
-    stored = StateStore(state).get(Control)
-    assert stored.stopped_since(ordered)
-    assert stored.stopped_since(ordered + timedelta(minutes=1)) is (attempt == 1)
 
 
 def test_one_run_is_skipped(storage: ClusterStorage, state: MemoryState) -> None:

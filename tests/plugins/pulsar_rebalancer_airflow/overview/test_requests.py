@@ -271,17 +271,24 @@ def test_a_plan_whose_approval_was_refused_says_so(
 
 
 @pytest.mark.parametrize(
-    ("state", "result", "shown", "said"),
+    ("conf", "state", "result", "shown", "said"),
     [
-        ("running", None, "rolling", ""),
-        ("success", {"plan": "0" * 64}, "done", "The roll is shown; no broker restarts yet."),
-        ("success", {"a:1": "broker_rolled"}, "done", Reason.ROLLED.meaning),
+        ({"plan": "0" * 64}, "running", None, "rolling", ""),
+        ({}, "running", None, "running", ""),
+        ({}, "success", {"plan": "0" * 64}, "done", "The roll is shown; no broker restarts yet."),
+        ({"plan": "0" * 64}, "success", {"a:1": "broker_rolled"}, "done", Reason.ROLLED.meaning),
     ],
 )
 def test_a_rolling_restart_is_a_request(
-    session: Session, monkeypatch: pytest.MonkeyPatch, state: str, result: Any, shown: str, said: str
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    conf: dict[str, str],
+    state: str,
+    result: Any,
+    shown: str,
+    said: str,
 ) -> None:
-    run = asked(session, "roll", 1, state)
+    run = asked(session, "roll", 1, state, conf=conf)
     left(session, run, "roll", "return_value", result)
     (found,) = seen(session, monkeypatch)
     assert (found.state, found.text) == (shown, said)
