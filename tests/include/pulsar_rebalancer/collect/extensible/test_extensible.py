@@ -172,7 +172,7 @@ def test_clients_that_are_no_list_are_none(damage):
 
 
 def test_producers_that_a_broker_counts_without_listing_them_are_counted():
-    topic = {"publishers": [], "producerCount": 3}
+    topic: Any = {"publishers": [], "producerCount": 3}
     found = load_data.bundle_stats({"acme/shop": {"0x0_0x1": {"persistent": {"t": topic, "u": {"publishers": [{}]}}}}})
     assert found["acme/shop/0x0_0x1"]["producerCount"] == 4
 
