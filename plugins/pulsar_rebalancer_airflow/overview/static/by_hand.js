@@ -242,7 +242,10 @@ export function showPlan(parts, shown, answer, dag, page) {
   const look = () => {
     if (!carry.isConnected) return clearInterval(watching);
     const off = view && answer.plan ? notCarriedOut(view, shown, page.now()) : "";
-    const why = disabled({ dag, moves: true, waits: view?.marks_drains, noRoll: true, off }, newerOf(page.present(), shown));
+    const why = disabled(
+      { dag, moves: true, waits: view?.marks_drains, noRoll: true, off },
+      newerOf(page.present(), shown),
+    );
     carry.disabled = !answer.plan || underWay || why !== "";
     const text = why || changed(shown, page.present());
     if (warning.textContent !== text) warning.textContent = text;
