@@ -13,8 +13,9 @@ import { moment, points } from "./texts.js";
 /** @import { Request } from "./dialog.js" */
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
- * @typedef {Words & { dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, optional?: boolean, off?: string,
- *   request: () => Request }} Act - `moves`, `noRoll` and `off`: as in `disabled`; `optional`: the reason may be empty
+ * @typedef {Words & { dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, optional?: boolean,
+ *   off?: string, request: () => Request }} Act - `moves`, `waits`, `noRoll` and `off`: as in `disabled`; `optional`:
+ *   the reason may be empty
  * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined, follow: () => void }}
  *   Page - `now`: by the server's clock, milliseconds
  */

@@ -6,9 +6,9 @@ const ROLLS = "A rolling restart is in force: wait for its end, or stop it.";
 
 /**
  * Return why the button of an act is disabled; empty if it is not.
- * @param {{ dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, off?: string }} act - `moves`: a run of the
- *   DAG that balances carries it out; `waits`: its moves may wait until the gate opens; `noRoll`: it is refused during a
- *   rolling restart; `off`: another reason
+ * @param {{ dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, off?: string }} act - `moves`: a run of
+ *   the DAG that balances carries it out; `waits`: its moves may wait until the gate opens; `noRoll`: it is refused
+ *   during a rolling restart; `off`: another reason
  * @param {Overview} view
  */
 export function disabled({ dag, moves, waits, noRoll, off = "" }, { acts }) {
