@@ -239,13 +239,17 @@ SPLITS = WAITS | {"mode": "approve", "split_mode": "auto", "loadBalancerNamespac
 
 
 @scene(Part("splits", SPLITS))
-def test_a_split_waits_for_approval(stage: Stage) -> None:
+def test_a_split_waits_for_approval_and_is_carried_out(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("would move", "A split is permanent", "waits for approval until")
     dialog = stage.opens("Reject…", "Approve…")
     assert "A split is permanent: Pulsar cannot merge bundles." in dialog
     assert "clients reconnect." in dialog
+    press(stage.chromium, "Approve…", "it is quiet now")
+    assert stage.ended("apply") == "success"
+    assert stage.ended(number=2) == "success"
+    stage.says("moved", "Split 1 bundle permanently, as planned.", "1 of 1 done", "✓ split")
 
 
 DRAINED = "document.querySelector('section.drains')"
@@ -302,6 +306,15 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     assert stage.ended(number=3) == "success"
     stage.says("moved", "each verified on its new broker")
     assert stage.cluster.true_scores() == pytest.approx(before)
+
+    coldest = min(before, key=lambda broker: before[broker])
+    # What has just been brought back may move as well.
+    fields = f"{BOXES}.find((box) => box.value === '{coldest}').click()"
+    stage.plans("Fill…", f"{fields}; document.querySelector('dialog [value=grace_period]').click()")
+    assert stage.carries_out() == "success"
+    assert stage.ended(number=4) == "success"
+    stage.says("moved", "each verified on its new broker")
+    assert stage.cluster.true_scores()[coldest] > before[coldest]
 
 
 @scene(Part("east", WAITS | {"interval_seconds": 20}, brokers=8, bundles=200))
