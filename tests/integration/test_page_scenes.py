@@ -301,7 +301,8 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     stage.says("moved", "each verified on its new broker")
     assert stage.cluster.true_scores() != pytest.approx(before)
 
-    stage.plans("Undo run…")
+    # The hottest broker was about at the limit, and is predicted to be there again.
+    stage.plans("Undo run…", "document.querySelector('dialog [value=overload]').click()")
     assert stage.carries_out() == "success"
     assert stage.ended(number=3) == "success"
     stage.says("moved", "each verified on its new broker")
