@@ -28,6 +28,8 @@ from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pulsar_rebalancer.storage.layout import ClusterStorage
 
 UNLOAD: dict[str, Any] = {"action": "unload", "bundles": ["t/n"]}
@@ -139,22 +141,31 @@ GONE = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
 @pytest.mark.parametrize(
     ("file", "control", "reason"),
     [
-        ({"pause": {"until": TOMORROW, "reason": "holiday"}}, Control(), "paused"),
-        ({"maintenance_windows": [GONE]}, Control(), "outside_window"),
+        ({"pause": {"until": TOMORROW, "reason": "holiday"}}, lambda _: Control(), "paused"),
+        ({"maintenance_windows": [GONE]}, lambda _: Control(), "outside_window"),
         (
             {"breaker": {"failed_moves": 1}},
-            Control(breaker=Breaker(opened_at=datetime.now(UTC), why="a test")),
+            lambda now: Control(breaker=Breaker(opened_at=now, why="a test")),
             "breaker_open",
         ),
-        ({}, Control(skip=Order(at=datetime.now(UTC) - timedelta(minutes=1), by="ada", reason="later")), "skipped"),
+        (
+            {},
+            lambda now: Control(skip=Order(at=now - timedelta(minutes=1), by="ada", reason="later")),
+            "skipped",
+        ),
     ],
     ids=["paused", "outside_window", "breaker_open", "skipped"],
 )
 def test_a_drain_is_marked_although_its_moves_wait(
-    storage: ClusterStorage, state: MemoryState, file: dict[str, Any], control: Control, reason: str
+    storage: ClusterStorage,
+    state: MemoryState,
+    file: dict[str, Any],
+    control: Callable[[datetime], Control],
+    reason: str,
 ) -> None:
-    StateStore(state).put_control(storage, control)
-    StateStore(state).put(control.breaker)
+    orders = control(datetime.now(UTC))
+    StateStore(state).put_control(storage, orders)
+    StateStore(state).put(orders.breaker)
 
     assert act(storage, state, file=file, plan=shown(storage, state, **UNLOAD)) == (reason, None)
     assert act(storage, state, file=file, plan=shown(storage, state, **DRAIN)) == ("done", None)
