@@ -292,39 +292,39 @@ def test_the_users_own_dag_restarts_no_broker_that_is_skipped(tmp_path: Path, mo
     assert (desk.roll.phase, desk.roll.outcome) == (Phase.RETURNING, "broker_skipped")
 
 
-def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(tmp_path, alert_connection="pulsar_alerts", roll_wait_minutes=60)
-    sent: list[str] = []
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Messages, each of which a receiver accepts."""
+    messages: list[Any] = []
 
-    def deliver(connection: str, messages: Any) -> list[bool]:
-        sent.extend(f"{message.title}\n{message.body}" for message in messages)
+    def deliver(_: str, given: Any) -> list[bool]:
+        messages.extend(given)
         return [True]
 
     monkeypatch.setattr(roll_messages, "deliver", deliver)
+    return messages
+
+
+def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, sent: list[Any]) -> None:
+    desk = Desk(tmp_path, alert_connection="pulsar_alerts", roll_wait_minutes=60)
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
     desk.act("run")
     (asked,) = sent
     assert desk.roll.asked == "a:1"
-    assert asked.startswith("Pulsar east: restart a broker now\n")
-    assert "restart a:1 now" in asked
+    assert asked.title == "Pulsar east: restart a broker now"
+    assert "restart a:1 now" in asked.body
 
     past = dict.fromkeys(("since", "progress_at"), NOW)
     StateStore(desk.state).put(desk.roll.model_copy(update=past))
     desk.snapshots.storage.roll.delete()
     assert desk.act("run") == "broker_not_back"
-    assert "a:1 stays drained until a person releases it" in sent[1]
-    assert "broker_not_back x1" in sent[1]
+    assert "a:1 stays drained until a person releases it" in sent[1].body
+    assert "broker_not_back x1" in sent[1].body
 
 
-def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, sent = Desk(tmp_path, alert_connection="pulsar_alerts"), []
-
-    def deliver(_: str, messages: Any) -> list[bool]:
-        sent.extend(messages)
-        return [True]
-
-    monkeypatch.setattr(roll_messages, "deliver", deliver)
+def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any]) -> None:
+    desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     assert desk.pushed == {}
     skipped = {"phase": Phase.RETURNING, "left": 2, "since": NOW}
@@ -350,16 +350,8 @@ def test_the_end_that_nobody_was_told_is_noted(tmp_path: Path, monkeypatch: pyte
     assert desk.roll.untold is not accepted
 
 
-def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk, sent = Desk(tmp_path, alert_connection="pulsar_alerts"), []
-
-    def deliver(_: str, messages: Any) -> list[bool]:
-        sent.extend(messages)
-        return [True]
-
-    monkeypatch.setattr(roll_messages, "deliver", deliver)
+def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_path: Path, sent: list[Any]) -> None:
+    desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
     skip = Order(at=datetime.now(UTC), by="eve", reason="later")
@@ -380,7 +372,11 @@ def test_a_dry_run_says_that_another_roll_is_under_way(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert desk.act(reason="patch")["refused"] == ""
     desk.act("run", plan=desk.plan())
-    assert desk.act(reason="patch")["refused"].startswith("roll_under_way: rolling restart ")
+    desk.empties("run")
+    assert desk.roll.drains(), "its broker counts as drained"
+    refused = desk.act(reason="patch")["refused"]
+    assert refused.startswith("roll_under_way: rolling restart ")
+    assert "release" not in refused
 
 
 def test_a_dry_run_that_takes_too_long_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

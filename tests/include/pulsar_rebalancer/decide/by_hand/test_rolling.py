@@ -108,6 +108,12 @@ def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
         assert step(held, 501, seen(501, no_room="no room")).active
 
 
+def test_room_is_looked_for_again_once_an_order_no_longer_holds_it() -> None:
+    full = step(new_roll(), 1, seen(1, no_room="no room"))
+    assert full.seen
+    assert step(full, 2, held="paused until noon").seen == ()
+
+
 def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
     assert not new_roll().under_way
     roll = drained()
