@@ -61,8 +61,8 @@ def test_an_executor_of_the_template_decides(decided: tuple[Api, Summary, list[i
     cluster, summary, ended = decided
     assert summary.bundles_taken > 0
     assert len(cluster.created) == 1
-    # It ran until the driver deleted its pod.
-    assert ended == [128 + signal.SIGTERM]
+    # The driver tells its executor to stop, then deletes its pod; either may come first.
+    assert ended in ([0], [128 + signal.SIGTERM])
 
 
 def test_their_pods_are_what_the_template_says(decided: tuple[Api, Summary, list[int]]) -> None:
