@@ -16,6 +16,8 @@ import yaml
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.monitoring import FOLDER
 
+from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -106,7 +108,7 @@ class Received:
 def receiving() -> Iterator[Received]:
     """Receive until the end of the block."""
     received = Received(0)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Http, received))
+    server = ThreadingHTTPServer(("127.0.0.1", free_port()), partial(_Http, received))
     received.port = server.server_port
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statsd:
         statsd.bind(("127.0.0.1", received.port))

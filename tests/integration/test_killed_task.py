@@ -110,15 +110,10 @@ class Home(AirflowHome):
 
 
 def refusal(airflow: LocalAirflow, field: str, value: Any) -> str:
-    """What the API says of a manual run with a wrong value, once it can say something: its database may be locked."""
-    said = ""
-    for _ in range(20):
-        with pytest.raises(EmbeddedError) as caught:
-            airflow.trigger(DAG, {field: value})
-        said = str(caught.value)
-        if "answered 500" not in said:
-            break
-    return said
+    """What the API says of a manual run with a wrong value."""
+    with pytest.raises(EmbeddedError) as caught:
+        airflow.trigger(DAG, {field: value})
+    return str(caught.value)
 
 
 @dataclass(frozen=True)
@@ -165,12 +160,16 @@ class Stop:
     answer: dict[str, Any]
 
 
+UNLOADS = 1000
+"""More than a run has."""
+
+
 class Other:
-    """Another cluster, whose first unload takes long enough for a stop to be ordered meanwhile."""
+    """Another cluster, whose unloads take so long that a stop is ordered during one of them, probably the first."""
 
     def __init__(self) -> None:
         self.cluster = quick_cluster()
-        self.cluster.faults.add(FaultKind.SLOW, path="/unload", amount=60, times=1)
+        self.cluster.faults.add(FaultKind.SLOW, path="/unload", amount=60, times=UNLOADS)
         self._unloads = 0
         self._hop = self.cluster.unload_at
         self._meanwhile = self._run = ""
@@ -181,8 +180,8 @@ class Other:
         return further
 
     def stop(self, airflow: LocalAirflow) -> None:
-        """Order a stop, while the first unload is under way and another run of the control DAG is in progress."""
-        awaited(lambda: self.cluster.faults.find(FaultKind.SLOW, path="/unload") is None, airflow, WEST)
+        """Order a stop, while an unload is under way and another run of the control DAG is in progress."""
+        awaited(lambda: self.cluster.faults.all()[0].times != UNLOADS, airflow, WEST)
         (odd, *_) = self.cluster.active_brokers()
         self.cluster.faults.add("other_configuration", broker=odd, values={SHEDDING: "true"})
         busy = airflow.trigger(CONTROL, {"action": "take_over", "reason": "test"})
@@ -234,7 +233,9 @@ def stored(airflow: LocalAirflow) -> DecisionState | None:
 
 def awaited(happened: Callable[[], Any], airflow: LocalAirflow, dag: str = DAG) -> Any:
     """What `happened` answers, as soon as it is something; no run ends before."""
+    limit = time.monotonic() + 600
     while not (found := happened()):
+        assert time.monotonic() < limit, airflow.home.folder / "logs"
         assert not {"success", "failed"} & {run["state"] for run in airflow.runs(dag)}, airflow.home.folder / "logs"
         time.sleep(0.2)
     return found
@@ -329,7 +330,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         kill(psutil.Process(record["pid"]))
         obstacle.unlink()
 
-        awaited(silent.is_set, airflow)
+        assert silent.wait(600)
         kill(connected(served))
         cluster.faults.clear()
 
@@ -353,8 +354,7 @@ def test_record_that_is_killed_before_and_after_its_write_counts_once(story: Sto
 def test_a_gate_and_a_wave_whose_processes_are_killed_are_carried_on(story: Story) -> None:
     moves = read_moves(story.scheduled.folder)
 
-    again = {task: tries for task, tries in story.scheduled.tries.items() if tries > 1}
-    assert again == {"record": 3, "gate": 2, "unload": 2}
+    assert {"record": 3, "gate": 2, "unload": 2}.items() <= story.scheduled.tries.items()
     assert len(moves) > 2
     assert {move.bundle: story.cluster.owner(move.bundle) for move in moves} == {m.bundle: m.destination for m in moves}
     assert Outcome.read(story.scheduled.folder).counts == {"moved": len(moves)}
@@ -399,9 +399,11 @@ def test_metrics_are_received_under_the_names_that_dashboard_and_rules_ask_for(s
 
 def test_a_stop_waits_for_no_other_run_of_the_control_dag(story: Story) -> None:
     stop = story.stop
-    (move, *rest) = read_moves(stop.run.folder)
+    moves = [move.bundle for move in read_moves(stop.run.folder)]
+    last, left = moves[stop.unloads - 1], len(moves) - stop.unloads
 
+    assert left > 0
     assert stop.meanwhile == "running"
-    assert (stop.unloads, stop.run.run["state"], stop.run.tries["unload"]) == (1, "failed", 1)
-    assert Outcome.read(stop.run.folder).counts == {"stopped": len(rest), "moved": 1}
-    assert stop.answer["stopped"] == {"finished": {move.bundle: "moved"}, "unfinished": [], "not_begun": len(rest)}
+    assert (stop.run.run["state"], stop.run.tries["unload"]) == ("failed", 1)
+    assert Outcome.read(stop.run.folder).counts == {"stopped": left, "moved": stop.unloads}
+    assert stop.answer["stopped"] == {"finished": {last: "moved"}, "unfinished": [], "not_begun": left}

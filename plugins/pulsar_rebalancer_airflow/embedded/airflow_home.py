@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import secrets
@@ -10,7 +11,7 @@ import shutil
 import socket
 import stat
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).resolve().parents[3]
 """Root of the source tree, with the DAG file and the configuration of the embedded Airflow."""
 
+_numbers = itertools.count(secrets.randbelow(12_000))
 _ANOTHER_FOLDER = "name a folder of your own (make run FOLDER=…, or --folder)"
 
 
@@ -194,7 +196,12 @@ def _check_own(folder: Path) -> None:
 
 
 def free_port() -> int:
-    """Return a free port on the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port on the loopback interface, another one at each call.
+
+    It is not in the range from which Linux takes ports for outgoing connections: it stays free until a server is up.
+    """
+    while True:
+        port = 20_000 + next(_numbers) % 12_000
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 
@@ -110,36 +111,34 @@ class LocalAirflow:
                 f"another program answers on port {self.home.port} in the place of Airflow: start again"
             )
         login = {"username": "admin", "password": self.password}
-        answer = self._send("POST", "/auth/token", repeat=True, json=login)
+        answer = self._send("POST", "/auth/token", json=login)
         if answer.is_error:
             raise EmbeddedError(f"Airflow answered {answer.status_code} to the login: {answer.text[:500]}")
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
         """Return the JSON answer to a GET request under `/api/v2`; None if the status is 404."""
-        return self._request("GET", path, params=query)
+        return self._request("GET", path, httpx.codes.NOT_FOUND, params=query)
 
-    def _request(self, method: str, path: str, **options: Any) -> Any:
-        url, repeat = f"/api/v2{path}", method == "GET"
-        answer = self._send(method, url, repeat=repeat, **options)
+    def _request(self, method: str, path: str, expected: int, **options: Any) -> Any:
+        """Return the JSON answer under `/api/v2`; None if the status is the expected one."""
+        url = f"/api/v2{path}"
+        answer = self._send(method, url, **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
-            answer = self._send(method, url, repeat=repeat, **options)
-        if answer.status_code == httpx.codes.NOT_FOUND and method == "GET":
+            answer = self._send(method, url, **options)
+        if answer.status_code == expected:
             return None
         if answer.is_error:
             raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
         return answer.json() if answer.content else None
 
-    def _send(self, method: str, url: str, *, repeat: bool, **options: Any) -> httpx.Response:
-        """Send a request.
-
-        If `repeat` is true, retry after a server error, because the machine might be busy or SQLite locked.
-        """
+    def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
+        """Send a request; retry after a server error, because the machine might be busy or SQLite locked."""
         limit = time.monotonic() + _START_SECONDS
         while True:
             self._processes.check()
-            again = repeat and time.monotonic() < limit
+            again = time.monotonic() < limit
             try:
                 answer = self._client.request(method, url, **options)
             except httpx.TransportError as error:
@@ -168,8 +167,11 @@ class LocalAirflow:
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
         """Start a manual run and return its run id."""
-        order = {"logical_date": None, "conf": conf or {}}
-        return str(self._request("POST", f"/dags/{dag_id}/dagRuns", json=order)["dag_run_id"])
+        # With this id Airflow starts one run, however often it is asked to.
+        run_id = f"manual__{uuid4()}"
+        order = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
+        self._request("POST", f"/dags/{dag_id}/dagRuns", httpx.codes.CONFLICT, json=order)
+        return run_id
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         """Return a DAG run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,9 +30,11 @@ class Server:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.requests: list[str] = []
+        self.bodies: list[bytes] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(f"{request.method} {request.url.path}")
+        self.bodies.append(request.content)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -90,18 +93,20 @@ def test_not_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: 
         asked(Server(failure), monkeypatch, tmp_path / "home").get("/dags")
 
 
-@pytest.mark.parametrize(
-    ("failure", "said"),
-    [
-        (httpx.Response(500), "500 to POST"),  # perhaps it was done
-        (REFUSED, "did not answer POST"),
-        (httpx.Response(404), "404 to POST"),
-    ],
-)
-def test_what_changes_something_is_sent_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Answer, said: str
+@pytest.mark.parametrize("failure", [httpx.Response(500), REFUSED], ids=repr)
+def test_a_run_that_has_perhaps_begun_is_asked_for_under_the_same_id(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: Answer
 ) -> None:
-    server = Server(failure)
-    with pytest.raises(EmbeddedError, match=said):
+    server = Server(failure, httpx.Response(409))
+    run_id = asked(server, monkeypatch, tmp_path / "home").trigger("dag")
+    assert [json.loads(body)["dag_run_id"] for body in server.bodies] == [run_id, run_id]
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_run_that_is_refused_is_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
+) -> None:
+    server = Server(httpx.Response(status))
+    with pytest.raises(EmbeddedError, match=f"{status} to POST"):
         asked(server, monkeypatch, tmp_path / "home").trigger("dag")
     assert len(server.requests) == 1
