@@ -26,7 +26,10 @@ atexit.register(_remove)
 (HOME / "dags").mkdir()
 for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PULSAR_REBALANCER_"))]:
     del os.environ[name]
+loopback = ",".join(filter(None, [os.environ.get("no_proxy"), "127.0.0.1", "localhost"]))
 os.environ.update(
+    no_proxy=loopback,
+    NO_PROXY=loopback,
     AIRFLOW_HOME=str(HOME),
     AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_hex(64),
     AIRFLOW__CORE__LOAD_EXAMPLES="False",

@@ -174,3 +174,4 @@ class ConnectedApplication:
             self._process.wait(_RELEASED_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
 
 from pulsar_rebalancer_airflow import drain_and_wait
 from pulsar_rebalancer_airflow.drain_and_wait import EMPTY, NOT_YET, REFUSED, main
@@ -147,7 +148,7 @@ def test_address_and_token_are_needed(monkeypatch: pytest.MonkeyPatch, url: str,
 
 
 def test_nobody_answers(script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("AIRFLOW_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AIRFLOW_URL", f"http://{closed_port()}")
 
     assert drained() == REFUSED
     assert "Airflow did not answer" in capsys.readouterr().out

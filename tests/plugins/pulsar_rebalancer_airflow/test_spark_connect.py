@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import json
 import socket
+from signal import Signals
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 from airflow.sdk import Connection
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
 from tests.project.documentation import blocks
 
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer_airflow import spark_connect
 from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
 
 if TYPE_CHECKING:
@@ -90,7 +93,7 @@ def test_a_token_is_sent_only_to_the_server_that_is_named() -> None:
     resolve = socket.getaddrinfo
 
     def with_two_addresses(host: str, *rest: Any, **how: Any) -> list[Any]:
-        addresses = ("127.0.0.1", "127.0.0.2") if host == "localhost" else (host,)
+        addresses = ("127.0.0.3", "127.0.0.2") if host == "localhost" else (host,)
         return [answer for address in addresses for answer in resolve(address, *rest, **how)]
 
     with socket.create_server(("127.0.0.2", 0)) as server:
@@ -100,28 +103,33 @@ def test_a_token_is_sent_only_to_the_server_that_is_named() -> None:
         with mock.patch("socket.getaddrinfo", with_two_addresses):
             assert environment(**given)["SPARK_REMOTE"] == f"sc://localhost:{given['port']}/"
             with (
-                socket.create_server(("127.0.0.1", given["port"])),
-                pytest.raises(SettingsError, match=r"127\.0\.0\.1:\d+ answers there too.*\[wrong_setting\]"),
+                socket.create_server(("127.0.0.3", given["port"])),
+                pytest.raises(SettingsError, match=r"127\.0\.0\.3:\d+ answers there too.*\[wrong_setting\]"),
             ):
                 environment(**given)
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with pytest.raises(SettingsError, match=rf"127.0.0.1:{port}: .*\[spark_unreachable\]"):
-        environment(host="127.0.0.1", port=port)
+    address = closed_port()
+    with pytest.raises(SettingsError, match=rf"{address}: .*\[spark_unreachable\]"):
+        environment(host=address)
 
 
-def test_a_task_that_breaks_off_ends_its_application() -> None:
+@pytest.mark.parametrize(("action", "seconds", "ended_by"), [("SIG_DFL", 60, "SIGTERM"), ("SIG_IGN", 0.1, "SIGKILL")])
+def test_a_task_that_breaks_off_ends_its_application(
+    monkeypatch: pytest.MonkeyPatch, action: str, seconds: float, ended_by: str
+) -> None:
     """Its time-out is raised while it reads what the application says."""
-    application = ConnectedApplication(["-c", "import time; print('begun', flush=True); time.sleep(600)"], {})
+    monkeypatch.setattr(spark_connect, "_RELEASED_SECONDS", seconds)
+    code = f"from signal import *; signal(SIGTERM, {action}); print('begun', flush=True); import time; time.sleep(600)"
+    application = ConnectedApplication(["-c", code], {})
 
     def time_out(line: str) -> None:
         raise TimeoutError(line)
 
     with pytest.raises(TimeoutError, match="begun"):
         application.wait(time_out)
+    assert application._process.returncode == -Signals[ended_by]
     assert application.ended
 
 

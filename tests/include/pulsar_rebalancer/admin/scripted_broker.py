@@ -26,6 +26,8 @@ LOOKUP = "/lookup/v2/topic/persistent/acme/shop/t1"
 TOPIC = "persistent://acme/shop/t1"
 REPORT = "/admin/v2/broker-stats/load-report"
 
+_CLOSED: list[socket.socket] = []
+
 Reply = Response | Callable[[Request], Awaitable[Response]]
 
 
@@ -145,9 +147,10 @@ async def raw_broker(*replies: bytes | None, host: str = "127.0.0.1") -> AsyncIt
 
 
 def closed_port() -> str:
-    """`host:port` on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+    """`host:port` on which nothing listens. Its socket stays bound, so that nobody else gets the port."""
+    _CLOSED.append(held := socket.socket())
+    held.bind(("127.0.0.1", 0))
+    return f"127.0.0.1:{held.getsockname()[1]}"
 
 
 def refused(status: int, reason: str) -> Response:

@@ -233,7 +233,7 @@ def test_the_command_refuses_it_before_it_starts_anything(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "pulsar_rebalancer_airflow.embedded", "--folder", str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(f"error: {folder} belongs to another user")
+    assert ended.stderr.splitlines()[-1].startswith(f"error: {folder} belongs to another user")
     assert list(folder.iterdir()) == []
 
 

@@ -133,10 +133,3 @@ def silent() -> Iterator[int]:
     """The port of a server that accepts connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
         yield server.getsockname()[1]
-
-
-def closed_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, closed_port, connect
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect
 
 from pulsar_rebalancer_airflow.notifications.alert_notifier import AlertNotifier
 
@@ -28,7 +29,7 @@ def test_a_receiver_that_is_down_is_only_logged(
     hook: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    connect(monkeypatch, hook.url.replace(str(hook.port), str(closed_port())))
+    connect(monkeypatch, hook.url.replace(f"127.0.0.1:{hook.port}", closed_port()))
     notify()
     assert "Alerts: 0 of 1 sent through connection alerts" in caplog.text
     assert "S3cret" not in caplog.text

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import closed_port, connect
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import connect
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.config.enums import Mode
@@ -164,11 +165,12 @@ def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    connect(monkeypatch, f"json://ada:S3cretPass@127.0.0.1:{closed_port()}/S3cretPath")
+    connect(monkeypatch, f"json://ada:S3cretPass@{closed_port()}/S3cretPath")
 
     assert report(blocked(storage), state, states=VALIDATE_FAILED) == {}
 
-    (warning,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    own = [r for r in caplog.records if r.name.startswith("pulsar_rebalancer")]
+    (warning,) = [r.getMessage() for r in own if r.levelno >= logging.WARNING]
     assert warning.startswith("Alerts: 0 of 1 sent through connection alerts. Failed: ")
     assert StateStore(state).get(AlertsState).incidents[Condition.BLOCKED].told is False
     connect(monkeypatch, hook.url)

@@ -3,13 +3,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import (
-    Webhook,
-    closed_port,
-    connect,
-    mail_server,
-    silent,
-)
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, mail_server, silent
 
 from pulsar_rebalancer.show.alerts.messages import AlertMessage
 from pulsar_rebalancer_airflow.notifications import notifier
@@ -23,9 +18,9 @@ FIRST = AlertMessage("Pulsar east: validation failed", "Cluster: east\nRun: {{ n
 SECOND = AlertMessage("Pulsar east: over: a run failed", "Cluster: east", "success")
 
 
-def with_secrets(port: int, more: str = "") -> str:
+def with_secrets(address: str, more: str = "") -> str:
     user, password, path, key = SECRETS
-    return f"json://{user}:{password}@127.0.0.1:{port}/{path}?+X-Key={key}{more}"
+    return f"json://{user}:{password}@{address}/{path}?+X-Key={key}{more}"
 
 
 def secrets_in(shown: str) -> list[str]:
@@ -59,7 +54,7 @@ def test_a_receiver_that_is_down_keeps_nothing_from_the_others(
     monkeypatch: pytest.MonkeyPatch, hook: Webhook, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    connect(monkeypatch, with_secrets(closed_port()), with_secrets(hook.port), "S3cretKey")
+    connect(monkeypatch, with_secrets(closed_port()), with_secrets(f"127.0.0.1:{hook.port}"), "S3cretKey")
 
     sent = send("alerts", [FIRST])
 
@@ -83,7 +78,7 @@ def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with silent() as port:
-        connect(monkeypatch, with_secrets(port, "&rto=900&cto=900"), hook.url)
+        connect(monkeypatch, with_secrets(f"127.0.0.1:{port}", "&rto=900&cto=900"), hook.url)
         monkeypatch.setattr(notifier, "TIMEOUT_SECONDS", 5)
         sent = send("alerts", [FIRST, SECOND])
 

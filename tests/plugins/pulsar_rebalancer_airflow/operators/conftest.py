@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
+
+from pulsar_rebalancer.carry_out import harm_meter
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -11,13 +15,16 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_simulator.serve import Running
 
+NOBODY = json.dumps({"conn_type": "pulsar_admin", "host": closed_port()})
+
 
 @pytest.fixture(autouse=True)
 def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection `pulsar_test` is there; nobody answers unless a cluster is `served`."""
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
+    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", NOBODY)
 
 
 @pytest.fixture
 def scene(served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> UnloadScene:
+    monkeypatch.setattr(harm_meter, "BEFORE_S", 60.0)  # a busy machine has time
     return UnloadScene(served, storage, state, monkeypatch)

@@ -190,7 +190,7 @@ def test_what_was_approved_is_carried_out_by_its_own_run_only(
         ("Reject", "bob", {}, MOVES, "rejected"),
         ("Reject", "bob", {}, MOVES[:1], "awaiting_approval"),
         ("Reject", "bob", {"self_approval": {"max_bundles": 9}}, MOVES, "rejected"),
-        ("Reject", "bob", {"max_awaiting_minutes": 0.0001}, MOVES, "awaiting_approval"),
+        ("Reject", "bob", {"max_awaiting_minutes": 1e-9}, MOVES, "awaiting_approval"),
         ("Reject", "bob", {"pause": PAUSE}, MOVES, "paused"),
         ("Reject", "", {}, MOVES, "awaiting_approval"),  # nobody answered in time
         ("Approve", "bob", {}, MOVES, "awaiting_approval"),

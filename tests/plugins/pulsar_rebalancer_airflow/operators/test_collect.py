@@ -146,11 +146,7 @@ def test_refused_credentials_are_not_tried_again(served: Running, storage: Clust
         collect(storage, state)
 
 
-def test_brokers_out_of_reach_are_tried_again(
-    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "127.0.0.1", "port": 1}')
-
+def test_brokers_out_of_reach_are_tried_again(storage: ClusterStorage, state: MemoryState) -> None:
     with pytest.raises(AdminError, match="unreachable"):
         collect(storage, state)
 

@@ -132,7 +132,8 @@ def test_what_cannot_be_compared_starts_nothing(storage: ClusterStorage, params:
     assert not storage.replays.names()
 
 
-def test_the_reason_of_a_failed_application_is_known(storage: ClusterStorage) -> None:
+def test_the_reason_of_a_failed_application_is_known(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     seen: Any = context(CLUSTER, None)
     line = "not replayed: /a/b: no sample [file_missing]"
     with pytest.raises(AirflowException):

@@ -148,9 +148,6 @@ class Killed:
 
         def kill(kind: Any, **where: Any) -> Any:
             if kind is FaultKind.RESET and child.poll() is None and at(where["path"]):
-                # Time stands still from here on: no client looks the lost bundle up by chance.
-                now = scene.cluster.clock.now()
-                scene.monkeypatch.setattr(scene.cluster.clock, "now", lambda: now)
                 os.kill(child.pid, signal.SIGKILL)
                 child.wait()
                 return Fault(FaultKind.RESET)
@@ -158,6 +155,8 @@ class Killed:
 
         scene.monkeypatch.setattr(scene.cluster, "unload_at", unload_at)
         scene.monkeypatch.setattr(scene.cluster.faults, "take", kill)
+        # No client looks the lost bundle up by chance.
+        scene.cluster.ownership.reconnect_delay = 3600.0
         file.write_text(json.dumps(scene.state.documents))
         paths = os.pathsep.join(str(ROOT / part) for part in ("include", "plugins", "spark_apps", "."))
         child = subprocess.Popen(
@@ -165,6 +164,7 @@ class Killed:
         )
         child.wait(120)
         assert child.returncode == -signal.SIGKILL
+        scene.cluster.ownership.reconnect_delay = scene.cluster.spec.timing.reconnect_delay
         scene.state.documents = json.loads(file.read_text())
 
 

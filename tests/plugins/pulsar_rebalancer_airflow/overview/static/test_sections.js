@@ -150,7 +150,8 @@ test("the server takes a request, or does not respond", async () => {
   assert.deepEqual(await ask(address, { method: "POST", body: "{}" }), { state: "queued" });
   assert.deepEqual(requests, [["POST", "application/json", "{}"]]);
   await server.shutdown();
-  await assert.rejects(ask(address), { status: 0, message: "The API server does not respond." });
+  const nobody = ask("http://127.0.0.1:0/");
+  await assert.rejects(nobody, { status: 0, message: "The API server does not respond." });
 });
 
 test("costs are read for the broker that is chosen", async () => {
