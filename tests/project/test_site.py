@@ -45,7 +45,7 @@ def test_every_operator_and_example_is_in_the_api_reference() -> None:
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Browser]:
+def reader() -> Iterator[Browser]:
     """A browser that asks a proxy which is not there for all but files."""
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -54,6 +54,14 @@ def page() -> Iterator[Browser]:
             "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
         )
         yield opened
+
+
+@pytest.fixture
+def page(reader: Browser) -> Browser:
+    """The browser, with no page: a test must not find what it waits for on the page of the one before."""
+    reader.open("about:blank")
+    reader.until("location.href === 'about:blank'")
+    return reader
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -87,7 +87,10 @@ class Environment:
         return re.findall(r"^ ([-+~]) (\S+)", done.stderr, flags=re.MULTILINE)
 
 
-NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".run", ".cache", ".*_cache", ".benchmarks", "__pycache__", "dist")
+_MADE = (".run", ".cache", ".*_cache", ".benchmarks", ".hypothesis", ".coverage*", "__pycache__", "build", "dist")
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", *_MADE)
+OWN_GIT = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull}
+"""Whoever runs the tests may sign commits, or check them."""
 SIMULATOR = "include/pulsar_simulator/pyproject.toml"
 PEOPLE = 'authors = [{ name = "Somebody", email = "somebody@example.com" }]\n'
 ADDRESSES = "\n".join(
@@ -98,7 +101,7 @@ ADDRESSES = "\n".join(
 def released(folder):
     """`make release` in a folder, with the tools of this environment."""
     command = (sys.executable, "scripts/release.py", "--tag")
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, env=OWN_GIT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +116,7 @@ def release(tmp_path_factory):
     changes.write_text(changes.read_text().replace("(unreleased)", "(2027-01-01)", 1))
     identity = (("config", "user.name", "Somebody"), ("config", "user.email", "somebody@example.com"))
     for words in (("init", "-q"), *identity, ("add", "-A"), ("commit", "-qm", "all")):
-        run("git", *words, cwd=folder)
+        run("git", *words, cwd=folder, env=OWN_GIT)
     done = released(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder

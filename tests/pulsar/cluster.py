@@ -144,7 +144,7 @@ class PulsarCluster:
         """A plain HTTP client that trusts the cluster's authority and sends the token if one is given."""
         verify = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(verify=verify, headers=headers, timeout=30)
+        return httpx.Client(verify=verify, headers=headers, timeout=90, trust_env=False)
 
     def __enter__(self) -> Self:
         try:
@@ -250,7 +250,10 @@ class PulsarCluster:
                 address = f"{self.web_url(number)}/admin/v2/brokers/{java.CLUSTER_NAME}"
 
                 def lists_all(address: str = address) -> bool:
-                    answer = client.get(address)
+                    try:
+                        answer = client.get(address)
+                    except httpx.TransportError:
+                        return False
                     return answer.status_code == 200 and sorted(answer.json()) == sorted(self.broker_ids)
 
                 process.await_that(lists_all, "listing all brokers", _START_SECONDS)
@@ -267,7 +270,7 @@ class PulsarCluster:
         self._await_ready(broker)
 
     def kill_broker(self, broker: int) -> None:
-        """SIGKILL: the others learn of it only when its metadata session runs out (8 s)."""
+        """SIGKILL: the others learn of it only when its metadata session runs out."""
         self._brokers.pop(broker).kill()
 
     def stop_broker(self, broker: int) -> None:

@@ -54,7 +54,7 @@ rootLogger.appenderRef.out.ref=out
 # One thread per pool, no bookie, no background work that would move bundles or burn CPU by itself.
 _BROKER = {
     "clusterName": CLUSTER_NAME,
-    "metadataStoreSessionTimeoutMillis": "8000",
+    "metadataStoreSessionTimeoutMillis": "30000",
     "bindAddress": "127.0.0.1",
     "advertisedAddress": "127.0.0.1",
     "brokerShutdownTimeoutMs": "2000",
@@ -168,6 +168,9 @@ def write_bookie(path: Path, data: Path, port: int, metadata_url: str) -> None:
     }
     _write_properties(path, settings)
 
+
+SHORT_SESSION = {"metadataStoreSessionTimeoutMillis": "8000"}
+"""Broker settings for clusters whose brokers are killed; elsewhere a broker that waits for a core keeps its session."""
 
 PERSISTENT = {"enablePersistentTopics": "true"}
 """Broker settings for clusters with a bookie."""

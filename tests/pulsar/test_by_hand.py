@@ -20,6 +20,7 @@ from tests.integration.airflow_world import Outcome, World, dags
 from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.events import await_that
+from tests.pulsar.java import SHORT_SESSION
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
@@ -115,7 +116,7 @@ def test_what_a_person_asks_for(
     monkeypatch: pytest.MonkeyPatch,
     manager: str,
 ) -> None:
-    cluster = clusters(pulsar_424, bookie=True, extensible=manager == "extensible")
+    cluster = clusters(pulsar_424, bookie=True, extensible=manager == "extensible", extra=SHORT_SESSION)
     zero, one, two = cluster.broker_ids
     with Admin(cluster, broker=2) as admin, dags(manager, tmp_path, connection(cluster), **SETTINGS) as root:
         topics = load_broker_zero(admin, ["tests/hand"], BUNDLES, "persistent")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,14 +202,11 @@ def test_without_listening_ranks_are_missing_and_nothing_else(
 
 
 def in_all(admin: Admin, loaded: dict[str, str]) -> float:
-    """What the topics say that they receive, msg/s; one that was moved a moment ago may wait for its producer."""
+    """What the topics say that they receive, msg/s; one that is moved has no broker, or waits for its producer."""
     found = 0.0
     for topic in loaded.values():
-        try:
+        with suppress(httpx.HTTPError):
             found += admin.get(f"{topic.replace('://', '/')}/stats")["msgRateIn"]
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code != HTTPStatus.NOT_FOUND:
-                raise
     return found
 
 
@@ -221,11 +219,16 @@ def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     await_that(lambda: uptime_minutes(admin, 2) > 2)  # a broker without two host samples takes no part
     sent = [in_all(admin, loaded)]
     settings = SETTINGS | {"strategy": str(Strategy.TRANSFER), "interval_seconds": 86400}
-    issuing.lifetime, issued = 4, len(issuing.issued)
-    with rebalancer(cluster, tmp_path / "airflow", settings, issuing.extra()) as airflow:
-        run = Run(airflow, next(airflow.ended_runs(DAG_ID)))
+    issuing.lifetime, issued = 10, len(issuing.issued)
+    with (
+        rebalancer(cluster, tmp_path / "airflow", settings, issuing.extra()) as airflow,
+        ThreadPoolExecutor(1) as awaiting,
+    ):
+        ended = awaiting.submit(next, airflow.ended_runs(DAG_ID))
+        while not wait([ended], timeout=2).done:
+            sent.append(in_all(admin, loaded))
+        run = Run(airflow, ended.result())
         owners = {move.bundle: admin.owner(move.bundle) for move in run.moves}
-        sent.append(in_all(admin, loaded))
 
     assert run.state == "success", run.tasks
     assert len(issuing.issued) > issued + 1
@@ -243,7 +246,7 @@ def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     bundles = run.table("bundles")
     held = {row["bundle"]: row for row in bundles if row["broker"] == cluster.broker_ids[0]}
     assert loaded.keys() <= held.keys()
-    # A busy machine sends less than was asked for, and catches up: what the topics say before and after counts.
+    # A busy machine sends less than was asked for, and catches up: what the topics said meanwhile counts.
     rates = [held[name]["msg_rate_in"] for name in loaded]
     assert min(sent) / 2 < sum(rates) < 2 * max(sent)
     assert rates == [pytest.approx(sum(rates) / len(rates), rel=0.5)] * len(rates)
@@ -292,21 +295,20 @@ def test_unloads_that_the_transfer_protocol_refuses(
     assert admin.owner(bundle) == owner
 
 
-def test_a_wave_outlasts_three_tokens(
+def test_a_wave_outlasts_two_tokens(
     cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str]
 ) -> None:
-    """All but the first expire before the issuer says so: brokers refuse them in the middle, and each is replaced."""
+    """They expire before the issuer says so: brokers refuse them in the middle, and each is replaced."""
     owners = {bundle: admin.owner(bundle) for bundle in loaded}
     others = {owner: next(broker for broker in cluster.broker_ids if broker != owner) for owner in owners.values()}
     moves = [
         Move(bundle=bundle, source=owner, destination=others[owner], wave=0, traffic=1.0, measure="rate")
         for bundle, owner in owners.items()
     ]
-    issuing.lifetime, issuing.issued = 3, []
+    issuing.lifetime, issuing.promised, issuing.issued = 4, 300, []
 
     def outlive(_: object) -> None:
-        if len(issuing.issued) < 4:
-            issuing.promised = 300
+        if len(issuing.issued) < 3:
             expires = jwt.decode(issuing.issued[-1], options={"verify_signature": False})["exp"]
             while time.time() <= expires:
                 time.sleep(0.1)
@@ -319,7 +321,7 @@ def test_a_wave_outlasts_three_tokens(
 
     assert [(end.reason, end.attempts) for end in asyncio.run(go())] == [("moved", 1)] * len(moves)
     assert {bundle: admin.owner(bundle) for bundle in owners} == {move.bundle: move.destination for move in moves}
-    assert len(issuing.issued) >= 4
+    assert len(issuing.issued) >= 3
 
 
 def test_an_unload_with_an_expired_token_is_sent_again_and_a_wrong_audience_is_named(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.events import await_that
-from tests.pulsar.java import CLUSTER_NAME
+from tests.pulsar.java import CLUSTER_NAME, SHORT_SESSION
 from tests.pulsar.load import Load, LoadError
 from tests.pulsar.processes import ProcessError
 
@@ -27,7 +27,7 @@ BUNDLES = 8
 @pytest.fixture(scope="module")
 def cluster(pulsar_424: Distribution, module_clusters: ClusterFactory) -> PulsarCluster:
     """Three brokers with everything switched on: tokens, and a control group each."""
-    return module_clusters(pulsar_424, auth=True, cgroups=True)
+    return module_clusters(pulsar_424, auth=True, cgroups=True, extra=SHORT_SESSION)
 
 
 @pytest.fixture(scope="module")

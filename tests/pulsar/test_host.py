@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,8 +66,8 @@ def test_the_cache_can_be_put_elsewhere(tmp_path: Path, monkeypatch: pytest.Monk
     assert cache_root() == Path.home() / ".cache" / "pulsar-rebalancer"
 
 
-def test_a_process_runs_inside_its_group_which_then_vanishes(tmp_path: Path) -> None:
-    name = f"harness-{tmp_path.name}"
+def test_a_process_runs_inside_its_group_which_then_vanishes() -> None:
+    name = f"harness-{secrets.token_hex(4)}"
     group = CpuGroup(name)
     try:
         done = subprocess.run(group.wrap(["cat", "/proc/self/cgroup"]), capture_output=True, text=True, check=True)
@@ -85,11 +86,12 @@ def test_missing_controllers_fail_with_what_to_do(tmp_path: Path) -> None:
         CpuGroup("any", tmp_path)
 
 
-def test_a_group_of_somebody_else_is_neither_used_nor_removed(tmp_path: Path) -> None:
-    mine = CpuGroup(f"harness-{tmp_path.name}")
+def test_a_group_of_somebody_else_is_neither_used_nor_removed() -> None:
+    name = f"harness-{secrets.token_hex(4)}"
+    mine = CpuGroup(name)
     try:
         with pytest.raises(CgroupError, match="File exists"):
-            CpuGroup(f"harness-{tmp_path.name}")
+            CpuGroup(name)
         mine.set_quota(50_000)
     finally:
         mine.remove()

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.pulsar import java
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
@@ -15,6 +16,7 @@ import pulsar
 from pulsar_rebalancer.admin import AdminConnection, BundleAdmin, PulsarAdmin
 from pulsar_rebalancer.admin.topic_statistics import clients_in
 from pulsar_rebalancer.admin.transport import Transport
+from pulsar_rebalancer.carry_out import harm_meter
 from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.run.plan import Move
@@ -37,7 +39,7 @@ TIMEOUT = 120.0  # seconds until an unloaded bundle must have an owner: longer t
 
 @pytest.fixture(scope="module")
 def cluster(pulsar_424: Distribution, module_clusters: ClusterFactory) -> PulsarCluster:
-    return module_clusters(pulsar_424, bookie=True)
+    return module_clusters(pulsar_424, bookie=True, extra=java.SHORT_SESSION)
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +133,13 @@ def test_many_bundles_under_way_at_once_all_arrive(
         assert {admin.owner(bundle) for bundle in topics} == {ids[destination]}
 
 
-def test_every_message_that_was_acknowledged_arrives(cluster: PulsarCluster, admin: Admin) -> None:
+def test_every_message_that_was_acknowledged_arrives(
+    cluster: PulsarCluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Persistent topics with a subscriber, moved while messages are sent to them."""
+    # Brokers of a busy machine take their time to say who is connected, and clients take theirs to come back.
+    monkeypatch.setattr(harm_meter, "BEFORE_S", 60.0)
+    monkeypatch.setattr(harm_meter, "WATCHED_S", 300.0)
     namespace = "tests/persistent"
     ranges = admin.create_namespace(namespace, 4)
     names = topics_in_bundles(namespace, ranges, 1, "persistent")
@@ -219,10 +226,11 @@ def test_a_broker_that_dies_in_the_middle_of_a_wave_stops_no_other_move(
 
     outcomes = carried_out(cluster, moves, on_outcome=kill_second)
 
-    told = {outcome.bundle: (outcome.destination, outcome.reason, outcome.attempts) for outcome in outcomes}
+    told = {outcome.bundle: (outcome.destination, outcome.reason) for outcome in outcomes}
     arrived = killed[0]
-    assert told.pop(arrived) == (dead, "moved", 1)
-    assert set(told.values()) == {(alive, "moved", 1), (dead, "destination_gone", 0)}
+    assert told.pop(arrived) == (dead, "moved")
+    assert set(told.values()) == {(alive, "moved"), (dead, "destination_gone")}
+    assert {outcome.attempts for outcome in outcomes if outcome.reason == "destination_gone"} == {0}
     for move_ in moves:
         if move_.bundle != arrived:
             assert admin.owner(move_.bundle) == (alive if move_.destination == alive else cluster.broker_ids[0])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.events import await_that
+from tests.pulsar.java import SHORT_SESSION
 from tests.pulsar.load import Load
 
 from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
@@ -154,7 +155,7 @@ def scene(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Scene]:
     """Bundles of very different sizes, spread evenly, and brokers whose reports say so."""
-    cluster, folder = module_clusters(pulsar_424, cgroups=True), tmp_path_factory.mktemp("restore")
+    cluster, folder = module_clusters(pulsar_424, cgroups=True, extra=SHORT_SESSION), tmp_path_factory.mktemp("restore")
     with Admin(cluster) as admin:
         namespace = "tests/load"
         found = topics_in_bundles(namespace, admin.create_namespace(namespace, BUNDLES), 1)

@@ -14,6 +14,7 @@ from uuid import uuid4
 import httpx
 
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded.processes import tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -206,7 +207,10 @@ class LocalAirflow:
             if run["state"] in ("success", "failed"):
                 return run
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
-        raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}")
+        logs = self.home.folder.glob(f"logs/dag_id={dag_id}/run_id={run_id}/**/*.log")
+        newest = max(logs, key=lambda log: log.stat().st_mtime, default=None)
+        said = f"; the newest log ends with:\n{tail(newest)}" if newest else ""
+        raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}{said}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
         """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator never ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -110,3 +111,18 @@ def test_a_run_that_is_refused_is_not_asked_for_again(
     with pytest.raises(EmbeddedError, match=f"{status} to POST"):
         asked(server, monkeypatch, tmp_path / "home").trigger("dag")
     assert len(server.requests) == 1
+
+
+def test_a_run_that_does_not_end_shows_the_end_of_its_newest_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local_airflow, "_RUN_SECONDS", 0)
+    tasks = httpx.Response(200, json={"task_instances": [{"task_id": "record", "state": "running"}]})
+    airflow = asked(Server(tasks), monkeypatch, tmp_path / "home")
+    for age, task in enumerate(("record", "decide")):
+        log = tmp_path / "home" / "logs" / "dag_id=d" / "run_id=r" / f"task_id={task}" / "attempt=1.log"
+        log.parent.mkdir(parents=True)
+        log.write_text(f"{task} waits\n")
+        os.utime(log, (0, 100 - age))
+    with pytest.raises(EmbeddedError, match=r"'record': 'running'}; the newest log ends with:\nrecord waits"):
+        airflow.wait("d", "r")
