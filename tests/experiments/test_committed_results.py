@@ -17,6 +17,7 @@ from experiments.scenario import load_all
 from experiments.variants import VARIANTS
 from scripts.drawing import ROOT
 from tests.experiments.test_scenarios import SOUND, scenario
+from tests.own_git import ignore_own_git
 
 from experiments import page
 
@@ -40,9 +41,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "before\n<!-- results -->\nyesterday\n<!-- /results -->\n<!-- sweeps -->\n<!-- /sweeps -->\n"
     )
     (tmp_path / "source").write_text("1")
+    ignore_own_git(monkeypatch)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
-        identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.com"]
-        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True)
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
     return tmp_path
 
 

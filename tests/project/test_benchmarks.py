@@ -15,6 +15,7 @@ from benchmarks.gain_recording import AVG, GAIN
 from benchmarks.gain_results import NONE
 from benchmarks.measure import Comparison, Goal, Taken, alternately
 from benchmarks.scripted_load import BURSTING, FIRST_BURST, TIMES, scripted
+from tests.own_git import ignore_own_git
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +43,7 @@ class Checkout:
         self.commit("first")
 
     def git(self, *words: str) -> str:
-        who = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-        return subprocess.run(["git", *who, *words], cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(["git", *words], cwd=self.folder, capture_output=True, text=True, check=True).stdout
 
     def commit(self, content: str) -> str:
         (self.folder / "source.py").write_text(content)
@@ -59,6 +59,7 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    ignore_own_git(monkeypatch)
     made = Checkout(tmp_path)
     monkeypatch.setattr(conditions, "ROOT", tmp_path)
     monkeypatch.setattr(results, "FOLDER", tmp_path / ".benchmarks")

@@ -51,17 +51,17 @@ def of_grid(size: int, path: Path) -> None:
 
 
 def of_control(size: int, path: Path) -> None:
-    for _ in range(30):
-        parse_control_form({"action": "stop", "reason": "a " * size * 6})
-        with pytest.raises(SettingsError):
-            parse_control_form({"action": "restore", "reason": "a", "file": "decision-" + "1" * size * 1000})
+    parse_control_form({"action": "stop", "reason": "a " * size * 6})
+    with pytest.raises(SettingsError):
+        parse_control_form({"action": "restore", "reason": "a", "file": "decision-" + "1" * size * 1000})
 
 
 @pytest.mark.parametrize("match", [of_policy, of_run, of_clusters, of_grid, of_control])
 def test_the_time_of_a_match_grows_no_faster_than_the_input(match: Callable[[int, Path], None], tmp_path: Path) -> None:
     def seconds(size: int) -> float:
         started = time.process_time()
-        match(size, tmp_path)
+        for _ in range(30):  # one is over in a millisecond
+            match(size, tmp_path)
         return time.process_time() - started
 
     match(1, tmp_path)  # imports

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
+from pulsar_rebalancer_airflow import spark_connect
 from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
@@ -49,9 +50,8 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "server.log"
-        self.port = free_port()
         own = {
-            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.connect.grpc.binding.port": "0",
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "spark.driver.memory": "1g",
         }
@@ -66,11 +66,13 @@ class Server:
                 stdout=self.log.open("w"),
                 stderr=subprocess.STDOUT,
             )
-        self.await_line("Spark Connect server started")
+        started = r"Spark Connect server started at: \S*:(\d+)\s"
+        self.await_line(started)
+        (self.port,) = re.findall(started, self.log.read_text())
 
     @property
     def connection(self) -> Connection:
-        given: dict[str, Any] = {"host": "127.0.0.1", "port": self.port, "password": TOKEN}
+        given: dict[str, Any] = {"host": "127.0.0.1", "port": int(self.port), "password": TOKEN}
         return Connection(conn_id="connect", conn_type="spark_connect", **given)
 
     def await_line(self, pattern: str) -> None:
@@ -120,7 +122,10 @@ def killed(server: Server, task: DecideOperator, seen: Context) -> None:
     running.start()
     server.until(lambda: bool(ended) or "Starting task" in server.log.read_text()[before:])
     children = psutil.Process().children(recursive=True)
-    under_way = {" ".join(each.cmdline()): each for each in children if each.status() != psutil.STATUS_ZOMBIE}
+    under_way: dict[str, psutil.Process] = {}
+    for each in children:
+        with suppress(psutil.Error):  # those that have just ended
+            under_way[" ".join(each.cmdline())] = each
     # Airflow tells the whole group of the task's processes, and the task on_kill.
     (application,) = [command for command in under_way if "application.py" in command]
     under_way[application].terminate()
@@ -139,6 +144,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
     server: Server,
     task: Callable[[StoragePath], DecideOperator],
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     eager = {"hit_count_low": 1, "hit_count_high": 1}
     other: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
@@ -153,6 +159,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
     large = runs.make(tmp_path, runs.tables("east", 6, 20), **other)
     bundles = large / "input" / "bundles.parquet"
     bundles.write_table(pa.concat_tables([bundles.read_table()] * 10_000))
+    monkeypatch.setattr(spark_connect, "_RELEASED_SECONDS", 60)  # a busy machine takes longer than a task may
     killed(server, task(large), context_of(large))
     assert not (large / "plan" / "summary.json").exists()
     for run in made:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,13 @@ async def test_reset_get_is_sent_once_more() -> None:
     assert len(broker.requests) == 2
 
 
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 async def test_a_broker_at_an_ipv6_address_is_named_in_brackets() -> None:
     answer = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n["b:80"]'
     async with raw_broker(answer, host="::1") as broker, connect(broker.url) as admin:

@@ -14,6 +14,7 @@ from tests.include.pulsar_rebalancer.carry_out.unloading_scene import (
     Watched,
 )
 
+from pulsar_rebalancer.admin import BundleAdmin
 from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.carry_out.bundle_move import pauses
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
@@ -241,7 +242,14 @@ def test_an_owner_that_cannot_be_read_is_not_assumed(scene):
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_no_more_bundles_are_under_way_than_allowed(scene, concurrency):
+def test_no_more_bundles_are_under_way_than_allowed(scene, concurrency, monkeypatch):
+    unload, all_there = BundleAdmin.unload, asyncio.Barrier(concurrency)
+
+    async def together(*call):
+        await asyncio.wait_for(all_there.wait(), LONG)
+        await unload(*call)
+
+    monkeypatch.setattr(BundleAdmin, "unload", together)
     scene.run(*[scene.move(number) for number in range(IDLE)], concurrency=concurrency)
     assert scene.admin.most_under_way == concurrency
     assert len(scene.admin.unloads) == IDLE
