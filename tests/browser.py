@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
-from tests.debian import install
+from tests.debian import installed
 from websockets.sync.client import connect
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _FLAGS = [
     "--force-color-profile=srgb",
     "--remote-debugging-port=0",
 ]
-_PATIENCE = 30
+_PATIENCE = 300
 _LOOK = """(of) => new Promise((done) => {
   const end = Date.now() + 2000;
   const look = () => {
@@ -161,9 +161,7 @@ def browser() -> Iterator[Browser]:
     Raises:
         AssertionError: there is none on this machine.
     """
-    if not _program():
-        install("chromium")
-    program = _program()
+    program = installed("chromium", _program)
     assert program, MISSING
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
@@ -172,11 +170,15 @@ def browser() -> Iterator[Browser]:
             stderr=subprocess.DEVNULL,
         )
         try:
-            with connect(_address(process, Path(profile)), max_size=None, ping_interval=None) as socket:
+            address = _address(process, Path(profile))
+            with connect(address, max_size=None, ping_interval=None, open_timeout=_PATIENCE) as socket:
                 yield Browser(socket)
         finally:
             process.terminate()
-            process.wait(timeout=_PATIENCE)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=30)
+            process.kill()
+            process.wait()
 
 
 def _program() -> str | None:
@@ -191,5 +193,10 @@ def _address(process: subprocess.Popen[bytes], profile: Path) -> str:
         assert time.monotonic() < limit, "Chromium did not start"
         time.sleep(0.05)
     port = file.read_text().split("\n", 1)[0]
-    pages = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False).json()
-    return str(next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page"))
+    while True:
+        listed = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False, timeout=_PATIENCE).json()
+        for page in listed:
+            if page["type"] == "page":
+                return str(page["webSocketDebuggerUrl"])
+        assert time.monotonic() < limit, f"Chromium has no page: {listed}"
+        time.sleep(0.05)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import yaml
-from tests.debian import install
+from tests.debian import installed
 from tests.monitoring import FOLDER
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
@@ -62,9 +62,7 @@ def prometheus(folder: Path, target: int) -> Iterator[Prometheus]:
     Raises:
         AssertionError: there is none on this machine.
     """
-    if not shutil.which("prometheus"):
-        install("prometheus")
-    program = shutil.which("prometheus")
+    program = installed("prometheus", lambda: shutil.which("prometheus"))
     assert program, MISSING
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},

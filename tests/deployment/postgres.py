@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.debian import installed
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -86,21 +88,15 @@ class Postgres:
 
 def _programs() -> Path:
     """The newest installed server's folder; on Debian as root one is installed if there is none."""
-    if not _found():
-        if os.getuid() != 0 or shutil.which("apt-get") is None:
-            raise RuntimeError(
-                "the deployment is tested with PostgreSQL: install it (Debian: apt-get install postgresql)"
-            )
+    config = Path("/etc/postgresql-common/createcluster.conf")
+    if not (_found() or config.exists()) and os.getuid() == 0:
         # Without this Debian starts a server of its own on the usual port.
-        config = Path("/etc/postgresql-common/createcluster.conf")
         config.parent.mkdir(exist_ok=True)
-        if not config.exists():
-            config.write_text("create_main_cluster = false\n")
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-qq"], check=True, env=quiet)
-        options = ["-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold"]
-        subprocess.run(["apt-get", "install", *options, "postgresql"], check=True, env=quiet)
-    return _found()[-1]
+        config.write_text("create_main_cluster = false\n")
+    found = installed("postgresql", _found)
+    if not found:
+        raise RuntimeError("the deployment is tested with PostgreSQL: install it (Debian: apt-get install postgresql)")
+    return found[-1]
 
 
 def _found() -> list[Path]:

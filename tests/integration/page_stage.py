@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from tests.accessibility import assert_accessible
 from tests.browser import browser
-from tests.integration.page_scene import asked_for, press, show, told
+from tests.integration.page_scene import asked_for, press, send, show, told
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
@@ -151,10 +151,16 @@ class Stage:
 
     def says(self, word: str, *sentences: str) -> None:
         """Open the page until it says the word and the sentences; everyone can use it, and nothing went wrong."""
-        self.until(lambda: self.word() == word and all(sentence in self.chromium.text() for sentence in sentences))
-        assert_accessible(self.chromium)
+
+        def said() -> bool:
+            told = self.word() == word and all(sentence in self.chromium.text() for sentence in sentences)
+            # Airflow's database may be busy.
+            return told and not any("status of 500" in each for each in self.chromium.problems)
+
+        self.until(said)
         # What cannot be read is answered with 503.
         assert [each for each in self.chromium.problems if word != "unreadable" or "503" not in each] == []
+        assert_accessible(self.chromium)
 
     def opens(self, *buttons: str) -> str:
         """Open the dialog of each button: everyone can use it, and Escape closes it; returns what the last one says."""
@@ -179,6 +185,11 @@ class Stage:
         press(self.chromium, button, reason)
         return self.ended(kind, before + 1)
 
+    def clicks(self, button: str, done: str) -> None:
+        """Click a button of the open dialog, until an expression is true."""
+        found = f"document.querySelector('dialog {button}:enabled')"
+        send(self.chromium, lambda: self.chromium.until(f"{found} && ({found}.click(), true)"), done)
+
     def plans(self, button: str, fields: str = "") -> str:
         """Fill in a manual action, and have its plan made; returns what its dialog says then."""
         asked_for(self.chromium, button, fields)
@@ -186,29 +197,23 @@ class Stage:
 
     def plans_again(self) -> str:
         """Have the plan of the open dialog made; returns what the dialog says then."""
-        before = len(self.airflow.runs(self.dag("by_hand")))
         self.chromium.run("document.querySelector('dialog .carry')?.remove()")
-        self.chromium.run("document.querySelector('dialog button[type=submit]').click()")
-        assert self.ended("by_hand", before + 1) == "success"
-        self.chromium.until("document.querySelector('dialog .carry')")
+        self.clicks("button[type=submit]", "document.querySelector('dialog .carry')")
         assert_accessible(self.chromium)
         return str(self.chromium.run("document.querySelector('dialog').innerText"))
 
     def carries_out(self) -> str:
         """Press *Carry out*; returns the state of the run that accepts or refuses the plan."""
         before = len(self.airflow.runs(self.dag("by_hand")))
-        self.chromium.until("document.querySelector('dialog .carry:enabled')")
-        self.chromium.run("document.querySelector('dialog .carry').click()")
-        state = self.ended("by_hand", before + 1)
-        self.chromium.until("!document.querySelector('dialog')")
-        return state
+        self.clicks(".carry", "!document.querySelector('dialog')")
+        return self.ended("by_hand", before + 1)
 
     def releases(self) -> None:
         """Release all brokers that are offered, and wait until that has happened."""
         before = len(self.airflow.runs(self.dag("by_hand")))
         boxes = "document.querySelectorAll('dialog [name=broker]').forEach((box) => box.click())"
         asked_for(self.chromium, "Release…", boxes)
-        self.chromium.run("document.querySelector('dialog button[type=submit]').click()")
+        self.clicks("button[type=submit]", "!document.querySelector('dialog')")
         assert self.ended("by_hand", before + 1) == "success"
         told(self.chromium, "done Released.")
 

@@ -107,6 +107,8 @@ def served(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.M
             if kind == RESTART:
                 started[broker] = simulated.membership.find(broker).started_at
                 simulated.restart(broker)
+                # However late its report is read, it has just started.
+                simulated.membership.find(broker).started_at += 600
             else:
                 simulated.faults.add(kind, broker, **attributes)
     hosts = ",".join(url.removeprefix("http://") for url in cluster.served.urls)

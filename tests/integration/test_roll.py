@@ -86,13 +86,14 @@ def averaged(east: World) -> set[str]:
 
 def conduct(east: World, roll: Outcome, until: Callable[[Roll], bool] = lambda _: False) -> Outcome:
     """Let runs and the roll alternate until it is over, or as far as is said."""
-    while True:
+    for _ in range(1000):
         roll = east.go_on(roll, last="roll")
         if roll.state != "running" or until(state(east)):
             return roll
         for run_id in east.queued("restart"):
             east.begin(run_id, "restart")
         east.run()
+    raise RuntimeError(f"the roll does not go on: {state(east)}")
 
 
 def pause_in_airflow(dag_id: str, *, paused: bool) -> None:

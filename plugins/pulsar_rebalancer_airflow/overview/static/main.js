@@ -219,6 +219,8 @@ async function refresh() {
   if (!dag) return await refreshClusters();
   /** @type {Overview} */
   const view = await ask(`${base}${dagPath(dag)}/overview${run && `?run_id=${encodeURIComponent(run)}`}`);
+  // Automatic updates were disabled meanwhile.
+  if (last.view && !updates.checked) return 15;
   show(view);
   if (view.of_one_run) return 15;
   await refreshRequests();
