@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,18 @@ SETTINGS: dict[str, Any] = {
     "hit_count_low": 1000,
     "hit_count_high": 1000,
 }
+HELD = """
+import time
+from pathlib import Path
+
+from pulsar_rebalancer_airflow.operators import ReportOperator
+
+def held(operator, context):
+    while context["dag_run"].run_type == "scheduled" and Path(__file__).with_name("held").exists():
+        time.sleep(0.1)
+
+ReportOperator.pre_execute = held
+"""
 PATIENCE = 120
 """Seconds until a run that does not begin counts as one that never will; the DAG file is parsed every 600."""
 
@@ -104,14 +116,25 @@ class Cluster:
         runs: list[Any] = self.airflow.runs(DAG)
         return [run for run in runs if run["run_type"] == run_type]
 
+    @contextmanager
+    def unending(self) -> Iterator[None]:
+        """Meanwhile, no scheduled run ends."""
+        held = self.airflow.home.dags / "held"
+        held.touch()
+        try:
+            yield
+        finally:
+            held.unlink()
+
     def carries_out(self, **form: Any) -> str:
         """Ask for a plan, and give its hash while a scheduled run is under way; the run that carried it out."""
-        shown = self.airflow.trigger(BY_HAND, form)
-        assert self.airflow.wait(BY_HAND, shown)["state"] == "success"
-        known = {run["dag_run_id"] for run in self.runs("operator_triggered")}
-        under_way = awaited(lambda: [run for run in self.runs("scheduled") if run["state"] == "running"])[-1]
-        identity = self.airflow.xcom(BY_HAND, shown, "plan")["plan"]
-        assert self.airflow.wait(BY_HAND, self.airflow.trigger(BY_HAND, {"plan": identity}))["state"] == "success"
+        with self.unending():
+            shown = self.airflow.trigger(BY_HAND, form)
+            assert self.airflow.wait(BY_HAND, shown)["state"] == "success"
+            known = {run["dag_run_id"] for run in self.runs("operator_triggered")}
+            under_way = awaited(lambda: [run for run in self.runs("scheduled") if run["state"] == "running"])[-1]
+            identity = self.airflow.xcom(BY_HAND, shown, "plan")["plan"]
+            assert self.airflow.wait(BY_HAND, self.airflow.trigger(BY_HAND, {"plan": identity}))["state"] == "success"
         (begun,) = [run for run in self.runs("operator_triggered") if run["dag_run_id"] not in known]
         ended, before = (self.airflow.wait(DAG, run["dag_run_id"]) for run in (begun, under_way))
         assert (ended["state"], before["state"]) == ("success", "success")
@@ -140,6 +163,8 @@ def awaited(found: Callable[[], Any], patience: float = PATIENCE) -> Any:
 def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("schedule")
     shutil.copytree(SOURCE / "dags", folder / "dags")
+    with (folder / "dags" / "pulsar_rebalancer_dags.py").open("a") as file:
+        file.write(HELD)
     for example in Path(example_dags.__path__[0]).glob("example_*.py"):
         shutil.copy(example, folder / "dags")
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
