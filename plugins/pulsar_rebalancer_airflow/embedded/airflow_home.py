@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).resolve().parents[3]
 """Root of the source tree, with the DAG file and the configuration of the embedded Airflow."""
 
-_numbers = itertools.count(secrets.randbelow(12_000))
+_PORTS = 12_000
+_numbers = itertools.count(secrets.randbelow(_PORTS))
 _ANOTHER_FOLDER = "name a folder of your own (make run FOLDER=…, or --folder)"
 
 
@@ -198,10 +199,14 @@ def _check_own(folder: Path) -> None:
 def free_port() -> int:
     """Return a free port on the loopback interface, another one at each call.
 
-    It is not in the range from which Linux takes ports for outgoing connections: it stays free until a server is up.
+    By default, Linux does not use it for outgoing connections, so it is likely to stay free until a server is up.
+
+    Raises:
+        EmbeddedError: no port is free.
     """
-    while True:
-        port = 20_000 + next(_numbers) % 12_000
+    for _ in range(_PORTS):
+        port = 20_000 + next(_numbers) % _PORTS
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
+    raise EmbeddedError(f"no port between 20000 and {19_999 + _PORTS} is free")

@@ -58,7 +58,7 @@ class LocalAirflow:
     def __init__(self, home: AirflowHome, processes: Processes) -> None:
         self.home = home
         self._processes = processes
-        self._client = httpx.Client(base_url=home.url, timeout=30)
+        self._client = httpx.Client(base_url=home.url, timeout=30, trust_env=False)
 
     def start(self) -> None:
         """Start Airflow and wait until the scheduler, DAG processor and API server are healthy.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import httpx
 import pytest
+from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
 
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
@@ -64,7 +65,11 @@ def test_so_is_a_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert server.requests == ["GET /api/v2/dags", "POST /auth/token", "POST /auth/token", "GET /api/v2/dags"]
 
 
-def test_the_password_is_for_a_server_that_was_started_here(tmp_path: Path) -> None:
+def test_the_password_is_for_a_server_that_was_started_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # It is not for a proxy either.
+    monkeypatch.setenv("HTTP_PROXY", f"http://{closed_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     asked_for: list[str] = []
 
     class Stranger(BaseHTTPRequestHandler):
