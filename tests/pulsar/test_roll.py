@@ -1,4 +1,7 @@
-"""A rolling restart of one of three real brokers: each of its bundles moves twice, and no message is lost."""
+"""A rolling restart of one of three real brokers: each of its bundles moves twice, and no message is lost.
+
+The next broker never comes back, which stops its roll.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 # isort: split
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from tests.pulsar.distribution import Distribution
 
 BUNDLES = 6
+WAIT_MINUTES = 60
 SETTINGS: dict[str, Any] = {
     "mode": "auto",
     "interval_seconds": 5,
@@ -38,13 +43,34 @@ SETTINGS: dict[str, Any] = {
     "unload_timeout_seconds": 90,
     # The machine is as busy as it is.
     "overloaded_threshold": 100,
-    "roll_wait_minutes": 60,
+    "roll_wait_minutes": WAIT_MINUTES,
 }
 
 
 def restarted(cluster: PulsarCluster, broker: int) -> None:
     cluster.stop_broker(broker)
     cluster.start_broker(broker)
+
+
+def one_that_never_comes_back(world: World, cluster: PulsarCluster) -> None:
+    broker = cluster.broker_ids[1]
+    plan = world.run("roll", brokers=[broker], reason="a new disk").xcom("roll")["plan"]
+    roll = world.begin(world.start("roll", plan=plan), "roll", last="roll")
+    for _ in range(20):
+        if world.document(Roll).phase is Phase.RESTARTING:
+            break
+        world.run()
+        roll = world.go_on(roll, last="roll")
+    cluster.stop_broker(1)
+    world.run()
+    roll = world.go_on(roll, last="roll")
+    assert (roll.state, world.document(Roll).waits) == ("running", f"a person: restart {broker} now")
+    # An hour has passed.
+    then = datetime.now(UTC) - timedelta(minutes=WAIT_MINUTES + 1)
+    world.put(world.document(Roll).model_copy(update={"progress_at": then}))
+    roll = world.go_on(roll, last="roll")
+    assert (roll.state, roll.xcom("roll", "failure")) == ("failed", "broker_not_back")
+    assert world.document(Roll).stranded == broker
 
 
 @pytest.mark.usefixtures("one_session")
@@ -79,6 +105,8 @@ def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, t
 
             assert (roll.state, roll.xcom("roll")) == ("success", {zero: "broker_rolled"})
             await_that(lambda: owners(admin, topics) == {zero})
+            one_that_never_comes_back(world, cluster)
+            assert owners(admin, topics) == {zero}
             report = load.report()
     assert {bundle: moves[bundle] for bundle in topics} == dict.fromkeys(topics, 2)
     assert report.keys() == rates.keys()
