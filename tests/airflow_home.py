@@ -26,7 +26,7 @@ atexit.register(_remove)
 (HOME / "dags").mkdir()
 for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PULSAR_REBALANCER_"))]:
     del os.environ[name]
-loopback = ",".join(filter(None, [os.environ.get("no_proxy"), "127.0.0.1", "localhost"]))
+loopback = ",".join(filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]))
 os.environ.update(
     no_proxy=loopback,
     NO_PROXY=loopback,

@@ -16,16 +16,17 @@ Found = TypeVar("Found")
 
 
 def installed(package: str, look: Callable[[], Found]) -> Found:
-    """What `look` finds, once the package is installed if that is nothing; it can be installed on Debian as root."""
-    found, program = look(), shutil.which("apt-get")
-    if found or os.getuid() != 0 or program is None:
-        return found
+    """Return what `look` finds. If that is nothing, install the package first; this works on Debian as root only."""
+    program = shutil.which("apt-get")
+    if os.getuid() != 0 or program is None:
+        return look()
     # At run level 1 Debian starts no server of its own on the usual port.
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    waiting = ["-o", "DPkg::Lock::Timeout=600"]
     install = ["install", "-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold", package]
-    # It fails while another worker runs it.
+    # apt-get fails while another worker runs it, and what that one has only unpacked does not work yet.
     with Path(program).open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for arguments in () if look() else (["update", "-qq"], install):
-            subprocess.run([program, *arguments], env=environment, check=False)
-    return look()
+            subprocess.run([program, *waiting, *arguments], env=environment, check=False)
+        return look()

@@ -185,7 +185,7 @@ def test_a_pair_that_is_moved_starts_anew_and_is_compared_with_its_prediction(
     run = north.run(force="a test", force_threshold=1)
     moves = read_moves(run.folder)
     scores, ends = cluster.true_scores(), {end for move in moves for end in (move.source, move.destination)}
-    restarted, *others = sorted(ends, key=scores.__getitem__)
+    restarted, *others = sorted(ends, key=lambda broker: (scores[broker], broker))
     assert len(others) > 1
     cluster.restart(restarted)
     cluster.scale_load(1.7, broker=others[0])

@@ -161,7 +161,7 @@ class Stop:
 
 
 UNLOADS = 1000
-"""More than a run has."""
+"""More unloads than a run has."""
 
 
 class Other:
@@ -330,7 +330,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         kill(psutil.Process(record["pid"]))
         obstacle.unlink()
 
-        assert silent.wait(600)
+        assert silent.wait(600), airflow.home.folder / "logs"
         kill(connected(served))
         cluster.faults.clear()
 

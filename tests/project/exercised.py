@@ -99,8 +99,8 @@ def make(*also: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
 
     def check(words: list[str]) -> None:
         dry = [*words, "--dry-run", "--no-print-directory"]
-        alone = {"PATH": os.environ["PATH"]}  # others would be variables of make
-        said = subprocess.run(dry, cwd=ROOT, env=alone, capture_output=True, text=True, check=True).stdout
+        only_path = {"PATH": os.environ["PATH"]}  # make would take other variables as its own
+        said = subprocess.run(dry, cwd=ROOT, env=only_path, capture_output=True, text=True, check=True).stdout
         lines = said.replace("\\\n", "")
         own = [shlex.split(line) for line in lines.splitlines() if "setup.sh" not in line]
         assert own, lines

@@ -63,7 +63,7 @@ def service() -> Iterator[str]:
 
 def audit(*arguments: str) -> tuple[int, str]:
     command = [sys.executable, str(ROOT / "scripts" / "audit.py"), *arguments]
-    environment = os.environ | {"NO_PROXY": "127.0.0.1"}
+    environment = os.environ | dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

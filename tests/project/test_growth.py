@@ -61,7 +61,7 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
 
 
 def growth(prepared: Callable[[int], Callable[[], Any]], size: int, most: float = MOST) -> float:
-    """How many times as long the larger size takes: each the best of two, and of more while that is too much."""
+    """Return how many times as long the larger size takes, by the best of two runs each; more if that is too much."""
     works = [prepared(each) for each in (size, TIMES * size)]
     best = [math.inf, math.inf]
     for turn in range(8):

@@ -15,6 +15,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 from scripts.release import missing
+from tests.own_git import git_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,8 +90,6 @@ class Environment:
 
 _MADE = (".run", ".cache", ".*_cache", ".benchmarks", ".hypothesis", ".coverage*", "__pycache__", "build", "dist")
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", *_MADE)
-OWN_GIT = os.environ | {"GIT_CONFIG_GLOBAL": os.devnull}
-"""Whoever runs the tests may sign commits, or check them."""
 SIMULATOR = "include/pulsar_simulator/pyproject.toml"
 PEOPLE = 'authors = [{ name = "Somebody", email = "somebody@example.com" }]\n'
 ADDRESSES = "\n".join(
@@ -101,7 +100,7 @@ ADDRESSES = "\n".join(
 def released(folder):
     """`make release` in a folder, with the tools of this environment."""
     command = (sys.executable, "scripts/release.py", "--tag")
-    return subprocess.run(command, cwd=folder, env=OWN_GIT, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, env=git_environment(), capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +113,8 @@ def release(tmp_path_factory):
         file.write_text(f"{project}\n[project.urls]\n{ADDRESSES}\n")
     changes = folder / "CHANGELOG.md"
     changes.write_text(changes.read_text().replace("(unreleased)", "(2027-01-01)", 1))
-    identity = (("config", "user.name", "Somebody"), ("config", "user.email", "somebody@example.com"))
-    for words in (("init", "-q"), *identity, ("add", "-A"), ("commit", "-qm", "all")):
-        run("git", *words, cwd=folder, env=OWN_GIT)
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all")):
+        run("git", *words, cwd=folder, env=git_environment())
     done = released(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder

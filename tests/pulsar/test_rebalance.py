@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -183,8 +184,9 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
 
     # What was measured elsewhere predicts this course; docs/simulation.md compares the figures.
     missed = misses(prediction, real)
-    if missed:  # other work of the machine came or went: what a message cost meanwhile predicts this course
+    if missed:  # The machine's other work may have changed the costs: fit them to this course.
         costs = fitted(carried, used)
-        print(f"missed {missed}, fitted again {json.dumps({'rates': carried, 'cpu': used} | costs._asdict())}")
+        fit = json.dumps({"rates": carried, "cpu": used} | costs._asdict())
+        warnings.warn(f"missed {missed}, fitted again {fit}", stacklevel=1)
         missed = misses(predicted(costs, QUOTA_US / 1000, [rate] * BUNDLES, SETTINGS, MOST_RUNS), real)
     assert not missed

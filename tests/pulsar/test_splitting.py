@@ -76,7 +76,7 @@ def loaded(
 
 
 def count_of(extensible: bool) -> int:
-    """Topics of a namespace: the extensible load manager cuts in two alone; two topics have one cut between them."""
+    """Topics of a namespace: the extensible load manager only cuts in two; two topics have one cut between them."""
     return 2 if extensible else TOPICS
 
 

@@ -234,6 +234,7 @@ def test_the_command_refuses_it_before_it_starts_anything(tmp_path: Path) -> Non
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.splitlines()[-1].startswith(f"error: {folder} belongs to another user")
+    assert "Traceback" not in ended.stderr
     assert list(folder.iterdir()) == []
 
 

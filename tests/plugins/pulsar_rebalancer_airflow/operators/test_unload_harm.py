@@ -329,7 +329,8 @@ def test_brokers_determine_how_many_bundles_are_under_way(
 
 def test_a_bundle_that_is_unloaded_again_counts_as_late(scene: UnloadScene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    scene.cluster.ownership.reconnect_delay = DELAY  # else a client may come before the lookup that places it astray
+    # Otherwise a client may look the bundle up before the lookup that leads it astray.
+    scene.cluster.ownership.reconnect_delay = DELAY
     (move,) = scene.moves(1)
     scene.cluster.faults.add(FaultKind.STRAY, bundle=move["bundle"], times=1)
     run = scene.run([move], unload_concurrency="auto")
