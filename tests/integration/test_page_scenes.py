@@ -34,6 +34,8 @@ WAITS: dict[str, Any] = {
 HEAR = """window.heard = []; const live = document.getElementById("live");
     new MutationObserver(() => window.heard.push(live.textContent)).observe(live, { childList: true })"""
 BOXES = "[...document.querySelectorAll('dialog [name=broker]')]"
+BALANCED = {"low_threshold": 100, "high_threshold": 100}
+"""The brokers are in balance, whatever they carry."""
 FIRES = WAITS | {"hit_count_low": 1, "hit_count_high": 1}
 
 
@@ -255,7 +257,7 @@ def test_a_split_waits_for_approval_and_is_carried_out(stage: Stage) -> None:
 DRAINED = "document.querySelector('section.drains')"
 
 
-@scene(Part("drained", WAITS | {"interval_seconds": 20, "max_bundles_per_run": 100}))
+@scene(Part("drained", WAITS | BALANCED | {"interval_seconds": 20, "max_bundles_per_run": 100}))
 def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
