@@ -214,17 +214,23 @@ def placed_by_a_person(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
     return {}
 
 
-MEANWHILE = [(excluded, "bundle_excluded"), (drained, "draining"), (placed_by_a_person, "owner_changed")]
-
-
-@pytest.mark.parametrize("count", [0, 1, 5, 6])
-@pytest.mark.parametrize(("meanwhile", "reason"), MEANWHILE)
+@pytest.mark.parametrize(
+    ("meanwhile", "reason", "count"),
+    [
+        (excluded, "bundle_excluded", 0),
+        (excluded, "bundle_excluded", 5),
+        (drained, "draining", 1),
+        (drained, "draining", 6),
+        (placed_by_a_person, "owner_changed", 1),
+        (placed_by_a_person, "owner_changed", 5),
+    ],
+)
 def test_what_a_killed_wave_did_not_unload_goes_through_every_check_again(
     scene: UnloadScene,
     tmp_path: Path,
-    count: int,
     meanwhile: Callable[[UnloadScene, Moves], dict[str, Any]],
     reason: str,
+    count: int,
 ) -> None:
     moves, killed = scene.moves(6), Killed(scene)
     run = scene.run(moves, unload_concurrency=1)
