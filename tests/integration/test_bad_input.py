@@ -129,12 +129,14 @@ def served(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.M
 def test_bad_input(
     cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    # In the other rows no hits are compared.
     if row.ends in (COLLECT, BLOCKED) or row.effect == "quarantine":
         with_hits(cluster)
     before, owners = cluster.decision(), cluster.served.cluster.state()["owners"]
 
     with served(cluster, issuing, row, monkeypatch) as concerned:
         capfd.readouterr()
+        # `run` would pause for a second whenever no task is ready.
         run = cluster.begin(cluster.start("rebalance", **FORCE, **LIMITS.get(row.ends, {})))
     said = "".join(capfd.readouterr())
 

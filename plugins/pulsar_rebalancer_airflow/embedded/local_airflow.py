@@ -122,7 +122,7 @@ class LocalAirflow:
         return self._request("GET", path, httpx.codes.NOT_FOUND, params=query)
 
     def _request(self, method: str, path: str, expected: int, **options: Any) -> Any:
-        """Return the JSON answer under `/api/v2`; None if the status is the expected one."""
+        """Return the JSON answer to a request under `/api/v2`; None for the error status that the caller expects."""
         url = f"/api/v2{path}"
         answer = self._send(method, url, **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
