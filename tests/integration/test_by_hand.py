@@ -146,23 +146,6 @@ def test_a_plan_that_was_stopped_goes_on_by_its_hash(hand: World, ends: tuple[st
     assert (last.states["carry_out"], last.xcom("carry_out", "failure")) == ("failed", "plan_used")
 
 
-def test_brokers_above_a_score_are_relieved_and_no_other_exceeds_it(hand: World, unloaded: Outcome) -> None:
-    cluster, before = hand.served.cluster, hand.served.cluster.true_scores()
-    above = round(max(before.values()) - 5)
-
-    shown = hand.run("by_hand", action="relieve", above=above)
-    plan = shown.xcom("plan")
-    hand.run("by_hand", plan=plan["plan"])
-    (waiting,) = hand.queued()
-    run = hand.begin(waiting)
-
-    assert Written.read(run.folder).counts == {"moved": plan["bundles"]}
-    hot = {name for name, (old, _) in plan["scores"].items() if old > above}
-    assert {move["from"] for move in plan["moves"]} == hot
-    assert all(new <= above for _, new in plan["scores"].values())
-    assert all(cluster.owner(move["bundle"]) == move["to"] for move in plan["moves"])
-
-
 def test_a_bundle_is_split(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
     shown = hand.run("by_hand", action="split", bundles=["acme/orders/LARGEST"], unload=True)
     plan = shown.xcom("plan")

@@ -262,7 +262,7 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.open()
-    stage.opens("Unload…", "Drain…", "Fill…", "Relieve…", "Split…")
+    stage.opens("Unload…", "Drain…", "Fill…", "Split…")
     stage.plans("Drain…", f"{BOXES}[0].click()")
     assert stage.carries_out() == "success"
     told(stage.chromium, "done Drained; the next runs move the bundles.")

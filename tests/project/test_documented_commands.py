@@ -114,7 +114,6 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     **dict.fromkeys(
         (f"python -m experiments.gain {what}" for what in ("parts", "spread", "prices", "cases", "traces")), of_gain
     ),
-    "python -m experiments.restoring": by("tests/experiments/test_restoring.py"),
     "make sweeps": make(swept),
     'make sweeps NAME="cost_spread nic_gbit" SEEDS=1': make(swept),
     "make wheel": make(by("tests/project/test_wheel.py")),

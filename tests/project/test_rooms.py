@@ -16,7 +16,6 @@ READS = {"read_table", "read_batches"}
 
 NOT_OF_A_RUN = {
     "decide/by_hand/scene.py": {"means"},
-    "decide/remembered.py": {"snapshot.state_folder / name"},
     "decide/run_bundles.py": {"self._means()"},
     "decide/run_lesson.py": {"run.known_costs"},
     "decide/splits/split_planning.py": {"run.known_means"},

@@ -63,8 +63,6 @@ class Action(StrEnum):
     DRAIN = "drain"
     RELEASE = "release"
     FILL = "fill"
-    RELIEVE = "relieve"
-    RESTORE = "restore"
     SPLIT = "split"
     UNDO = "undo"
 

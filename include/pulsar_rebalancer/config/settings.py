@@ -189,10 +189,6 @@ class Settings(PulsarSettings):
         30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
-    restore_placement: bool = Field(
-        False,
-        description="move bundles back to a broker that was away, or to all brokers after a cold start",
-    )
     roll_restart_dag: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_.-]{0,250}$",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
-from pulsar_rebalancer.decide.remembered import remember
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Forced, ShadowPlan, Summary, plan_hash, write_decisions, write_moves
@@ -44,7 +43,7 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
     """Write a plan's moves, decisions, state and summary.
 
     Args:
-        decided: the strategy's decision. This function adds the moves for drains, and for filling or restoring.
+        decided: the strategy's decision. This function adds the moves for drains, and for filling or a roll's returns.
         shadow: the shadow's decision, of which only the state and a few figures are kept.
 
     Returns:
@@ -60,11 +59,7 @@ def write(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None = N
         decided, drained = _with_drains(decided, served), served.progress
         traffic |= served.traffic
         taken = [move for move in served.moves if move.taken]
-    leaving = any(drain.moving for drain in drained.values())
-    filling = None if leaving else run.restoring()
-    if filling and not filling.decisions:
-        decided, filling = with_filling(decided, filling), None
-    if filling := filling or (None if taken else run.filling()):
+    if filling := None if taken else run.filling():
         decided, traffic = with_filling(decided, filling), filling.traffic
         taken = [move for move in filling.moves if move.taken]
     moves = move_table(run.cluster, decided.moves)
@@ -110,16 +105,15 @@ def _with_drains(decided: RunDecision, served: Served) -> RunDecision:
 
 
 def with_filling(decided: RunDecision, filling: Filling) -> RunDecision:
-    """Return the decision with the moves that fill brokers or return bundles; the strategy's moves are postponed.
+    """Return the decision with the moves that fill brokers or return bundles.
 
     The hits of the brokers in these moves are reset. If all bundles stay, only the reasons are added.
     """
     ends = {end for move in filling.moves if move.taken for end in (move.source, move.destination)}
     decisions = (decision.with_hits_reset(ends) for decision in decided.decisions)
-    later = [move.put_off(Reason.RESTORED_FIRST) for move in decided.moves] if filling.decisions else decided.moves
     return decided._replace(
         decisions=[*filling.decisions, *decisions],
-        moves=[*filling.moves, *later],
+        moves=[*filling.moves, *decided.moves],
         sentence=f"{decided.sentence}. {filling.sentence}",
     )
 
@@ -139,7 +133,6 @@ def _state(run: RunInput, decided: RunDecision, shadow: ShadowDecision | None) -
         means=run.new_means.name if counts else before.means,
         split_hits=run.splits.hits if counts else before.split_hits,
         shadow=_shadow_state(run, shadow),
-        placement=remember(run),
     )
 
 
@@ -259,9 +252,7 @@ def write_files(
         The fields of the summary that are derived from the files.
     """
     empty = {
-        name
-        for name in ("restarts", "shadow", "placement")
-        if getattr(state, name) == DecisionState.model_fields[name].default
+        name for name in ("restarts", "shadow") if getattr(state, name) == DecisionState.model_fields[name].default
     }
     document = state.model_dump(mode="json", exclude=empty)
     decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)

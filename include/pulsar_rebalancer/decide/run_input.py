@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
 from pulsar_rebalancer.decide.by_hand.filling import fill_new
-from pulsar_rebalancer.decide.by_hand.returning import bring_back, restore
+from pulsar_rebalancer.decide.by_hand.returning import bring_back
 from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Trait
@@ -118,11 +118,6 @@ class RunInput(Snapshot):
     def drained(self) -> DrainedBrokers:
         """Return the drained brokers, whose bundles move first."""
         return DrainedBrokers(self)
-
-    def restoring(self) -> Filling | None:
-        """Return the moves that restore the remembered placement; None if there are none or restoring is off."""
-        wanted = self.settings.restore_placement and self.counting.counts and not self.before.roll
-        return restore(self) if wanted else None
 
     def filling(self) -> Filling | None:
         """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if none."""

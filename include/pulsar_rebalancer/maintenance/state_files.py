@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
-_REFERRED_TO = re.compile(r"(?:means|costs|placement)-\d{1,18}-[0-9a-f]{8}\.parquet")
+_REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
 _EXPORT = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
 _CHANGE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
 _DRAFT = re.compile(r"\.[A-Za-z0-9=_.-]+\.(?:json|parquet)\.[0-9a-f]{8}")

@@ -549,16 +549,6 @@ class Reason(StrEnum):
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
         "The plan would push a broker above overloaded_threshold, assuming that its score follows its traffic.",
         "Move less, or overrule `overload`.")
-    NONE_ABOVE = ("none_above", VERDICT, Trait.TYPED,
-        "No broker is above the score to which hot brokers are to be brought.",
-        "Give a lower score.")
-    OUT_OF_REACH = ("out_of_reach", VERDICT, Trait.TYPED,
-        "The broker cannot be brought down to the given score: its bundles may not be moved, are too large, or do not "
-        "fit on the other brokers below that score.",
-        "Give a higher score, overrule a rule, split its large bundles or add brokers.")
-    NOTHING_REMEMBERED = ("nothing_remembered", VERDICT, Trait.TYPED,
-        "No placement is remembered: the scores have not been close together for long enough, or the state was reset.",
-        "Name bundles and a destination instead.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
         "The hash belongs to no recently shown plan, or to one that was made for other fields.",
         "Give only the hash of the plan you mean, or make a new plan.")
@@ -582,10 +572,6 @@ class Reason(StrEnum):
         "The broker gives bundles to a new one, which is filled (fill_new_brokers).")
     GIVE_BACK = ("give_back", VERDICT, Trait.NONE,
         "The broker gives bundles back to brokers that had them before.")
-    HOME_FULL = ("home_full", VERDICT, Trait.NONE,
-        "With the bundle, its former broker would have a larger share of the traffic than in the remembered placement.")
-    RESTORED_FIRST = ("restored_first", VERDICT, Trait.KEPT_IN_PLACE,
-        "Bundles go back to brokers that had them (restore_placement); the strategy's moves wait for another run.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")

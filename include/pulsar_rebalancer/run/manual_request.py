@@ -66,14 +66,11 @@ _NEEDED = {
     Action.DRAIN: ("broker", "reason"),
     Action.RELEASE: ("broker", "reason"),
     Action.FILL: ("broker",),
-    Action.RELIEVE: ("above",),
-    Action.RESTORE: (),
     Action.UNDO: ("run",),
     Action.SPLIT: ("bundles",),
 }
 _ALLOWED = {
     Action.UNLOAD: ("destination",),
-    Action.RESTORE: ("broker",),
     Action.SPLIT: ("algorithm", "positions", "unload"),
 }
 _ALWAYS = ("action", "overrule", "reason", "plan")
@@ -98,10 +95,7 @@ class HandRequest(BaseModel):
     destination: _Broker = Field(
         "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
     )
-    broker: _Brokers = Field((), description="drain, release, fill, restore: the brokers (host:port)")
-    above: float | None = Field(
-        None, gt=0, le=100, description="relieve: bring hotter brokers down to this score, in percent"
-    )
+    broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
     algorithm: SplitAlgorithm | None = Field(
         None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"
     )

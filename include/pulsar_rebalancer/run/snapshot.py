@@ -186,7 +186,7 @@ class Snapshot:
 
     @property
     def state_folder(self) -> StoragePath:
-        """Return the folder with the cluster's moving averages and remembered placement."""
+        """Return the folder with the cluster's moving averages."""
         return state_of(self.folder)
 
     @cached_property

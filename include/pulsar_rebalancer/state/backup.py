@@ -21,7 +21,7 @@ KEPT = 2
 NAME = re.compile(r"decision-([0-9]{1,18})\.json")
 """Pattern for the copies' file names, which contain the sequence number."""
 
-_REFERRED_TO = re.compile(r"(?:means|costs|placement)-.*\.parquet")
+_REFERRED_TO = re.compile(r"(?:means|costs)-.*\.parquet")
 
 
 def committed_sequences(storage: ClusterStorage) -> list[int]:
@@ -37,7 +37,7 @@ def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
 
-    Repeated calls have no further effect. Files of moving averages, costs and placements are kept if a remaining copy
+    Repeated calls have no further effect. Files of moving averages and costs are kept if a remaining copy
     needs them. If a copy is unreadable, for example because another release wrote it, all of them are kept; a reset
     resolves this. Copies with a higher sequence number are deleted, because the store was rolled back after they were
     written.

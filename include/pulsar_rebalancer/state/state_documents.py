@@ -93,22 +93,6 @@ class ShadowState(BaseModel):
         return self.model_copy(update={"hits": {}, "kept": _without_hits(self.kept)})
 
 
-class Remembered(BaseModel):
-    """The last placement under which the brokers' scores stayed close together for a while.
-
-    Attributes:
-        balanced: number of consecutive counted samples in which the scores were close together.
-        file: file with the placement, in the cluster's state folder; empty if there is none.
-        at: time of the sample that had this placement.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    balanced: int = 0
-    file: str = ""
-    at: AwareDatetime | None = None
-
-
 class DecisionState(StateDocument):
     """The `decision` document.
 
@@ -125,7 +109,6 @@ class DecisionState(StateDocument):
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
         shadow: state of the shadow, if there is one.
-        placement: the remembered placement, to which bundles return after brokers have restarted.
     """
 
     KEY: ClassVar[str] = "decision"
@@ -142,7 +125,6 @@ class DecisionState(StateDocument):
     means: str = ""
     split_hits: dict[str, int] = {}
     shadow: ShadowState = ShadowState()
-    placement: Remembered = Remembered()
 
     @property
     def costs(self) -> str:
@@ -152,7 +134,7 @@ class DecisionState(StateDocument):
     @property
     def files(self) -> frozenset[str]:
         """Return the names of the state folder's files that this state refers to."""
-        return frozenset(filter(None, (self.means, self.costs, self.placement.file)))
+        return frozenset(filter(None, (self.means, self.costs)))
 
     def of_strategy(self, strategy: str) -> Self:
         """Return the state that a strategy starts from: the shadow's if the strategy was the shadow, else `self`."""

@@ -11,7 +11,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Remembered
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
@@ -71,12 +71,11 @@ def test_two_copies_are_kept_and_the_means_they_point_to(storage: ClusterStorage
 
 
 def test_files_that_several_states_share_are_kept(storage: ClusterStorage) -> None:
-    shared = [f"{of}-1-0000000a.parquet" for of in ("costs", "means", "placement")]
-    for name in (*shared, "placement-0-0000000a.parquet", "costs-0-0000000a.parquet"):
+    shared = [f"{of}-1-0000000a.parquet" for of in ("costs", "means")]
+    for name in (*shared, "costs-0-0000000a.parquet"):
         (storage.state / name).write_bytes(b"")
     for seq in range(1, 6):
-        placement = Remembered(file=shared[2])
-        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means=shared[1], placement=placement))
+        keep_copy(storage, DecisionState(seq=seq, plan_id=f"p{seq}", means=shared[1]))
 
     assert storage.state.names() == sorted(["decision-4.json", "decision-5.json", *shared])
 

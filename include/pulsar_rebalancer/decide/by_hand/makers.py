@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pulsar_rebalancer.decide.by_hand.scene import Scene
-    from pulsar_rebalancer.decide.remembered import RememberedPlacement
     from pulsar_rebalancer.run.bundle_columns import BundleSample
     from pulsar_rebalancer.run.manual_request import HandRequest
     from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
@@ -224,26 +223,6 @@ def _onto(scene: Scene) -> float:
     """Return the maximum number of bundles that may move to one broker."""
     caps = (scene.settings.max_bundles_per_broker, scene.settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
-
-
-def restore(scene: Scene, placement: RememberedPlacement | None, brokers: Collection[str]) -> list[Wish]:
-    """Return a `Wish` for each bundle to bring back to its broker in the remembered placement.
-
-    Args:
-        brokers: brokers that are to get their bundles back; empty for all brokers.
-
-    Raises:
-        PlanError: `nothing_remembered`, `unknown_destination`, or the reason why one of the brokers is left out.
-    """
-    if placement is None:
-        raise PlanError(Reason.NOTHING_REMEMBERED, Reason.NOTHING_REMEMBERED.meaning)
-    for broker in brokers:
-        check_broker(scene, broker)
-    return [
-        Wish(bundle, broker, None if broker in scene.listed else Reason.DESTINATION_GONE)
-        for bundle, broker in placement.homes(pa.array(scene.owners, pa.string()), brokers or None).items()
-        if broker != scene.owners[bundle]
-    ]
 
 
 def undo(scene: Scene, outcome: Outcome) -> list[Wish]:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.decide import plan_output
 from pulsar_rebalancer.decide.by_hand import makers
-from pulsar_rebalancer.decide.by_hand.relieve import Relief, relieve
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
-from pulsar_rebalancer.decide.remembered import RememberedPlacement
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
@@ -51,8 +49,8 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
         by: name of the Airflow user.
 
     Raises:
-        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, `none_above`, `out_of_reach`,
-            `nothing_remembered`, or the reason why a named broker is left out.
+        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or the reason why a
+            named broker is left out.
         SnapshotError: one of the run's files cannot be read.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
@@ -63,23 +61,15 @@ def show(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: st
     # A drain is shown as its runs will decide it.
     drained = dict.fromkeys(draining, scene), dict.fromkeys(draining, request.overrule)
     room = SpareCapacity(*drained) if draining else None
-    wishes, note = _wishes(scene, storage, request)
-    return write(scene, placed(scene, candidates_of(scene, wishes)), record, room=room, note=note)
+    wishes = _wishes(scene, storage, request)
+    return write(scene, placed(scene, candidates_of(scene, wishes)), record, room=room)
 
 
-def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> Relief:
-    if request.action is Action.RELIEVE and request.above is not None:
-        return relieve(scene, request.above, overload=Overrule.OVERLOAD in request.overrule)
-    return Relief(_named_wishes(scene, storage, request), "")
-
-
-def _named_wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
+def _wishes(scene: Scene, storage: ClusterStorage, request: HandRequest) -> list[Wish]:
     if request.action is Action.DRAIN:
         return makers.drain(scene, request.broker)
     if request.action is Action.FILL:
         return makers.fill(scene, request.broker)
-    if request.action is Action.RESTORE:
-        return makers.restore(scene, RememberedPlacement.read(scene.snapshot), request.broker)
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:
@@ -97,7 +87,6 @@ def write(
     *,
     whole: bool = False,
     restarts: Mapping[str, CountedSample] | None = None,
-    note: str = "",
 ) -> Summary:
     """Write a plan to the run's folder, and return its summary.
 
@@ -108,7 +97,6 @@ def write(
         room: check that refuses a move, or changes its destination, if the destination lacks capacity for the bundle.
         whole: True to refuse the plan if any of its bundles must not be moved.
         restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
-        note: text to add to the plan's sentence.
 
     Raises:
         PlanError: `would_overload`; `not_whole`.
@@ -131,7 +119,7 @@ def write(
     going = [row for row in candidates.to_pylist() if row["taken"]]
     fields = plan_output.write_files(snapshot.folder, request, state, decisions, going, by_pair, splits)
     told = tuple(row["explanation"] for row in splits)
-    ends = told or filter(None, (number_of(len(taken), "bundle") + " to move", note))
+    ends = told or (number_of(len(taken), "bundle") + " to move",)
     summary = Summary(
         **fields,
         **plan_output.scores_fields(scene.scores, after, scene.left_out),

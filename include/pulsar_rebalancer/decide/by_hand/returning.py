@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from pulsar_rebalancer.config.enums import Overrule
-from pulsar_rebalancer.decide.by_hand.filling import Filling, new_brokers, of_moves, unreported
+from pulsar_rebalancer.decide.by_hand.filling import Filling, of_moves, unreported
 from pulsar_rebalancer.decide.by_hand.makers import Wish
 from pulsar_rebalancer.decide.by_hand.preview import candidates_of, placed
 from pulsar_rebalancer.decide.by_hand.scene import Scene
 from pulsar_rebalancer.decide.by_hand.spare_capacity import SpareCapacity
-from pulsar_rebalancer.decide.remembered import RememberedPlacement, homes_in
+from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.attempts import TRIES
 from pulsar_rebalancer.strategies import caps
@@ -25,35 +24,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.state_documents import Unload
     from pulsar_rebalancer.strategies.sample import CandidateMove
-
-
-_GROWN = 0.1
-"""Ratio by which a home may exceed its usual share of the traffic, because traffic always varies."""
-
-
-def restore(snapshot: Snapshot) -> Filling | None:
-    """Return the moves that bring bundles back to their brokers in the remembered placement; None if all are there.
-
-    Only brokers that started recently get bundles back: a broker that was away, or all brokers after a cold start. A
-    bundle stays if moving it back would raise its home's share of the cluster's traffic above the home's share in the
-    placement.
-
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
-    """
-    placement = RememberedPlacement.read(snapshot) if new_brokers(snapshot) else None
-    return None if placement is None else restored(_scene(snapshot), placement)
-
-
-def restored(scene: Scene, placement: RememberedPlacement) -> Filling | None:
-    """Return the same moves as `restore`, for a given placement.
-
-    Args:
-        scene: the input without the grace period.
-    """
-    home = placement.homes(pa.array(scene.owners, pa.string()), new_brokers(scene.snapshot))
-    return _brought_back(scene, home, placement.shares)
 
 
 def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Filling | None:
@@ -71,18 +41,9 @@ def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Filling | None:
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
-    scene = _scene(snapshot)
-    return _brought_back(scene, homes_in(home, scene.owners))
-
-
-def _scene(snapshot: Snapshot) -> Scene:
-    return Scene.read(snapshot, (Overrule.GRACE_PERIOD,))
-
-
-def _brought_back(scene: Scene, home: Mapping[str, str], shares: Mapping[str, float] | None = None) -> Filling | None:
-    hottest_first = sorted(candidates_of(scene, _wishes(scene, home)), key=lambda move: (-move.traffic, move.bundle))
-    if shares is not None:
-        hottest_first = _within_shares(hottest_first, scene.traffic, shares)
+    scene = Scene.read(snapshot, (Overrule.GRACE_PERIOD,))
+    wishes = _wishes(scene, homes_in(home, scene.owners))
+    hottest_first = sorted(candidates_of(scene, wishes), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
     # While caps apply, each move is a pair of its own: the order of pairs decides which moves are within the caps.
@@ -96,6 +57,35 @@ def _brought_back(scene: Scene, home: Mapping[str, str], shares: Mapping[str, fl
     ordered = caps.in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in moves)
     plan = of_moves(scene, ordered, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
     return plan or _all_stay(ordered)
+
+
+def homes_in(known: Mapping[str, str], bundles: Iterable[str]) -> dict[str, str]:
+    """Return each bundle's entry in `known`, or the entry of the bundle from which it was split.
+
+    Bundles without an entry are left out.
+    """
+
+    @cache
+    def ranges() -> dict[str, list[tuple[HashRange, str]]]:
+        found: dict[str, list[tuple[HashRange, str]]] = {}
+        for name, home in sorted(known.items()):
+            found.setdefault(namespace_of(name), []).append((HashRange.of(name), home))
+        return found
+
+    def homes() -> Iterator[tuple[str, str]]:
+        for bundle in bundles:
+            if home := known.get(bundle):
+                yield bundle, home
+                continue
+            whole = ranges().get(namespace_of(bundle))
+            if whole is None:
+                continue
+            part = HashRange.of(bundle)
+            at = bisect_right(whole, part.lower, key=lambda each: each[0].lower) - 1
+            if at >= 0 and whole[at][0].contains(part):
+                yield bundle, whole[at][1]
+
+    return dict(homes())
 
 
 def _all_stay(moves: list[CandidateMove]) -> Filling:
@@ -129,28 +119,3 @@ def _moved_again(unload: Unload, home: str) -> Reason | None:
     if not unload.missed(home):
         return Reason.RECENTLY_UNLOADED
     return None if unload.tries < TRIES else Reason.ASTRAY
-
-
-def _within_shares(
-    moves: Iterable[CandidateMove], traffic: Mapping[str, float], shares: Mapping[str, float]
-) -> list[CandidateMove]:
-    """Return the moves. A move that would take the home above its share is marked with the reason why the bundle stays.
-
-    All departures are counted before any arrival.
-
-    Args:
-        traffic: current traffic of each broker in bytes/s.
-        shares: each home's usual share of the cluster's traffic, 0 to 1; the share may grow by a tenth.
-    """
-    candidates, held = list(moves), dict(traffic)
-    total = math.fsum(held.values())
-    for move in candidates:
-        held[move.source] -= move.traffic if move.taken else 0.0
-    for index, move in enumerate(candidates):
-        if not move.taken:
-            continue
-        home = str(move.destination)
-        if held[home] + move.traffic > shares.get(home, 0.0) * (1 + _GROWN) * total:
-            home, candidates[index] = move.source, move._replace(reason=Reason.HOME_FULL)
-        held[home] += move.traffic
-    return candidates

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.decide.by_hand.drains import NEVER
 from pulsar_rebalancer.decide.by_hand.filling import arrived_lately, moved_lately
 from pulsar_rebalancer.decide.by_hand.removal import removal, scene_of
+from pulsar_rebalancer.decide.by_hand.returning import homes_in
 from pulsar_rebalancer.decide.by_hand.rolling import REPORTS, RollSample, why_none
-from pulsar_rebalancer.decide.remembered import homes_in
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_of_brokers, namespace_of
 from pulsar_rebalancer.reasons import Reason, Trait

@@ -27,7 +27,6 @@ const ALGORITHMS = [
   "specified_positions_divide",
 ];
 const SECONDS = 1;
-const SCORE = { name: "above", type: "number", min: "1", max: "100", step: "any", required: true };
 
 /**
  * Return the manual actions that the user may do; on the page of a past run, only the one that undoes it.
@@ -79,15 +78,6 @@ function actions(view, { base, dag }) {
       optional: true,
       fields: () => choices("Brokers", "broker", brokers),
       conf: of,
-    },
-    {
-      name: "Relieve",
-      title: "Relieve hot brokers",
-      hint: "Brings brokers above a score down to it with the fewest moves; no other broker rises above it.",
-      overrule: [...RULES, "caps"],
-      optional: true,
-      fields: () => make("label", {}, "Score in percent ", make("input", { ...SCORE, value: "80" })),
-      conf: (form) => ({ above: Number(form.get("above")) }),
     },
     {
       name: "Split",

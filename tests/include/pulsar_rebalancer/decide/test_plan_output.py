@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, fates, name
 from tests.spark_apps.pulsar_rebalancer_spark import runs
@@ -34,7 +33,6 @@ from pulsar_rebalancer.state.state_documents import (
     CountedSample,
     DecisionState,
     HitCount,
-    Remembered,
     ShadowState,
 )
 from pulsar_rebalancer.strategies import means
@@ -325,15 +323,8 @@ def filled(
     tmp_path: Path, *strategy: CandidateMove, unloaded: tuple[str, timedelta] | None = None, **given: Any
 ) -> tuple[Summary, dict[str, str], DecisionState]:
     """The plan of a run in which broker c is new, and its state."""
-    restore = given.pop("restore", False)
-    settings = {"fill_new_brokers": given.pop("on", True), "restore_placement": restore}
-    snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), **settings)
-    rows = [{"bundle": name(n), "broker": "c:1" if n < 2 else "a:1", "msg_throughput": 10.0} for n in range(6)]
-    file = snapshots.storage.state / "placement-6-0a1b2c3d.parquet"
-    file.write_table(pa.Table.from_pylist(rows))
-    snapshots.state = snapshots.state.model_copy(
-        update={"placement": Remembered(file=file.name, balanced=2), "counted_at": EARLIER}
-    )
+    snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), fill_new_brokers=given.pop("on", True))
+    snapshots.state = snapshots.state.model_copy(update={"counted_at": EARLIER})
     snapshots.started = {"c:1": given.pop("age", 5 * MINUTES)}
     snapshots.quarantined = given.pop("quarantined", [])
     if unloaded:
@@ -411,54 +402,6 @@ def test_the_strategys_own_moves_come_first(tmp_path: Path) -> None:
 HOME = {name(0): "c:1", name(1): "c:1"}
 
 
-def test_bundles_of_a_broker_that_was_away_return_before_it_is_filled(tmp_path: Path) -> None:
-    summary, found, state = filled(tmp_path, restore=True)
-
-    assert found == HOME
-    assert summary.sentence == "one pair. Brought back: bundles of c:1"
-    assert (summary.reasons[Reason.GIVE_BACK], Reason.FILL in summary.reasons) == (1, False)
-    assert state.hits == {"b:1": HitCount(1, 0)}
-    at_home = {"a": {name(n): 10.0 for n in range(2, 6)}, "b": LOADED["b"], "c": dict.fromkeys(HOME, 5.0)}
-    assert Reason.FILL in filled(tmp_path / "home", restore=True, owned=at_home)[0].reasons
-
-
-def test_they_return_before_the_strategys_moves(tmp_path: Path) -> None:
-    sample = BundleSample("a:1", name(5), msg_throughput=10.0)
-    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
-
-    summary, found, _ = filled(tmp_path, own._replace(wave=0), restore=True)
-
-    assert found == HOME | {name(5): "restored_first"}
-    assert (summary.bundles_taken, summary.predicted_max) == (2, 40.0)
-
-
-def test_if_no_bundle_fits_at_home_the_plan_says_so_and_everything_else_goes_on(tmp_path: Path) -> None:
-    grown: Any = {"a": {name(n): 20.0 if n < 2 else 1.0 for n in range(6)}, "b": {name(10): 3.0}, "c": {}}
-    sample = BundleSample("a:1", name(5), msg_throughput=1.0)
-    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
-
-    summary, found, _ = filled(tmp_path, own._replace(wave=0), restore=True, owned=grown)
-
-    assert found == {name(5): "b:1"} | dict.fromkeys(HOME, "home_full")
-    assert summary.sentence == "one pair. Not brought back: home_full 2"
-    assert (summary.bundles_taken, summary.bundles_passed_over) == (1, {Reason.HOME_FULL: 2})
-    filling = filled(tmp_path / "filled", restore=True, owned=grown)[0]
-    assert filling.sentence == "one pair. Not brought back: home_full 2. New: c:1, filled"
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"restore": False},
-        {"params": {"force": "two brokers were added"}},
-        {"drains": Drains(brokers={"b:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")},
-    ],
-    ids=["off", "forced", "a drain"],
-)
-def test_nothing_is_restored(tmp_path: Path, given: dict[str, Any]) -> None:
-    assert Reason.GIVE_BACK not in filled(tmp_path, **{"restore": True} | given)[0].reasons
-
-
 def roll(phase: Phase) -> dict[str, Any]:
     """A rolling restart of broker c, to which two bundles of broker a belong."""
     document = Roll(id="f", order=("c:1",), turn_at=NOW, phase=phase, home=tuple(HOME))
@@ -470,22 +413,8 @@ def test_in_a_rolling_restart_only_its_own_bundles_move(tmp_path: Path, phase: P
     sample = BundleSample("a:1", name(5), msg_throughput=10.0)
     own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
 
-    summary, found, _ = filled(tmp_path, own._replace(wave=0), restore=True, roll=roll(phase))
+    summary, found, _ = filled(tmp_path, own._replace(wave=0), roll=roll(phase))
 
     assert found == {name(5): "rolling"} | (HOME if phase is Phase.RETURNING else {})
     assert summary.bundles_taken == (2 if phase is Phase.RETURNING else 0)
     assert f"Rolling restart f by unknown: c:1 {phase}" in summary.sentence
-
-
-def test_a_drained_broker_that_is_empty_keeps_nothing_from_returning(tmp_path: Path) -> None:
-    empty = Drains(brokers={"d:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")
-    assert Reason.GIVE_BACK in filled(tmp_path, restore=True, owned=LOADED | {"d": {}}, drains=empty)[0].reasons
-
-
-def test_a_run_remembers_a_good_placement(tmp_path: Path) -> None:
-    even = {broker: {name(number): 20.0} for number, broker in enumerate("abc")}
-
-    _, _, state = filled(tmp_path, on=False, owned=even)
-
-    assert state.placement == Remembered(balanced=3, file=state.placement.file, at=NOW)
-    assert (tmp_path / "east" / "state" / state.placement.file).is_file()

@@ -162,7 +162,7 @@ def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
     (state / "means-3-0a0a0a0a.parquet" / "_SUCCESS").write_bytes(b"")
     aged(state / "means-3-0a0a0a0a.parquet", 2)
     under_way = aged(state / "means-6-0b0b0b0b.parquet", 0.01)
-    for name in ("decision-3.json", "placement-2-0c0c0c0c.parquet", ".decision-3.json.0a0a0a0a"):
+    for name in ("decision-3.json", "costs-2-0c0c0c0c.parquet", ".decision-3.json.0a0a0a0a"):
         aged(state / name, 2)
     old_export = aged(state / f"export-{at(20):%Y%m%dT%H%M%SZ}.json", 20)
     export = aged(state / f"export-{at(3):%Y%m%dT%H%M%SZ}.json", 3)

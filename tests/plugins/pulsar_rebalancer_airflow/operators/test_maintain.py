@@ -16,7 +16,7 @@ from pulsar_rebalancer.maintenance.upkeep_report import Report, Step
 from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
 from pulsar_rebalancer.state.backup import keep_copy
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
-from pulsar_rebalancer.state.state_documents import DecisionState, Remembered
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -43,8 +43,8 @@ def day(run: StoragePath) -> date:
 
 def decided(storage: ClusterStorage, state: MemoryState, seq: int, run: StoragePath | None = None) -> None:
     """A state as record leaves it: in the store, a copy beside it, and the files that it points to."""
-    means, placement = f"means-{seq}-0a0a0a0a.parquet", Remembered(file=f"placement-{seq}-0a0a0a0a.parquet")
-    document = DecisionState(seq=seq, plan_id=run.name if run else "", means=means, placement=placement)
+    means = f"means-{seq}-0a0a0a0a.parquet"
+    document = DecisionState(seq=seq, plan_id=run.name if run else "", means=means)
     for name in document.files:
         (storage.state / name).write_bytes(b"")
     StateStore(state).put(document)
@@ -105,7 +105,7 @@ def test_what_the_state_and_its_copies_point_to_stays(storage: ClusterStorage, s
     runs = [make_run(storage, age=LONG_AGO) for _ in range(3)]
     for seq, run in enumerate(runs, start=1):
         decided(storage, state, seq, run)
-    tables = ("means", "costs", "placement")
+    tables = ("means", "costs")
     kept = [
         name for seq in (2, 3) for name in (f"decision-{seq}.json", *(f"{of}-{seq}-0a0a0a0a.parquet" for of in tables))
     ]

@@ -134,7 +134,6 @@ def test_the_newest_requests_of_all_people_are_listed_with_their_reasons(
 @pytest.mark.parametrize(
     ("kind", "conf", "said", "until"),
     [
-        ("by_hand", {"action": "relieve", "above": 72.5}, "Relieve above 72.5 %", None),
         ("by_hand", {"action": "unload", "bundles": ["a/b"], "destination": "b:1"}, "Unload a/b to b:1", None),
         ("by_hand", {"action": "unload", "bundles": ["a/b"], "destination": ""}, "Unload a/b", None),
         ("rebalance", {"force": "x", "force_threshold": 7.5}, "Balance now for gaps from 7.5 points", None),

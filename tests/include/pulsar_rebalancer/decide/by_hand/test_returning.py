@@ -5,18 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import Snapshots, name
 
-from pulsar_rebalancer.decide.by_hand.returning import bring_back, restore
-from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.decide.by_hand.returning import bring_back
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.roll_document import Roll
-from pulsar_rebalancer.state.state_documents import DecisionState, Remembered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,108 +151,6 @@ def test_a_plan_in_which_all_bundles_stay_says_why(tmp_path: Path, before: dict[
     assert found == {name(1): "destination_gone"}
     assert plan is not None
     assert (plan.decisions, plan.sentence) == ([], "Not brought back: destination_gone 1")
-
-
-REMEMBERED = {name(1): ("a:1", 20.0), name(2): ("b:1", 20.0), name(3): ("c:1", 12.0), name(4): ("c:1", 8.0)}
-
-
-def remembering(snapshots: Snapshots, placement: dict[str, tuple[str, float]]) -> Snapshots:
-    rows = [{"bundle": bundle, "broker": at, "msg_throughput": traffic} for bundle, (at, traffic) in placement.items()]
-    file = snapshots.storage.state / "placement-6-0a1b2c3d.parquet"
-    file.write_table(pa.Table.from_pylist(rows))
-    snapshots.state = DecisionState(placement=Remembered(file=file.name))
-    return snapshots
-
-
-def restored(tmp_path: Path, owned: dict[str, dict[str, float]], *started: str, **given: Any) -> dict[str, str] | None:
-    """What becomes of each bundle after some brokers have started; None if nothing is restored."""
-    snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
-    snapshots = remembering(snapshots, given.pop("remembered", REMEMBERED))
-    snapshots.started = dict.fromkeys(started, given.pop("ago", 5 * MINUTE))
-    snapshots.state = DecisionState(placement=Remembered(file=given.pop("file", snapshots.state.placement.file)))
-    plan = restore(Snapshot(snapshots.take()))
-    return {move.bundle: str(move.destination if move.taken else move.reason) for move in plan.moves} if plan else None
-
-
-AWAY = {"a": {name(1): 20.0, name(3): 12.0}, "b": {name(2): 20.0, name(4): 8.0}, "c": {}}
-"""Broker c was away, and has come back."""
-
-
-def test_a_broker_that_was_away_gets_its_bundles_back(tmp_path: Path) -> None:
-    assert restored(tmp_path, AWAY, "c:1") == {name(3): "c:1", name(4): "c:1"}
-
-
-def test_only_brokers_that_started_lately_do(tmp_path: Path) -> None:
-    moved: Any = {"a": {name(1): 20.0, name(2): 20.0}, "b": {}, "c": {name(3): 12.0, name(4): 8.0}}
-    assert restored(tmp_path / "none", moved) is None
-    assert restored(tmp_path / "other", moved, "c:1") is None
-    assert restored(tmp_path / "long ago", moved, "b:1", ago=31 * MINUTE) is None
-    assert restored(tmp_path / "lately", moved, "b:1") == {name(2): "b:1"}
-
-
-def test_after_a_cold_start_all_do(tmp_path: Path) -> None:
-    mixed: Any = {"a": {name(2): 20.0, name(4): 8.0}, "b": {name(3): 12.0, name(1): 20.0}, "c": {}}
-    home = {bundle: broker for bundle, (broker, _) in REMEMBERED.items()}
-    assert restored(tmp_path, mixed, "a:1", "b:1", "c:1") == home
-
-
-def test_a_bundle_whose_traffic_has_grown_too_much_stays(tmp_path: Path) -> None:
-    # Of the remembered traffic c had a third, so it may have 25.7 of these 70: not 22 and 8.
-    grown: Any = AWAY | {"a": {name(1): 20.0, name(3): 22.0}}
-    assert restored(tmp_path, grown, "c:1") == {name(3): "c:1", name(4): "home_full"}
-    # What leaves c makes room there, and what stays is still on b.
-    changed: Any = {"a": {name(3): 12.0}, "b": {name(2): 20.0, name(4): 8.0}, "c": {name(1): 20.0}}
-    found = restored(tmp_path / "room", changed, "a:1", "c:1")
-    assert found == {name(1): "a:1", name(3): "c:1", name(4): "c:1"}
-
-
-def test_a_bundle_that_stays_takes_no_room_at_its_home_but_where_it_is(tmp_path: Path) -> None:
-    # A third of 74 and a tenth more is 27.1: the largest does not fit on a, stays on c, and fills it.
-    owned: Any = {"a": {name(3): 12.0}, "b": {name(2): 20.0, name(4): 8.0}, "c": {name(1): 34.0}}
-    stay = dict.fromkeys((name(1), name(3), name(4)), "home_full")
-    assert restored(tmp_path / "source", owned, "a:1", "c:1") == stay
-    # The excluded one would take 12 of the 18.6 bytes/s that c may have.
-    owned = AWAY | {"b": {name(2): 20.0, name(4): 8.0, name(5): 1.0}}
-    known: Any = {name(3): ("c:1", 12.0), name(4): ("c:1", 8.0), name(5): ("a:1", 52.0)}
-    excluded = {"excluded_bundles": [name(3)]}
-    found = restored(tmp_path / "home", owned, "c:1", remembered=known, settings=excluded)
-    assert found == {name(3): "bundle_excluded", name(4): "c:1"}
-
-
-def test_parts_of_a_bundle_go_where_it_was(tmp_path: Path) -> None:
-    whole, part = "t/n/0x00000004_0x00000008", "t/n/0x00000006_0x00000008"
-    known = {bundle: at for bundle, at in REMEMBERED.items() if bundle != name(4)} | {whole: ("c:1", 8.0)}
-    owned: Any = AWAY | {"b": {name(2): 20.0, part: 5.0}}
-    assert restored(tmp_path, owned, "c:1", remembered=known) == {name(3): "c:1", part: "c:1"}
-
-
-def test_without_a_placement_nothing_is_restored(tmp_path: Path) -> None:
-    assert restored(tmp_path / "none", AWAY, "c:1", file="") is None
-    assert restored(tmp_path / "gone", AWAY, "c:1", file="placement-5-0a1b2c3d.parquet") is None
-    assert restored(tmp_path / "joined", AWAY | {"d": {}}, "d:1") is None
-
-
-def test_a_person_may_ask_for_it_for_some_brokers_or_all(tmp_path: Path) -> None:
-    mixed: Any = {
-        "a": {name(2): 20.0, name(4): 8.0},
-        "b": {name(3): 12.0, name(9): 20.0},
-        "c": {name(1): 5.0, name(5): 1.0},
-    }
-    gone_and_home = {name(9): ("d:1", 20.0), name(5): ("c:1", 1.0)}
-    snapshots = remembering(Snapshots(tmp_path, mixed), REMEMBERED | gone_and_home)
-    there = {name(3): "c:1", name(4): "c:1"}
-
-    assert snapshots.show(action="restore", broker="c:1")[1] == there
-    every = there | {name(1): "a:1", name(2): "b:1", name(9): "destination_gone"}
-    assert snapshots.show(action="restore")[1] == every
-
-    with pytest.raises(PlanError) as refused:
-        snapshots.show(action="restore", broker="d:1")
-    assert refused.value.reason is Reason.UNKNOWN_DESTINATION
-    snapshots.state = DecisionState()
-    with pytest.raises(PlanError) as refused:
-        snapshots.show(action="restore")
-    assert refused.value.reason is Reason.NOTHING_REMEMBERED
 
 
 def test_policies_and_exclusions_apply(tmp_path: Path) -> None:

@@ -256,11 +256,11 @@ def test_the_roll_says_which_bundles_stay_elsewhere() -> None:
     roll = drained()
     for minute in (4, 5):
         roll = step(roll, minute, restarted(minute))
-    roll = step(roll, 6, restarted(6, left=0, stay={"astray": 1, "home_full": 2}))
+    roll = step(roll, 6, restarted(6, left=0, stay={"astray": 1, "would_overload": 2}))
     assert roll.broker == B
-    assert roll.progress.endswith("; bundles are elsewhere: a:1 (astray x1, home_full x2)")
+    assert roll.progress.endswith("; bundles are elsewhere: a:1 (astray x1, would_overload x2)")
     both = roll.turned(roll.outcome, NOW, "astray x3")
-    assert both.elsewhere == {A: "astray x1, home_full x2", B: "astray x3"}
+    assert both.elsewhere == {A: "astray x1, would_overload x2", B: "astray x3"}
 
 
 @pytest.mark.parametrize("phase", list(Phase))

@@ -127,7 +127,10 @@ def test_what_a_drained_broker_keeps_for_ever_is_counted_beyond_what_is_listed(t
     moves, plan = folder / "plan" / "moves.parquet", folder / "plan" / "summary.json"
     row = moves.read_table().to_pylist()[0] | {"source": broker(0), "taken": False, "reason": Reason.NO_TOPIC}
     rows = [row | {"bundle": f"t/n/0x{number:08x}_0x{number + 1:08x}"} for number in range(many)]
-    rows += [rows[0] | {"reason": Reason.HOME_FULL}, row | {"bundle": "t/o/0x0_0x1", "reason": Reason.POLICY_FORBIDS}]
+    rows += [
+        rows[0] | {"reason": Reason.WOULD_OVERLOAD},
+        row | {"bundle": "t/o/0x0_0x1", "reason": Reason.POLICY_FORBIDS},
+    ]
     moves.write_table(pa.Table.from_pylist(rows, moves.read_table().schema))
     plan.write_json(plan.read_json() | {"drains": {broker(0): progress.model_dump(mode="json")}})
 

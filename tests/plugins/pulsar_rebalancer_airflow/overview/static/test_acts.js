@@ -96,7 +96,7 @@ test("the buttons of a DAG that is paused in Airflow are disabled, with the reas
   const off = all.map((act) => [act.name, disabled(act, given)]).filter(([, reason]) => reason);
   assert.deepEqual(off, [
     ...["Approve", "Reject"].map((name) => [name, why(QUESTION.dag)]),
-    ...["Release", "Unload", "Drain", "Fill", "Relieve", "Split"].map((name) => [name, why("h")]),
+    ...["Release", "Unload", "Drain", "Fill", "Split"].map((name) => [name, why("h")]),
   ]);
 });
 
@@ -239,7 +239,7 @@ const HAND = view({ by_hand: "h" }, {
 const SPLIT = { algorithm: "range_equally_divide", bundles: "a/b" };
 
 test("manual actions are for those who may do them, and undo is on the page of a run as well", () => {
-  const names = ["Unload", "Drain", "Fill", "Relieve", "Split", "Undo run"];
+  const names = ["Unload", "Drain", "Fill", "Split", "Undo run"];
   assert.deepEqual(manual(view({}), PAGE), []);
   assert.deepEqual(manual(HAND, PAGE).map(({ name }) => name), names);
   assert.deepEqual(manual({ ...HAND, of_one_run: true }, PAGE).map(({ name }) => name), ["Undo run"]);
@@ -252,7 +252,6 @@ for (
     ["Unload", { bundles: "a/b", destination: "" }, { bundles: ["a/b"], destination: "" }],
     ["Drain", { broker: ["a:1", "b:1"] }, { broker: ["a:1", "b:1"] }],
     ["Fill", { broker: "b:1" }, { broker: ["b:1"] }],
-    ["Relieve", { above: "72.5" }, { above: 72.5 }],
     ["Split", { ...SPLIT, positions: "" }, { ...SPLIT, bundles: ["a/b"], positions: [], unload: false }],
     [
       "Split",

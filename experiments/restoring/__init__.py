@@ -1,1 +1,0 @@
-"""Brokers that come back: AvgShedder with and without `restore_placement`."""
