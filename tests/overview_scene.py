@@ -85,7 +85,6 @@ class Scene:
         self.splits: tuple[dict[str, Any], ...] = ()
         self.runs = 0
         self.rolls = False
-        self.started: dict[str, datetime] = {}
         self._random = random.Random(1)
         self._width = (1 << 32) // (each * len(loads))
         self.owned: dict[str, dict[int, float]] = {name: {} for name in loads}
@@ -161,7 +160,7 @@ class Scene:
                 | {"bandwidth_in_usage": load * 4e4, "bandwidth_in_limit": 1e7}
                 | {"bandwidth_out_usage": load * 7e4, "bandwidth_out_limit": 1e7}
                 | {"msg_throughput_in": carried, "msg_rate_in": carried / 1024}
-                | {"topics": 4 * len(bundles), "bundles": len(bundles), "started_at": self.started.get(name)}
+                | {"topics": 4 * len(bundles), "bundles": len(bundles)}
             )
             held += [
                 dict.fromkeys(TRAFFIC, 0.0)

@@ -392,8 +392,8 @@ def test_metrics_are_received_under_the_names_that_dashboard_and_rules_ask_for(s
     brokers = {labels["broker"] for labels in scores if labels["cluster"] == "east"}
     assert brokers == {broker.replace(":", "_") for broker in story.cluster.true_scores()}
     sent = {(each.name, label) for each in received.series for label in ("", *each.labels)}
-    # Nothing was found in these brokers, nothing split, and no moves were compared.
-    absent = ("findings_total", "splits_total", "prediction_error")
+    # Nothing was found in these brokers, and nothing split.
+    absent = ("findings_total", "splits_total")
     assert {name for name, _ in asked_for() - sent} == {f"{ours}{name}" for name in absent}
 
 

@@ -259,17 +259,6 @@ class Reason(StrEnum):
     INTERVAL_BELOW_HOST_SAMPLE = ("interval_below_host_sample", WARN, Trait.NONE,
         "Runs are more frequent than the brokers' host measurements: most runs see a sample that was already counted.",
         "Raise interval_seconds to host_usage_interval_minutes (loadBalancerHostUsageCheckIntervalMinutes), or more.")
-    PREDICTIONS_OFF = ("predictions_off", WARN, Trait.NONE,
-        "Ten minutes after moves, scores differ from the predicted ones: the median error is above 3 points.",
-        "See comparison.json of the runs that moved bundles: something other than the traffic of bundles decides the "
-        "scores, or it changes within minutes. Raise the thresholds, or try a strategy that learns costs.")
-    # predictions that are not compared
-    MOVED_AGAIN = ("moved_again", VERDICT, Trait.NONE,
-        "The broker lost or received more bundles, or a bundle was split, before its score was compared.")
-    BROKER_RESTARTED = ("broker_restarted", VERDICT, Trait.NONE,
-        "The broker restarted before its score was compared.")
-    COMPARED_TOO_LATE = ("compared_too_late", VERDICT, Trait.NONE,
-        "No sample counted soon enough after the moves to compare the broker's score.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")

@@ -12,13 +12,11 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.request import Finding
-from pulsar_rebalancer.state.predictions import LARGEST_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.state.predictions import Predictions
 
 ENOUGH_SAMPLES = 2
 """A broker's figures count only once it has taken this number of host samples since it started."""
@@ -93,15 +91,6 @@ def interval_below_host_sample(settings: Settings) -> list[Finding]:
     minutes = f"{settings.host_usage_interval_minutes:g} ({host:g} s)"
     detail = f"interval_seconds {settings.interval_seconds:g}, host_usage_interval_minutes {minutes}"
     return [Finding(reason=Reason.INTERVAL_BELOW_HOST_SAMPLE, detail=detail)]
-
-
-def predictions_off(predictions: Predictions) -> list[Finding]:
-    """Return a warning if the scores after moves differ too much from the predicted scores."""
-    error = predictions.median_error
-    if error is None or error <= LARGEST_ERROR:
-        return []
-    count = len(predictions.errors)
-    return [Finding(reason=Reason.PREDICTIONS_OFF, detail=f"median error {error:.1f} points of {count} comparisons")]
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:

@@ -110,9 +110,6 @@ def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     yield Measurement.of("interval_seconds", settings.interval_seconds, cluster=cluster)
     for kind, threshold in profile_shown(settings).thresholds(settings).items():
         yield Measurement.of("threshold", threshold.gap, cluster=cluster, kind=kind)
-    error = run.before.moves.predictions.median_error
-    if error is not None:
-        yield Measurement.of("prediction_error", error, cluster=cluster)
     if not (run.folder / Validation.FILE).exists():
         return
     for reason, count in Counter(finding.reason for finding in run.validation.findings).items():

@@ -15,7 +15,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.state.predictions import Predictions
 
 VERSION = 1
 
@@ -229,7 +228,6 @@ class MovesState(StateDocument):
         unloads: the last unload of each recently unloaded bundle, by bundle.
         kept: destinations that the leader might still store, by bundle.
         splits: recent splits, by the name of the bundle that was split.
-        predictions: comparisons of predicted with measured scores; only the *report* task changes them.
     """
 
     KEY: ClassVar[str] = "moves"
@@ -237,7 +235,6 @@ class MovesState(StateDocument):
     unloads: dict[str, Unload] = {}
     kept: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
-    predictions: Predictions = Predictions()
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
         """Return the unloads within the grace period.

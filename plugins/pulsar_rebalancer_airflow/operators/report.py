@@ -15,7 +15,6 @@ from pulsar_rebalancer.run.outcome import Outcome, conclude
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.show.prediction_check import check_predictions
 from pulsar_rebalancer.show.run_text import describe
 from pulsar_rebalancer.state.learned import SETTLED
 from pulsar_rebalancer.state.orders.breaker import Round
@@ -42,7 +41,7 @@ _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 
 
 class ReportOperator(RunOperator):
-    """Write `outcome.json`, check earlier predictions, tidy the unload history, and send alerts and metrics.
+    """Write `outcome.json`, tidy the unload history, and send alerts and metrics.
 
     If a bundle was moved, the task creates an asset event that can start other DAGs. The task is a teardown: it always
     runs, and its failure does not fail the run. A retry writes the same files again, and keeps all outcomes. The task's
@@ -99,7 +98,6 @@ class ReportOperator(RunOperator):
         counted_at = store.get(DecisionState).counted_at
         splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes, counted_at)
         history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)
-        history = check_predictions(history, outcome, Snapshot(run), storage_of(self.cluster))
         if history != stored:
             store.put(history)
         self.log.info("%s", describe(outcome, run))

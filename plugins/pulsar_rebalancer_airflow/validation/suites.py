@@ -19,7 +19,6 @@ from pulsar_rebalancer.run.quarantine import (
     enough_brokers,
     interval_below_host_sample,
     one_quarantine_each,
-    predictions_off,
     traffic_in_doubt,
     unexpectedly_left_out,
     unknown_brokers,
@@ -78,15 +77,13 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
         judged[name] = _storable(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
     findings = one_quarantine_each(findings)
-    history = _history(run)
     # Two brokers may briefly report a bundle that moved.
-    shares = shares_of(unexpectedly_left_out(findings, history.unloads), frames)
+    shares = shares_of(unexpectedly_left_out(findings, _history(run).unloads), frames)
     findings = one_quarantine_each([*findings, *traffic_in_doubt(shares, settings)])
     samples = dict(zip(frames["brokers"]["broker"], frames["brokers"]["host_samples"], strict=True))
     findings += unknown_brokers(samples, settings)
     findings += unmatched_patterns(frames["bundles"]["bundle"], settings)
     findings += interval_below_host_sample(settings)
-    findings += predictions_off(history.predictions)
     findings += enough_brokers(findings, samples, settings)
     validation = Validation(findings=tuple(findings))
     validation.write(run)

@@ -84,12 +84,6 @@ class Condition(StrEnum):
         "A run took longer than the interval, so the next one starts late or is skipped.",
         "See which task is slow; give it more resources, or raise interval_seconds.",
     )
-    PREDICTIONS = (
-        "predictions_off",
-        "predictions are off",
-        "Moves do not change the brokers' scores as predicted.",
-        "Compare the files comparison.json of the runs that moved bundles.",
-    )
     ROLL_ASKS = (
         "roll_asks",
         "restart a broker now",
@@ -199,8 +193,6 @@ def judge_run(
     judged = {Condition.UNSAFE: _unsafe(run), Condition.UNLOAD: _unload(run), Condition.UNFINISHED: _unfinished(run)}
     if run.validation is not None:
         judged[Condition.BLOCKED] = _observed(run.validation.reasons(Effect.BLOCK))
-        off = {f.reason: f.detail for f in run.validation.findings if f.reason is Reason.PREDICTIONS_OFF}
-        judged[Condition.PREDICTIONS] = _observed(dict.fromkeys(off, 1), "".join(off.values()))
     if run.seconds is not None:
         slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
         detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"

@@ -64,7 +64,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, n
     changes = newest_changes(storage, now)
     page, newest = _of(storage, shown, strip, facts, now, changes), changes.newest
     begun = page.plan is not None and page.plan.done > 0
-    last = plan_view(storage, read_run(newest.folder), now) if newest and not begun else None
+    last = plan_view(storage, read_run(newest.folder)) if newest and not begun else None
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 
@@ -92,7 +92,7 @@ def _awaiting(
     folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
-    return plan_view(storage, read_run(folder), now)
+    return plan_view(storage, read_run(folder))
 
 
 def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
@@ -165,7 +165,7 @@ def _of(
         pairs=tuple(shown),
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),
-        plan=_plan(storage, run, now),
+        plan=_plan(storage, run),
         moved=changes.moved,
         changed_at=changes.newest.ended_at if changes.newest else None,
         drains=tuple(drain_views(run, facts.drains)),
@@ -181,10 +181,10 @@ def _roll(roll: Roll, now: datetime) -> RollView | None:
     return RollView(text=roll.progress, done=len(roll.done), total=len(roll.order)) if shown else None
 
 
-def _plan(storage: ClusterStorage, run: Run, now: datetime) -> PlanView | None:
+def _plan(storage: ClusterStorage, run: Run) -> PlanView | None:
     summary = run.summary
     considered = summary and (summary.has_effect or summary.bundles_passed_over or summary.splits_told)
-    return plan_view(storage, run, now) if considered else None
+    return plan_view(storage, run) if considered else None
 
 
 def _findings(run: Run) -> tuple[FindingView, ...]:

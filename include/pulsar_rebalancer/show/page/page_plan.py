@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.comparison import ComparedRun
 from pulsar_rebalancer.run.harm import BundleHarm, last_time
 from pulsar_rebalancer.run.outcome import harm_of
-from pulsar_rebalancer.run.plan import Actions, read_moves
+from pulsar_rebalancer.run.plan import Actions, read_moves, taken_candidates
 from pulsar_rebalancer.run.snapshot import CLIENTS
 from pulsar_rebalancer.run.splits import read_splits, taken_rows
 from pulsar_rebalancer.show.page.pairs import pair_views
-from pulsar_rebalancer.show.page.plan_view import Count, EndView, Measured, MoveView, PlanView, SplitView
+from pulsar_rebalancer.show.page.plan_view import Count, EndView, MoveView, PlanView, SplitView
 from pulsar_rebalancer.show.page.recent_runs import known_scores, rounded
-from pulsar_rebalancer.show.prediction_check import predicted_scores
+from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.texts import capitalized, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
-    from pulsar_rebalancer.run.comparison import ComparedBroker
     from pulsar_rebalancer.run.harm import Harm
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.run.plan import Move, Summary
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.show.page.page_model import PairView
     from pulsar_rebalancer.show.page.recent_runs import Run
     from pulsar_rebalancer.storage.layout import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 100
 """Maximum number of moves listed."""
@@ -41,24 +36,25 @@ LISTED = 100
 ENDS = 40
 """Maximum number of brokers listed with predicted scores, those with the largest predicted change first."""
 
-MINUTES = (1, 5, 15)
-"""Minutes after a run at which the score range is measured."""
-
-_LATE = timedelta(minutes=5)
-"""Maximum delay of a sample after each of the times in `MINUTES`."""
-
 
 def predicted(run: Run) -> dict[str, float]:
     """Return the predicted scores of a plan's sources and destinations after the moves; empty if unknown."""
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
-        return predicted_scores(run.snapshot, known_scores(run.folder).by_broker)
+        moves = [CandidateMove.of_row(row) for row in taken_candidates(run.folder)]
+        measures = {move.source: move.measure for move in moves}
+        samples = (sample for sample in run.snapshot.brokers_without({}) if sample.broker in measures)
+        traffic = {sample.broker: sample.traffic(measures[sample.broker]) for sample in samples}
+        # A source without a score, for example because it is drained, is a KeyError.
+        after = scores_after(known_scores(run.folder).by_broker, moves, traffic)
     except (SnapshotError, KeyError, ValueError):
         return {}
+    ends = {end for move in moves for end in (move.source, move.destination)}
+    return {name: figure for name, figure in after.items() if name in ends}
 
 
-def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanView | None:
+def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     """Return the readable parts of a run's plan, for the page; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
@@ -102,7 +98,6 @@ def plan_view(storage: ClusterStorage, run: Run | None, now: datetime) -> PlanVi
         range_before=round(summary.score_range, 2),
         predicted_range=rounded(summary.predicted_range),
         brokers=_ends(run),
-        measured=_measured(storage, ended_at, now) if ended_at and outcomes else (),
         moves=tuple(rows[:LISTED]),
         more=max(0, len(rows) - LISTED),
         splits=splits,
@@ -203,25 +198,13 @@ def _by(summary: Summary) -> str:
 
 
 def _ends(run: Run) -> tuple[EndView, ...]:
-    before, comparison = known_scores(run.folder).by_broker, ComparedRun.known(run.folder)
-    compared = comparison.brokers if comparison else {}
+    before = known_scores(run.folder).by_broker
     ends = [
-        _end(name, before[name], after, compared.get(name)) for name, after in predicted(run).items() if name in before
+        EndView(name=name, before=round(before[name], 2), after=round(after, 2))
+        for name, after in predicted(run).items()
+        if name in before
     ]
     return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
-
-
-def _end(name: str, before: float, after: float, compared: ComparedBroker | None) -> EndView:
-    if compared is None:
-        return EndView(name=name, before=round(before, 2), after=round(after, 2))
-    return EndView(
-        name=name,
-        before=round(before, 2),
-        after=round(compared.predicted, 2),
-        measured=rounded(compared.measured),
-        error=rounded(compared.error),
-        dropped=compared.dropped.meaning if compared.dropped else "",
-    )
 
 
 def _move(
@@ -274,16 +257,3 @@ def _result(outcome: MoveOutcome | SplitOutcome | None) -> dict[str, Any]:
 def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
     ordered = sorted(passed_over.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Count(reason=reason, meaning=reason.meaning, count=count) for reason, count in ordered)
-
-
-def _measured(storage: ClusterStorage, ended_at: datetime, now: datetime) -> tuple[Measured, ...]:
-    """Return score ranges after the run: at the first sample after each interval in `MINUTES`."""
-    end = min(now, ended_at + timedelta(minutes=MINUTES[-1]) + _LATE)
-    later = list(takewhile(lambda dated: dated[0] >= ended_at, storage.dated_runs(end)))[::-1]
-    begins = ((minutes, ended_at + timedelta(minutes=minutes)) for minutes in MINUTES)
-    return tuple(Measured(minutes=minutes, score_range=_range_from(later, begin)) for minutes, begin in begins)
-
-
-def _range_from(later: Sequence[tuple[datetime, StoragePath]], begin: datetime) -> float | None:
-    ranges = (rounded(known_scores(folder).spread) for at, folder in later if begin <= at < begin + _LATE)
-    return next((figure for figure in ranges if figure is not None), None)

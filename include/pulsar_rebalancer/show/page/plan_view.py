@@ -57,20 +57,11 @@ class SplitView(BundleView):
 
 
 class EndView(View):
-    """A source or destination of moves, with its score before the plan and its predicted score after the plan.
-
-    Attributes:
-        measured: score ten minutes after the moves (`run.comparison`); None until then.
-        error: measured minus predicted score, in points, excluding the change common to all brokers.
-        dropped: why the two scores are not compared; empty if they are compared.
-    """
+    """A source or destination of moves, with its score before the plan and its predicted score after the plan."""
 
     name: str
     before: float
     after: float
-    measured: float | None = None
-    error: float | None = None
-    dropped: str = ""
 
 
 class Count(View):
@@ -146,13 +137,6 @@ class DrainView(View):
     more: int = 0
 
 
-class Measured(View):
-    """The score range some minutes after a run ended; None while unknown."""
-
-    minutes: int
-    score_range: float | None
-
-
 class PlanView(View):
     """A plan and its outcome.
 
@@ -171,7 +155,6 @@ class PlanView(View):
         traffic: total traffic of all moves, in the unit of `measure`.
         range_before, predicted_range: score range before the plan and predicted range after it, in points.
         brokers: sources and destinations of moves.
-        measured: score ranges after the run.
         more: number of moves not listed.
         splits: bundles that are split.
         about_splits: sentences about bundles that are not split, and about splits that would help.
@@ -205,7 +188,6 @@ class PlanView(View):
     range_before: float | None = None
     predicted_range: float | None = None
     brokers: tuple[EndView, ...] = ()
-    measured: tuple[Measured, ...] = ()
     moves: tuple[MoveView, ...] = ()
     more: int = 0
     splits: tuple[SplitView, ...] = ()

@@ -93,9 +93,6 @@ export interface EndView {
   name: string;
   before: number;
   after: number;
-  measured: number | null;
-  error: number | null;
-  dropped: string;
 }
 
 export interface FindingView {
@@ -123,11 +120,6 @@ export interface Links {
   run: string;
   log: string;
   validation: string;
-}
-
-export interface Measured {
-  minutes: number;
-  score_range: number | null;
 }
 
 export interface MoveView {
@@ -215,7 +207,6 @@ export interface PlanView {
   range_before: number | null;
   predicted_range: number | null;
   brokers: EndView[];
-  measured: Measured[];
   moves: MoveView[];
   more: number;
   splits: SplitView[];

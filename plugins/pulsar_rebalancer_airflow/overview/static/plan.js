@@ -1,12 +1,11 @@
 // A plan and its outcome: what moves, which clients notice, what stays and why.
 
-import { folded, make, table } from "./dom.js";
+import { draw, folded, make, table } from "./dom.js";
 import { uiLink } from "./links.js";
-import { bars } from "./prediction.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
+/** @import { EndView, MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
@@ -90,7 +89,7 @@ function progress({ done, failed, ended_at: ended, bundles, splits, ...gate }) {
 }
 
 /** @param {PlanView} view */
-function ranges({ range_before: before, predicted_range: predicted, measured }) {
+function ranges({ range_before: before, predicted_range: predicted }) {
   if (predicted === null) return null;
   /**
    * @param {string} name
@@ -99,13 +98,29 @@ function ranges({ range_before: before, predicted_range: predicted, measured }) 
    */
   const entry = (name, range, kind) =>
     make("div", { class: kind }, make("dt", {}, name), make("dd", {}, points(range)));
-  return make(
-    "dl",
-    { class: "ranges" },
-    entry("range before", before),
-    entry("predicted", predicted, "predicted"),
-    measured.map(({ minutes, score_range: range }) => entry(`after ${minutes} min`, range)),
-  );
+  return make("dl", { class: "ranges" }, entry("range before", before), entry("predicted", predicted, "predicted"));
+}
+
+/**
+ * Return each broker's score before the plan and predicted after it, as bars.
+ * @param {EndView[]} ends
+ * @param {Short} short
+ */
+function bars(ends, short) {
+  const most = Math.max(100, ...ends.flatMap(({ before, after }) => [before, after]));
+  /**
+   * @param {string} kind
+   * @param {number} score
+   * @param {number} y
+   */
+  const bar = (kind, score, y) => draw("rect", { class: kind, x: 0, y, width: 100 * score / most, height: 6 });
+  const size = { viewBox: "0 0 100 14", preserveAspectRatio: "none", "aria-hidden": "true" };
+  const rows = ends.map(({ name, before, after }) => {
+    const drawn = draw("svg", size, bar("score-before", before, 0), bar("score-after", after, 8));
+    const text = `${points(before)} → ${points(after)} %`;
+    return make("li", {}, make("span", {}, short(name)), drawn, make("span", {}, text));
+  });
+  return make("ul", { class: "ends", "aria-label": "Score of each broker before, and predicted after" }, rows);
 }
 
 /**

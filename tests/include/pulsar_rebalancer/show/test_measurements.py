@@ -26,7 +26,6 @@ from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
 from pulsar_rebalancer.state.orders.sentence import OrdersInForce
-from pulsar_rebalancer.state.predictions import Predictions
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def outcome(verdict: str = "open") -> Outcome:
 def told(tmp_path: Path) -> list[Measurement]:
     """Of a plan that somebody asked for: a broker was quarantined, two bundles moved, one went astray."""
     cluster = Snapshots(tmp_path, OWNED)
-    cluster.quarantined, cluster.predictions = ["d:1"], Predictions(errors=(1.0,) * 5 + (-4.0,) * 6)
+    cluster.quarantined = ["d:1"]
     summary, _ = cluster.show(action="unload", bundles=[name(1)], destination="c:1")
     run = cluster.storage.run(summary.plan_id)
     assert run is not None
@@ -135,10 +134,6 @@ def test_the_cost_of_moves_is_sent_and_never_0_if_it_is_unknown(told: list[Measu
     sent = {each.name: each.value for each in measure("east", None, nothing)}
     assert sent["moves_unmeasured"] == 1
     assert "clients_away_longest_seconds" not in sent
-
-
-def test_how_far_off_predictions_are(told: list[Measurement]) -> None:
-    assert [each.value for each in told if each.name == "prediction_error"] == [4]
 
 
 def test_what_is_split_and_what_is_not_are_both_candidates(told: list[Measurement]) -> None:

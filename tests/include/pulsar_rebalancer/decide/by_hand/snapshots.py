@@ -15,7 +15,6 @@ from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, table, write
 from pulsar_rebalancer.state.manual_plans import HandedOver, ShownPlan
-from pulsar_rebalancer.state.predictions import Predictions
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -51,7 +50,6 @@ class Snapshots:
         self.quarantined: list[str] = []
         self.unloaded: dict[str, timedelta] = {}
         self.topics: dict[str, int] = {}
-        self.predictions = Predictions()
         self.onto = "y:1"
         self.ended: dict[str, Any] = {}
         self.started: dict[str, timedelta] = {}
@@ -87,7 +85,6 @@ class Snapshots:
                 )
                 for bundle, age in self.unloaded.items()
             },
-            predictions=self.predictions,
         )
         before = StateBefore(decision=self.state, moves=history).model_dump(mode="json", exclude={"handed_over"})
         (run / StateBefore.FILE).write_json(before | more)

@@ -190,18 +190,6 @@ def test_a_run_failed(run: EndedRun, reasons: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "reasons"),
-    [
-        (ended(validation=validation("predictions_off", "gap")), {"predictions_off": 1}),
-        (ended(validation=validation("gap")), None),
-        (NOTHING, CANNOT_TELL),
-    ],
-)
-def test_predictions_are_off(run: EndedRun, reasons: object) -> None:
-    assert told(run, Condition.PREDICTIONS) == reasons
-
-
-@pytest.mark.parametrize(
     ("seconds", "reasons"), [(59.0, None), (60.0, None), (60.1, {"run_too_long": 1}), (None, CANNOT_TELL)]
 )
 def test_runs_take_too_long(seconds: float | None, reasons: object) -> None:

@@ -259,10 +259,10 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path: Path) -> None:
 
     ended = seen(other).plan
     bundles = [move.bundle for move in read_moves(shown)]
-    unknown = plan_view(made.storage, read_run(shown), NOW)
+    unknown = plan_view(made.storage, read_run(shown))
     missing = Harm(clients_before=5, clients_back=3, watched_seconds=15.0)
     BundleHarm().added({bundles[0]: missing}, NOW).write(made.storage.state)
-    known = plan_view(made.storage, read_run(shown), NOW)
+    known = plan_view(made.storage, read_run(shown))
 
     assert ended is not None
     assert (ended.folder, ended.harm) == (
@@ -318,7 +318,7 @@ def test_a_plan_that_splits_says_so_before_and_after(tmp_path: Path, loads: dict
     assert moves or (last is not None and len(last.splits) == 2)
 
 
-def test_what_was_measured_afterwards_stands_beside_the_prediction(tmp_path: Path) -> None:
+def test_scores_that_follow_traffic_are_as_predicted(tmp_path: Path) -> None:
     made = scene(tmp_path)
     history(made, JUST_NOW - timedelta(minutes=6), 2)
     history(made, JUST_NOW, 5)
@@ -329,11 +329,11 @@ def test_what_was_measured_afterwards_stands_beside_the_prediction(tmp_path: Pat
     last = found.last
     assert last is not None
     assert last.verdict == "open"
-    measured = {each.minutes: each.score_range for each in last.measured}
-    assert measured.keys() == {1, 5, 15}
-    assert measured[15] is None
-    assert measured[1] == pytest.approx(last.predicted_range, abs=3)
-    assert measured[5] is not None
+    scores = {each.name: each.score for each in found.brokers}
+    assert {each.name: scores[each.name] for each in last.brokers} == {
+        each.name: pytest.approx(each.after, abs=3) for each in last.brokers
+    }
+    assert found.status.score_range == pytest.approx(last.predicted_range, abs=3)
 
 
 @pytest.mark.parametrize("figure", [math.nan, math.inf, 1e9])

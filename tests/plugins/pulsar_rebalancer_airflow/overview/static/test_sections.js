@@ -7,7 +7,6 @@ import { costReader } from "page/costs.js";
 import { left } from "page/drains.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, plan, splitText } from "page/plan.js";
-import { compared } from "page/prediction.js";
 import { ask } from "page/server.js";
 
 const NOW = "2026-03-05T12:00:00Z";
@@ -51,7 +50,7 @@ test("a plan without moves says what carrying it out does", () => {
 test("a plan shows its verdict, or how far it is once the gate has opened", () => {
   const given = {
     ...{ folder: "f", hash: "h", by: "", run_id: "", harm: "", shadow: "", until: NOW, collected_at: NOW },
-    ...{ bundles: 2, moves: [], splits: [], brokers: [], unknown: [], stay: [], about_splits: [], measured: [] },
+    ...{ bundles: 2, moves: [], splits: [], brokers: [], unknown: [], stay: [], about_splits: [] },
     ...{ traffic: 0, measure: "msg_rate", topics: 1, clients: 1, more: 0, range_before: 9, has_effect: true },
     ...{ done: 0, failed: 0, ended_at: null, verdict: "", verdict_meaning: "It opens.", predicted_range: null },
   };
@@ -90,14 +89,6 @@ test("a drained broker says what is left of its bundles", () => {
     left({ ...drain, moving: 0, gone: 1 }),
     "1 bundle has left; 2 bundles just arrived; a later run moves them.",
   );
-});
-
-test("ten minutes after its moves, a broker shows how far off its prediction was", () => {
-  const end = { measured: null, error: null, dropped: "" };
-  assert.equal(compared(end), "");
-  assert.equal(compared({ ...end, measured: 54.12, error: 1.24 }), "measured 54.1 %, +1.2");
-  assert.equal(compared({ ...end, measured: 50, error: -2.96 }), "measured 50.0 %, -3.0");
-  assert.equal(compared({ ...end, dropped: "It restarted." }), "not compared");
 });
 
 const BASE = "/air/pulsar_rebalancer";
