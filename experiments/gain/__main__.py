@@ -4,7 +4,6 @@
     python -m experiments.gain spread [FAMILY ...]   # twenty further seeds
     python -m experiments.gain prices [FAMILY ...]   # other values of min_gain
     python -m experiments.gain cases                 # single cases, minute by minute
-    python -m experiments.gain traces                # CSV traces through the replay
     python -m experiments.gain draw                  # the page, from the committed results
 
 With --page, the results are those that are committed. The held-out families are opened by `experiments.families`.
@@ -31,7 +30,6 @@ from experiments.families.family_run import run
 from experiments.gain import gain_page
 from experiments.gain.parts import PARTS, without
 from experiments.gain.single_cases import run_cases
-from experiments.gain.traces import run_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -93,8 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write(folder / options.what, _compared(families[name], question.contestants(), seeds, commit))
     elif options.what == "cases":
         run_cases(folder / "cases", commit)
-    elif options.what == "traces":
-        run_traces(folder / "traces.json", commit)
     if options.page or options.what == "draw":
         page.draw(gain_page.written())
     return 0
@@ -112,7 +108,7 @@ def _compared(family: Family, variants: Mapping[str, Variant], seeds: tuple[int,
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.gain", description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=(*QUESTIONS, "cases", "traces", "draw"))
+    parser.add_argument("what", choices=(*QUESTIONS, "cases", "draw"))
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("--seeds", type=int, help="number of seeds (default: all)")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "gain", help="folder for results")

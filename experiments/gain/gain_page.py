@@ -18,7 +18,6 @@ from experiments.gain.gain_plot import one_burst
 from experiments.gain.goals import CLEARLY, loses_clearly, verdicts
 from experiments.gain.parts import PARTS, RANDOM, SHUFFLED
 from experiments.gain.single_cases import BURST, FOLDER, NETWORK, CaseRun, read_case
-from experiments.gain.traces import read_traces
 from experiments.page import COMMITTED
 from experiments.results import read
 from experiments.scenario import load
@@ -55,7 +54,6 @@ def written() -> dict[Path, str]:
         ("spread", _spread(spread)),
         ("burst", _burst(burst, burst_commit)),
         ("network", _of_case(network, network_commit)),
-        ("traces", _of_traces(*read_traces(RESULTS / "traces.json"))),
         ("hundred", _at_the_end(read(COMMITTED / "hundred_hot_hundred_new.json"))),
     ):
         text = between(marks, content, text)
@@ -178,15 +176,6 @@ def _of_case(runs: Sequence[CaseRun], commit: str) -> str:
         )
     drawn = ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))
     return f"{Table(['', 'moves', 'mean range'], rows).markdown()}\n\nMeans of seeds {drawn}, of commit `{commit}`."
-
-
-def _of_traces(commit: str, runs: Mapping[str, Mapping[str, tuple[int, float]]]) -> str:
-    rows = []
-    for name in (AVG, GAIN):
-        moves, ranges = ([of[name][at] for of in runs.values()] for at in (0, 1))
-        rows.append([name, f"{fmean(moves):.1f}", f"{fmean(ranges):.1f}"])
-    table = Table(["", "moves", "mean range"], rows).markdown()
-    return f"{table}\n\nMeans of seeds {', '.join(runs)}, of commit `{commit}`."
 
 
 def _at_the_end(results: Results) -> str:

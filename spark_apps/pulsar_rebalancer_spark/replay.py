@@ -2,12 +2,12 @@
 
 A replay's folder contains a file `request.json`. The samples from the cluster's runs are read once, and stored in the
 replay's folder as one file per sample. The executors then replay separate periods of the samples in parallel, each with
-several variants. Several clusters can be replayed at the same time. With `--trace FILE`, a CSV trace is replayed
-instead of a cluster's samples, and the answer is written to FOLDER. The package must be installed on the executors.
+several variants. Several clusters can be replayed at the same time. The package must be installed on the executors.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 import traceback
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.command_line import options
 from pulsar_rebalancer.replay.conclusion import conclude
 from pulsar_rebalancer.replay.parts import parts_of, replayed
-from pulsar_rebalancer.replay.preparation import prepare, prepare_trace
+from pulsar_rebalancer.replay.preparation import prepare
 from pulsar_rebalancer.replay.progress import Progress
 from pulsar_rebalancer.replay.variant_outcome import merged
 from pulsar_rebalancer.storage.path import StoragePath
@@ -66,13 +65,16 @@ def main(arguments: Sequence[str]) -> int:
 
     The exit code is 1 if any replay fails. A line with the reason code is printed for each failure.
     """
-    given = options(arguments)
+    parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded load through variants.")
+    parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
+    parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be repeated")
+    given = parser.parse_args(arguments)
     folders = [StoragePath(folder.rstrip("/")) for folder in dict.fromkeys(given.replay)]
     ready: list[Prepared] = []
     failed = False
     for folder in folders:
         try:
-            ready.append(prepare_trace(folder, given) if given.trace else prepare(given.root, folder))
+            ready.append(prepare(given.root, folder))
         except Exception as error:
             failed = True
             _not_replayed(folder, error)

@@ -15,7 +15,6 @@ from experiments.gain import gain_page
 from experiments.gain.goals import loses_clearly, verdicts
 from experiments.gain.parts import MESSAGES, PARTS, RANDOM, SHUFFLED, without
 from experiments.gain.single_cases import FOLDER, NETWORK, run_case
-from experiments.gain.traces import replayed
 from experiments.scenario import load
 
 if TYPE_CHECKING:
@@ -43,12 +42,6 @@ def test_bytes_serve_better_than_messages_where_the_network_is_the_bottleneck() 
     bytes_, messages = (run_case(case, SHEDDER, name, 1) for name in (GAIN, MESSAGES))
     assert bytes_.range_mean < 0.8 * messages.range_mean
     assert 0 < bytes_.moves < messages.moves
-
-
-def test_csv_traces_are_replayed_with_both_strategies() -> None:
-    found = replayed(1, minutes=300)
-    assert 0 < found[GAIN][0] < 0.7 * found[AVG][0]
-    assert found[GAIN][1] < 1.5 * found[AVG][1]
 
 
 def results(moves: float, ranges: float, hottest: float, name: str = "f") -> dict[str, FamilyResults]:

@@ -52,7 +52,6 @@ from tests.project.documentation import ROOT, commands
 from experiments import assumption
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.decide.by_hand import check_removal
-from pulsar_rebalancer.replay.command_line import options as replay_options
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
@@ -68,10 +67,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 OWN_CLUSTER = "tests/integration/test_embedded.py::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"
-
-REPLAYED = (
-    "tests/spark_apps/pulsar_rebalancer_spark/test_replay.py::test_clusters_variants_days_and_traces_side_by_side"
-)
 
 
 @cache
@@ -189,14 +184,6 @@ def swept(words: list[str]) -> None:
     """Its assumptions are there, and its arguments are taken."""
     assert words[1:3] == ["-m", "experiments.sweeps"]
     assert set(sweep_options(words[3:]).names) <= set(assumption.load_all())
-
-
-def replayed(words: list[str]) -> None:
-    """Its application is there, takes the arguments, and a test replays such a trace."""
-    application = next(number for number, word in enumerate(words) if word.endswith(".py"))
-    assert (ROOT / words[application]).is_file()
-    assert replay_options(words[application + 1 :]).trace
-    by(REPLAYED)(words)
 
 
 def done(*more: str) -> Callable[[list[str]], None]:

@@ -47,7 +47,6 @@ from tests.project.exercised import (
     posted,
     removal_checked,
     removed,
-    replayed,
     strategy,
     swept,
     triggered,
@@ -86,7 +85,6 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make scenes": make(by(SCENES)),
     "make scenes PICTURES=1": make(by(SCENES)),
     "make lint": make(),
-    **dict.fromkeys(commands_in_blocks("replay.md"), replayed),
     "make benchmark": make(benchmark),
     "make benchmark PART=decide": make(benchmark),
     "make benchmark PART=interval": make(benchmark),
@@ -111,9 +109,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m experiments.families --grid --page": of_families,
     "python -m experiments.families --seal --page": of_families,
     "python -m experiments.families --open --page": of_families,
-    **dict.fromkeys(
-        (f"python -m experiments.gain {what}" for what in ("parts", "spread", "prices", "cases", "traces")), of_gain
-    ),
+    **dict.fromkeys((f"python -m experiments.gain {what}" for what in ("parts", "spread", "prices", "cases")), of_gain),
     "make sweeps": make(swept),
     'make sweeps NAME="cost_spread nic_gbit" SEEDS=1': make(swept),
     "make wheel": make(by("tests/project/test_wheel.py")),

@@ -244,9 +244,6 @@ class Reason(StrEnum):
     FILE_VERSION = ("file_version", BLOCK, Trait.NONE,
         "A file was written by another version.",
         "Clear the run's collect task.")
-    BAD_TRACE = ("bad_trace", BLOCK, Trait.TYPED,
-        "A CSV trace holds something other than times and CPU percentages.",
-        "Correct the row and the column that the message names, or leave the cell empty.")
     PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
         "A plan's files were changed after the plan was made.",
         "Nothing was carried out; find out who wrote to the storage root.")

@@ -37,8 +37,6 @@ _COVERED = (
     "minutes",
     "gaps",
     "repeated",
-    "interpolated",
-    "made",
 )
 """Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 

@@ -92,13 +92,9 @@ class Coverage(BaseModel):
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
-        repeated: number of samples after the first in the same minute; for a trace, the largest such number for any
-            broker.
-        interpolated: share of a trace's load reports that are interpolated between two of its figures, 0 to 1.
-        faint: brokers in a trace whose CPU usage was never above one percent.
+        repeated: number of samples after the first in the same minute.
         unreadable: the first files that could not be read, and why.
         unreadable_count: number of files that could not be read.
-        made: how bundles were generated if none were recorded; else empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -114,11 +110,8 @@ class Coverage(BaseModel):
     longest_gap_minutes: int = 0
     blocked: int = 0
     repeated: int = 0
-    interpolated: float = 0.0
-    faint: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     unreadable_count: int = 0
-    made: str = ""
 
     @property
     def sentence(self) -> str:
@@ -141,24 +134,13 @@ class Coverage(BaseModel):
     @property
     def notes(self) -> list[str]:
         """Return notes that help readers judge the hits and figures that result from these samples."""
-        notes = []
-        if self.repeated and self.made:
-            notes.append("the trace has several figures in a minute: only the last one of each minute counts")
-        elif self.repeated:
-            notes.append(
-                "runs were less than a minute apart, and only the last sample of each minute counts: a variant gets at "
-                "most one hit a minute, where these runs could get one whenever a broker's figure changed, so that the "
-                "same number of hits may take longer in the replay"
-            )
-        if self.interpolated:
-            notes.append(
-                f"{self.interpolated:.1%} of the load reports are interpolated between two figures of the trace: hits "
-                "in these minutes rest on load that nobody measured"
-            )
-        if self.faint:
-            names = ", ".join(self.faint[:_SHOWN]) + (", …" if len(self.faint) > _SHOWN else "")
-            notes.append(f"brokers that never use more than one percent of CPU, or whose figures are ratios: {names}")
-        return notes
+        if not self.repeated:
+            return []
+        return [
+            "runs were less than a minute apart, and only the last sample of each minute counts: a variant gets at "
+            "most one hit a minute, where these runs could get one whenever a broker's figure changed, so that the "
+            "same number of hits may take longer in the replay"
+        ]
 
 
 class Index(VersionedDocument):

@@ -78,7 +78,6 @@ def html(
         f"<p>Replayed: {escape(coverage.sentence)}. {number_of(answer.variants, 'variant')} in {answer.seconds:.0f} s"
         f"{', each day starting from the recorded places of bundles' if request.days_apart else ''}.</p>",
         f"<p>The current settings are {escape(request.settings_from)}.</p>",
-        f"<p>In this recording, {escape(coverage.made)}.</p>" if coverage.made else "",
         f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else "",
         f"<p>With one point of range worth {request.worth:g} unloads a day, the choice is "
         f"<b>{escape(answer.picked)}</b>.</p>",

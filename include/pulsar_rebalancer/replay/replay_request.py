@@ -10,7 +10,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from pulsar_rebalancer.config.settings import Settings, settings_error
 from pulsar_rebalancer.replay.agreement import Agreement
 from pulsar_rebalancer.replay.recording import Coverage
-from pulsar_rebalancer.replay.traces import LONGEST_DAYS
 from pulsar_rebalancer.replay.variants import expand
 from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.strategies.shedders.registry import PROFILES
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.replay.variants import Variants
 
 REQUEST, ANSWER, REPORT, TABLE, SAMPLES = "request.json", "answer.json", "report.html", "results.parquet", "samples"
+
+LONGEST_DAYS = 366
+"""Maximum length of a replayed period, in days."""
 
 DEFAULT_GRID: list[dict[str, object]] = [{"strategy": name} | profile.grid for name, profile in PROFILES.items()]
 

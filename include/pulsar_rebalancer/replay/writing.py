@@ -1,4 +1,4 @@
-"""Write a recording sample by sample, from any source."""
+"""Write a recording sample by sample."""
 
 from __future__ import annotations
 
@@ -110,13 +110,11 @@ def coverage_of(
     end: datetime,
     settings: Settings,
     unreadable: list[str],
-    **more: Any,
+    *,
+    repeated: int,
+    blocked: int,
 ) -> Coverage:
-    """Return the part of a requested period that the samples cover.
-
-    Args:
-        more: further fields for the coverage.
-    """
+    """Return the part of a requested period that the samples cover."""
     ordered = np.array(sorted(minutes))
     interval = max(1.0, settings.interval_seconds / 60)
     apart = np.diff(ordered)
@@ -134,5 +132,6 @@ def coverage_of(
         longest_gap_minutes=int(gaps.max()) if len(gaps) else 0,
         unreadable=tuple(unreadable[:_SHOWN]),
         unreadable_count=len(unreadable),
-        **more,
+        repeated=repeated,
+        blocked=blocked,
     )

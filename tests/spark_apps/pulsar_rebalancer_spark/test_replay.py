@@ -12,8 +12,7 @@ from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, s
 
 from pulsar_rebalancer.replay.agreement import Agreement
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.command_line import options
-from pulsar_rebalancer.replay.preparation import prepare, prepare_trace
+from pulsar_rebalancer.replay.preparation import prepare
 from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
@@ -51,28 +50,13 @@ def request(root: Path, cluster: str, score: float, **values: object) -> Storage
     return folder
 
 
-def test_clusters_variants_days_and_traces_side_by_side(
+def test_clusters_variants_and_days_side_by_side(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, days = request(tmp_path, "whole", 80), request(tmp_path, "days", 70, days_apart=True, worth=0)
-    trace, traced = tmp_path / "cpu.csv", StoragePath(str(tmp_path / "traced"))
-    trace.write_text("Time,a,b\n" + "".join(f"{120 * number},80,20\n" for number in range(5)))
-    command = [
-        "--replay",
-        traced.uri,
-        "--trace",
-        str(trace),
-        "--bundles",
-        "8",
-        "--seed",
-        "5",
-        "--grid",
-        json.dumps(GRID),
-    ]
-    of_trace = prepare_trace(traced, options(command))
     ready = [prepare(str(tmp_path), folder) for folder in (whole, days, request(tmp_path, "broken", 80))]
     (ready[2].work / "samples" / "0").delete()
-    failed = run(spark.sparkContext, [*ready, of_trace])
+    failed = run(spark.sparkContext, ready)
     # One that fails is named, and takes no other along.
     assert list(failed) == [ready[2].folder.uri]
     assert "[file_missing]" in failed[ready[2].folder.uri]
@@ -88,7 +72,7 @@ def test_clusters_variants_days_and_traces_side_by_side(
     assert [row["variant"] for row in table if row["current"]] == [CURRENT]
     assert {row["strategy"] for row in table} == {"AvgShedder", "ThresholdShedder", "TransferShedder"}
 
-    assert {(row["samples"], row["expected"], row["gaps"], row["made"]) for row in table} == {(16, 1500, 1, "")}
+    assert {(row["samples"], row["expected"], row["gaps"]) for row in table} == {(16, 1500, 1)}
     assert {(row["first"], row["last"]) for row in table} == {(minute(0), minute(1447))}
     answer = (whole / ANSWER).read_json()
     assert answer["coverage"]["samples"] == 16
@@ -100,12 +84,6 @@ def test_clusters_variants_days_and_traces_side_by_side(
     moved = {row["variant"]: row for row in (days / TABLE).read_table().to_pylist()}["AvgShedder, hit_count_high 1"]
     assert (moved["moved"], moved["events"], moved["unloads_per_day"]) == (4, 2, 4 * 1440 / 16)
     assert (days / ANSWER).read_json()["picked"] == "TransferShedder"
-
-    said = (traced / REPORT).read_bytes().decode()
-    assert "bundles are generated, not recorded: 8 per broker" in said
-    assert "seed 5" in said
-    assert "44.4% of the load reports are interpolated" in said
-    assert (traced / ANSWER).read_json()["coverage"]["samples"] == 9
 
     page = (whole / REPORT).read_bytes().decode()
     assert page.count("<svg") == 2
@@ -122,14 +100,12 @@ def test_clusters_variants_days_and_traces_side_by_side(
         assert outside not in page
     assert "<tr class=current><td>" in page
     assert "<tr class=picked><td>" in page
-    for folder in (whole, days, traced):
+    for folder in (whole, days):
         assert sorted(folder.names()) == sorted({ANSWER, REPORT, REQUEST, TABLE})
     told = capsys.readouterr().out
     for words in (
         "whole: 6 variants, 16 of 1,500 samples",
         "whole: 12 contradictory combinations left out",
-        "trace: bundles are generated, not recorded: 8 per broker",
-        "trace: 44.4% of the load reports are interpolated",
         "unloads a day (2 in all)",
         f"whole: {agreement.sentence}",
     ):
@@ -194,22 +170,10 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
     later = (minute(0) + timedelta(days=9)).isoformat()
     empty = folder.beside("two")
     (empty / REQUEST).write_json(document | {"start": later, "end": (minute(0) + timedelta(days=10)).isoformat()})
-    trace = tmp_path / "trace.csv"
-    trace.write_text("timestamp,value\n0,10\n60,none\n")
     for command, words in {
         ("--root", str(tmp_path), "--replay", folder.uri): "AvgShedder, ThresholdShedder",
         ("--root", str(tmp_path), "--replay", empty.uri): "has no sample from 2026-03-29",
         ("--root", str(tmp_path), "--replay", empty.beside("three").uri): "[file_missing]",
-        (
-            "--replay",
-            empty.uri,
-            "--trace",
-            str(trace),
-        ): "trace.csv, row 3, column value: 'none' is not a number [bad_trace]",
-        ("--replay", empty.uri, "--trace", str(trace), "--settings", "{"): "settings: not JSON",
-        ("--replay", empty.uri, "--trace", str(trace), "--bundles", "0"): "bundles: Input should be greater than",
-        ("--replay", empty.uri, "--trace", str(trace), "--spread", "inf"): "spread: Input should be a finite number",
-        ("--replay", empty.uri, "--trace", str(trace), "--grid", '[{"strategy": 1}]'): "grid, part 1: strategy",
     }.items():
         assert main(command) == 1
         assert words in capsys.readouterr().err
