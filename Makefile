@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark roll-proof gain-proof experiments families sweeps clean
+.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -82,20 +82,11 @@ coverage: setup ## measure which lines the tests without Airflow's processes rea
 benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m benchmarks $(PART)
 
-roll-proof: setup ## restart real brokers alternately by a roll and by SIGTERM, renew the table of docs/rolling-restarts.md; MANAGER=extensible; TRIALS=1; GO_ON=1 keeps earlier trials
-	@$(PYTHON_BIN) -m benchmarks.roll $(if $(MANAGER),--manager $(MANAGER)) $(if $(TRIALS),--trials $(TRIALS)) $(if $(GO_ON),--go-on)
-
-gain-proof: setup ## balance real brokers alternately by GainShedder and by AvgShedder, renew the table of docs/gain-shedder.md; MINUTES=20 and BLOCKS=1 for shorter and fewer blocks; GO_ON=1 keeps earlier blocks
-	@$(PYTHON_BIN) -m benchmarks.gain_proof $(if $(MINUTES),--minutes $(MINUTES)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(GO_ON),--go-on)
-
 experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/experiments.md, DRAW=1 only draws it
 	@$(PYTHON_BIN) -m experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page) $(if $(DRAW),--draw)
 
 families: setup ## compare strategies over families of sustained load; NAME="bursts scaling" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/families.md
 	@$(PYTHON_BIN) -m experiments.families $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page)
-
-sweeps: setup ## vary the assumptions of the experiments one at a time; NAME="cost_spread nic_gbit" sweeps only these, SEEDS=1 uses fewer seeds
-	@$(PYTHON_BIN) -m experiments.sweeps $(NAME) $(if $(SEEDS),--seeds $(SEEDS))
 
 clean: ## remove everything generated, including the environment
 	@rm -rf .venv .run .cache .benchmarks dist build .coverage* .pytest_cache .mypy_cache .ruff_cache

@@ -95,9 +95,8 @@ def real_cluster(
     folder: Path,
     bundles: int,
     *,
-    homes: Sequence[int] = BROKERS,
-    extensible: bool = False,
-    stats_seconds: int = 1,
+    homes: Sequence[int],
+    stats_seconds: int,
 ) -> Iterator[RealCluster]:
     """Start the brokers, make the topics, and prepare Airflow's database and a Spark session.
 
@@ -112,7 +111,6 @@ def real_cluster(
             len(BROKERS),
             cgroups=True,
             bookie=True,
-            extensible=extensible,
             stats_seconds=stats_seconds,
             extra=BROKER_SETTINGS,
         ) as brokers,

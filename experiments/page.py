@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from scripts.drawing import FOLDER, PALETTES, ROOT
 from scripts.markdown import between, picture
 
-from experiments import assumption, sweep_results, sweep_tables
 from experiments.plots import moves_against_range, range_over_time
 from experiments.problems import PROBLEMS
 from experiments.results import read_all
@@ -53,10 +52,9 @@ def written() -> dict[Path, str]:
     """Return every document and picture that is drawn from the committed results, with its text."""
     scenarios = load_all()
     results = read_all(COMMITTED, scenarios)
-    sweeps = sweep_tables.markdown(sweep_results.read_all(sweep_results.COMMITTED), assumption.load_all())
     text = between("results", "\n\n".join(_first_screen(results, scenarios)), DOCUMENT.read_text(encoding="utf-8"))
     return {
-        DOCUMENT: between("sweeps", sweeps, text),
+        DOCUMENT: text,
         REFERENCE: "\n\n".join(_reference(results, scenarios)) + "\n",
         **_pictures(results, scenarios),
     }

@@ -284,6 +284,3 @@ PROBLEMS = (
         _speed,
     ),
 )
-
-DECISIVE = tuple(dict.fromkeys(name for problem in PROBLEMS for name in problem.scenarios))
-"""The scenarios that decide a verdict."""

@@ -37,9 +37,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("COMMITTED", "DOCUMENT", "REFERENCE", "FOLDER"):
         monkeypatch.setattr(page, name, tmp_path / getattr(page, name).relative_to(ROOT))
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    page.DOCUMENT.write_text(
-        "before\n<!-- results -->\nyesterday\n<!-- /results -->\n<!-- sweeps -->\n<!-- /sweeps -->\n"
-    )
+    page.DOCUMENT.write_text("before\n<!-- results -->\nyesterday\n<!-- /results -->\nafter\n")
     (tmp_path / "source").write_text("1")
     ignore_own_git(monkeypatch)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
@@ -106,7 +104,7 @@ def test_one_scenario_renews_its_own_part(own: Path) -> None:
     assert changed == [load_all()["by_hand_history_score"].title]
     text = page.DOCUMENT.read_text()
     assert text.startswith("before\n<!-- results -->\n\n<picture>")
-    assert "<!-- /results -->\n<!-- sweeps -->\n" in text
+    assert text.endswith("<!-- /results -->\nafter\n")
     assert "yesterday" not in text
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=own, check=True, capture_output=True, text=True).stdout
     assert f"by_hand_history_score`: `{head[:12]}`" in text

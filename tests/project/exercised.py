@@ -39,7 +39,6 @@ from experiments.families.__main__ import _options as family_options
 from experiments.gain.__main__ import QUESTIONS
 from experiments.gain.__main__ import _options as gain_options
 from experiments.scenario import load_all
-from experiments.sweeps import _options as sweep_options
 from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
@@ -49,7 +48,6 @@ from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import name as bun
 from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
-from experiments import assumption
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.decide.by_hand import check_removal
 from pulsar_rebalancer.run.manual_request import parse_form
@@ -64,7 +62,6 @@ from pulsar_rebalancer_airflow.notifications.notifier import receivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
 OWN_CLUSTER = "tests/integration/test_embedded.py::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"
 
@@ -143,16 +140,6 @@ def benchmark_page(words: list[str]) -> None:
         assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
 
 
-def measured(program: ModuleType) -> Callable[[list[str]], None]:
-    """It takes these options; test_generated.py looks at its page, and tests/pulsar/test_roll.py lets brokers roll."""
-
-    def check(words: list[str]) -> None:
-        assert words[1:3] == ["-m", program.__name__]
-        program._options(words[3:])
-
-    return check
-
-
 def mutated(words: list[str]) -> None:
     """The files that it changes and the tests that it runs are there."""
     assert words[1:] == ["-m", "scripts.mutants"]
@@ -178,12 +165,6 @@ def of_gain(words: list[str]) -> None:
     assert words[1:3] == ["-m", "experiments.gain"]
     gain_options(words[3:])
     assert {name for question in QUESTIONS.values() for name in question.families} <= set(family.load_all())
-
-
-def swept(words: list[str]) -> None:
-    """Its assumptions are there, and its arguments are taken."""
-    assert words[1:3] == ["-m", "experiments.sweeps"]
-    assert set(sweep_options(words[3:]).names) <= set(assumption.load_all())
 
 
 def done(*more: str) -> Callable[[list[str]], None]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import conditions, gain_results, page, results, roll_results
-from benchmarks.gain_recording import AVG, GAIN
-from benchmarks.gain_results import NONE
+from benchmarks import conditions, page, results
 from benchmarks.measure import Comparison, Goal, Taken, alternately
 from benchmarks.scripted_load import BURSTING, FIRST_BURST, TIMES, scripted
 from tests.own_git import ignore_own_git
@@ -218,75 +214,3 @@ def test_a_longer_script_begins_as_a_shorter_one_and_bursts() -> None:
     assert (long[:5] == short).all()
     assert long[0].sum() == pytest.approx(500)
     assert sorted((long[FIRST_BURST] / long[0]).round(9)) == [1] * (48 - BURSTING) + [TIMES] * BURSTING
-
-
-def block(strategy: str, **differs: Any) -> gain_results.Block:
-    given: dict[str, Any] = {"acked": 9, "received": 9, "settings": {"minutes": 60}, "ranges": [9.0, 11.0]} | differs
-    where: dict[str, Any] = {"at": datetime(2026, 11, 26, tzinfo=UTC), "commit": "a", "machine": "b"}
-    figures: dict[str, Any] = {"runs": 2, "moves": 3, "again": 0, "hottest": [50.0], "gap": 0.5, "gap_of_restarted": 2}
-    return gain_results.Block(strategy=strategy, sent=9, errors=0, **figures, **where, **given)
-
-
-@pytest.mark.parametrize(
-    ("blocks", "asked"),
-    [
-        (
-            [block(NONE, ranges=[31.0])],
-            "180 of each strategy: **missed** | | at least 30 without shedding: met |",
-        ),
-        ([block(AVG), block(GAIN)] * 3, "180 of each strategy: met | | | | | | none: met | | |"),
-        ([*[block(AVG), block(GAIN)] * 2, block(AVG)], "180 of each strategy: **missed** | | | | | | none: met | | |"),
-        ([block(AVG, received=8)], "none: **missed** | | |"),
-        ([block(NONE)], "30 without shedding: **missed** | "),
-    ],
-)
-def test_what_a_comparison_of_strategies_asks_for_is_judged(blocks: list[gain_results.Block], asked: str) -> None:
-    line = gain_results.table(blocks, []).splitlines()[-1]
-    assert asked in re.sub(" +", " ", line)
-
-
-def test_blocks_of_a_strategy_are_one_row() -> None:
-    table = gain_results.table([block(AVG, ranges=[9.0, 11.0]), block(GAIN), block(AVG, ranges=[40.0])], [])
-    assert "| AvgShedder | 2 | 120 | 6 (3, 3) | 20.0 |" in table
-
-
-def rolled(kind: str = roll_results.ROLL, **differs: Any) -> roll_results.RollTrial:
-    given: dict[str, Any] = {
-        "moves": {2: 48},
-        "acked": 9,
-        "received": 9,
-        "gaps": [1.0, *[0.5] * 1000],
-        "ranges": [(60, 40.0), (120, 9.0)],
-    } | differs
-    same: dict[str, Any] = {
-        "manager": "modular",
-        "at": datetime(2026, 11, 26, tzinfo=UTC),
-        "commit": "a",
-        "machine": "b",
-    }
-    same |= {"settings": {}, "seconds": 1, "again": 0, "sent": 9, "errors": 0}
-    return roll_results.RollTrial(kind=kind, **same, **given)
-
-
-@pytest.mark.parametrize(
-    ("differs", "missed"),
-    [
-        ({}, []),
-        ({"moves": {2: 47, 3: 1}}, ["at most 2"]),
-        ({"received": 8}, ["none"]),
-        ({"gaps": [1.1, *[0.5] * 1000]}, ["1.0 s"]),
-        ({"gaps": [0.95] * 1000}, ["0.9 s"]),
-        ({"ranges": [(60, 9.0), (120, 10.0)]}, ["below 10"]),
-    ],
-)
-def test_a_goal_of_a_roll_that_is_missed_is_said(differs: dict[str, Any], missed: list[str]) -> None:
-    sigterm = rolled(roll_results.SIGTERM, gaps=[2.0, *[1.8] * 1000])
-    stay = rolled(roll_results.STAY, ranges=[(60, 5.0), (120, 31.0)])
-    table = roll_results.table([sigterm, stay, rolled(), rolled(**differs)])
-    goals = table.splitlines()[-1]
-    assert re.findall(r"([^|,]+): \*\*missed", goals) == [f" {each}" for each in missed], table
-    assert goals.count(": met") == 6 - len(missed)
-
-
-def test_a_range_that_stays_small_without_the_return_is_said() -> None:
-    assert "above 30 without the return: **missed**" in roll_results.table([rolled(), rolled(roll_results.STAY)])

@@ -15,7 +15,6 @@ import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.dag_processing.dagbag import sync_bag_to_db
 from airflow.utils import db
-from benchmarks import gain_proof, roll
 from tests.airflow_home import HOME
 from tests.project.documentation import ROOT, commands, commands_in_blocks, prose
 from tests.project.exercised import (
@@ -37,7 +36,6 @@ from tests.project.exercised import (
     exported,
     helped,
     make,
-    measured,
     mutated,
     observes,
     observes_simulated,
@@ -48,7 +46,6 @@ from tests.project.exercised import (
     removal_checked,
     removed,
     strategy,
-    swept,
     triggered,
     unpaused,
     versions,
@@ -89,14 +86,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make benchmark PART=decide": make(benchmark),
     "make benchmark PART=interval": make(benchmark),
     ".venv/bin/python -m benchmarks.page": benchmark_page,
-    ".venv/bin/python -m benchmarks.unload_cost": done("--help"),
-    ".venv/bin/python -m benchmarks.pace": done("--help"),
-    "make roll-proof": make(measured(roll)),
-    "make roll-proof MANAGER=extensible": make(measured(roll)),
-    "make roll-proof GO_ON=1": make(measured(roll)),
-    "make gain-proof": make(measured(gain_proof)),
-    "make gain-proof GO_ON=1": make(measured(gain_proof)),
-    "make gain-proof MINUTES=15 BLOCKS=1": make(measured(gain_proof)),
+    ".venv/bin/python -m benchmarks.real_load /tmp/real --strategy GainShedder": done("--help"),
     "make experiments": make(experiment),
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
     "make experiments PAGE=1": make(experiment),
@@ -110,8 +100,6 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m experiments.families --seal --page": of_families,
     "python -m experiments.families --open --page": of_families,
     **dict.fromkeys((f"python -m experiments.gain {what}" for what in ("parts", "spread", "prices", "cases")), of_gain),
-    "make sweeps": make(swept),
-    'make sweeps NAME="cost_spread nic_gbit" SEEDS=1': make(swept),
     "make wheel": make(by("tests/project/test_wheel.py")),
     "make release": make(by("tests/project/test_wheel.py::test_a_release_is_built_checked_and_tagged")),
     "make test-sdist": make(by("tests/project/test_wheel.py::test_the_source_distribution_is_the_repository")),

@@ -5,7 +5,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from benchmarks import gain_results, roll_results
 from scripts import reference
 from scripts.pictures import drawn
 
@@ -40,13 +39,6 @@ def test_every_reason_has_a_meaning_and_blocks_say_what_to_do():
 def test_pictures_are_those_of_the_code(file):
     ET.fromstring(pictures[file])
     assert file.read_text(encoding="utf-8") == pictures[file], "run .venv/bin/python -m scripts.pictures"
-
-
-@pytest.mark.parametrize("results", [gain_results, roll_results])
-def test_tables_of_long_measurements_are_those_of_the_committed_trials(results):
-    trials = results.TRIALS
-    text = trials.document.read_text(encoding="utf-8")
-    assert text == trials.page(trials.read()), f"run .venv/bin/python -m {results.__name__}"
 
 
 def test_every_picture_is_shown_in_light_and_dark():

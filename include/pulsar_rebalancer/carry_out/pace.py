@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 MOST_AT_A_BROKER = 16
 """Maximum number of concurrent moves from or to one broker. Higher limits did not make waves faster on idle brokers. At
-24 or more, bundles landed on brokers other than the planned ones (`benchmarks/pace.py`)."""
+24 or more, bundles landed on brokers other than the planned ones."""
 
 
 class AdaptivePace:
