@@ -75,8 +75,8 @@ def house(colours: Palette) -> str:
     drawing.text(38, top + high + 28, "include/pulsar_simulator", mono=True, bold=True, colour=colours.accent)
     apart = "a package of its own: simulated brokers over HTTP, which know nothing of the product"
     drawing.text(240, top + high + 28, apart, colour=colours.dim)
-    drawing.text(38, top + high + 50, "experiments/", mono=True, bold=True)
-    above = "no part of the wheel: strategies compared in simulated clusters; it imports the two packages above"
+    drawing.text(38, top + high + 50, "lab/", mono=True, bold=True)
+    above = "no part of the wheel: strategies compared in simulated clusters, and what a run costs"
     drawing.text(240, top + high + 50, above, colour=colours.dim)
     return drawing.svg()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("dags", "deploy", "docs", "expectations", "include", "plugins", "scripts", "spark_apps")
-PLACES = ("*.md", "Makefile", *FOLDERS, "benchmarks/*.py", "experiments/*.py", "experiments/*.toml")
+PLACES = ("*.md", "Makefile", *FOLDERS, "lab/*.py", "lab/*.toml")
 SUFFIXES = {".css", ".html", ".js", ".json", ".md", ".py", ".sh", ".toml", ".yaml", ""}
 TEXTS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 

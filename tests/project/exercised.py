@@ -31,14 +31,14 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.sdk import Connection
 from airflow.utils.session import create_session
-from benchmarks import page
-from benchmarks.results import PARTS
-from experiments.__main__ import _options
-from experiments.families import family
-from experiments.families.__main__ import _options as family_options
-from experiments.gain.__main__ import QUESTIONS
-from experiments.gain.__main__ import _options as gain_options
-from experiments.scenario import load_all
+from lab.benchmarks import page
+from lab.benchmarks.results import PARTS
+from lab.experiments.__main__ import _options
+from lab.experiments.scenario import load_all
+from lab.families import family
+from lab.families.__main__ import _options as family_options
+from lab.gain.__main__ import QUESTIONS
+from lab.gain.__main__ import _options as gain_options
 from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
@@ -124,7 +124,7 @@ def strategy(words: list[str]) -> None:
 
 def benchmark(words: list[str]) -> None:
     """It measures, here the smallest cluster of one part, and says what beside what."""
-    assert words[1:3] == ["-m", "benchmarks"]
+    assert words[1:3] == ["-m", "lab.benchmarks"]
     assert set(words[3:]) <= set(PARTS)
     words = [sys.executable, *words[1:3], "collect", "--only", "10 x", "--repetitions", "1"]
     said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -150,19 +150,19 @@ def mutated(words: list[str]) -> None:
 
 def experiment(words: list[str]) -> None:
     """Its scenarios are there, and its arguments are taken."""
-    assert words[1:3] == ["-m", "experiments"]
+    assert words[1:3] == ["-m", "lab.experiments"]
     assert set(_options(words[3:]).names) <= set(load_all())
 
 
 def of_families(words: list[str]) -> None:
     """Its families are there, and its arguments are taken."""
-    assert words[1:3] == ["-m", "experiments.families"]
+    assert words[1:3] == ["-m", "lab.families"]
     assert set(family_options(words[3:]).names) <= set(family.load_all())
 
 
 def of_gain(words: list[str]) -> None:
     """Its arguments are taken, and its families are there."""
-    assert words[1:3] == ["-m", "experiments.gain"]
+    assert words[1:3] == ["-m", "lab.gain"]
     gain_options(words[3:])
     assert {name for question in QUESTIONS.values() for name in question.families} <= set(family.load_all())
 

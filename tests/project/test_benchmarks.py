@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from benchmarks import __main__ as command
-from benchmarks import conditions, page, results
-from benchmarks.measure import Comparison, Goal, Taken, alternately
-from benchmarks.scripted_load import BURSTING, FIRST_BURST, TIMES, scripted
+from lab.benchmarks import __main__ as command
+from lab.benchmarks import conditions, page, results
+from lab.benchmarks.measure import Comparison, Goal, Taken, alternately
+from lab.benchmarks.scripted_load import BURSTING, FIRST_BURST, TIMES, scripted
 from tests.own_git import ignore_own_git
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from benchmarks import clusters
-from benchmarks.collect import slow_brokers
-from benchmarks.collect_once import once
+from lab.benchmarks import clusters
+from lab.benchmarks.collect import slow_brokers
+from lab.benchmarks.collect_once import once
 
 from pulsar_rebalancer.config.enums import Placement, SplitAlgorithm, Strategy
 from pulsar_rebalancer.config.settings import Settings

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from benchmarks.recordings import START, write
+from lab.benchmarks.recordings import START, write
 from tests.project.test_growth import MOST, growth
 
 from pulsar_rebalancer.config.settings import Settings

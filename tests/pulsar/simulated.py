@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from experiments.run import minute_of, true_scores
+from lab.experiments.run import minute_of, true_scores
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.balancer import Balancer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from benchmarks import clusters
+from lab.benchmarks import clusters
 from py4j.java_gateway import GatewayClient
 
 from pulsar_rebalancer.decide.run_input import RunInput

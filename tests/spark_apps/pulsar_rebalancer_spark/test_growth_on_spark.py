@@ -7,7 +7,7 @@ import time
 
 import psutil
 import pytest
-from benchmarks import clusters
+from lab.benchmarks import clusters
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from benchmarks import clusters
+from lab.benchmarks import clusters
 from tests.spark_apps.pulsar_rebalancer_spark.test_growth_on_spark import cpu_seconds
 
 from pulsar_rebalancer.decide.run_input import RunInput

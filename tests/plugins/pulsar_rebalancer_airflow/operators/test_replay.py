@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
-OUTSIDE = "tests.experiments.test_experiments:every_third"
+OUTSIDE = "tests.lab.test_experiments:every_third"
 
 
 def replay(storage: ClusterStorage, *, says: tuple[str, ...] = (), **params: Any) -> tuple[ReplayOperator, Any]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from experiments.run import run as run_experiment
-from experiments.scenario import load_all
-from experiments.variants import from_outside
+from lab.experiments.run import run as run_experiment
+from lab.experiments.scenario import load_all
+from lab.experiments.variants import from_outside
 from tests import outside_shedder
 from tests.include.pulsar_rebalancer.replay.recorded import Run, recorded
 from tests.overview_scene import JUST_NOW, Scene, history, seen, uneven

@@ -1,0 +1,1 @@
+"""Experiments with strategies in a simulated cluster, and measurements of what a run costs."""

@@ -1,0 +1,137 @@
+"""Write the kept results into docs/performance.md, and draw them: `python -m lab.benchmarks.page`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from scripts import markdown
+from scripts.drawing import FOLDER, PALETTES, Drawing, Palette
+
+from lab.benchmarks.conditions import QUIET
+from lab.benchmarks.measure import ROOT, BenchmarkError, median, peak
+from lab.benchmarks.results import of_one_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lab.benchmarks.measure import Comparison, Taken
+    from lab.benchmarks.results import Result
+
+PAGE = ROOT / "docs" / "performance.md"
+CONDITIONS = "conditions"
+"""The markers of what all parts share."""
+
+
+def renew() -> None:
+    """Renew the page and its pictures.
+
+    Raises:
+        BenchmarkError: the results are not of one commit and one machine; the page is as before.
+    """
+    results = of_one_run()
+    text = renewed(PAGE.read_text(encoding="utf-8"), CONDITIONS, conditions(results))
+    for result in results:
+        words = f"Seconds of {result.part} as bars; the table below has the figures."
+        content = [markdown.picture(f"benchmark-{result.part}", words), table(result.comparisons), caption(result)]
+        text = renewed(text, result.part, "\n\n".join(content))
+        for mode, colours in PALETTES.items():
+            file = FOLDER / f"benchmark-{result.part}-{mode}.svg"
+            file.write_text(bars(result.part, result.comparisons, colours), encoding="utf-8")
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def renewed(text: str, part: str, content: str) -> str:
+    """Return the page with this between the markers of the part."""
+    return markdown.between(f"benchmark-{part}", content, text)
+
+
+def table(comparisons: Sequence[Comparison]) -> str:
+    """Return a Markdown table: seconds of every subject, memory of the first, the goal and whether it is met."""
+    subjects = list(dict.fromkeys(name for comparison in comparisons for name in comparison.taken))
+    lines = [["", *(f"{name}, s" for name in subjects), "peak memory, MiB", "goal", ""]]
+    for comparison in comparisons:
+        taken = comparison.taken
+        seconds = [figure(taken[name]) if name in taken else "" for name in subjects]
+        own = memory(next(iter(taken.values())))
+        lines.append([comparison.name, *seconds, own, verdict(comparison), comparison.remark])
+    filled = [n for n in range(len(lines[0])) if n <= len(subjects) or any(line[n] for line in lines[1:])]
+    lines = [[line[n] for n in filled] for line in lines]
+    lines.insert(1, ["---"] * len(filled))
+    return markdown.table(lines)
+
+
+def conditions(results: Sequence[Result]) -> str:
+    """Return where and when all parts were measured, and which of them under load."""
+    days = sorted({f"{result.at:%Y-%m-%d}" for result in results})
+    loaded = [f"{result.part} ({result.load:.1f})" for result in results if result.load >= QUIET]
+    text = f"Everything was measured at commit `{results[0].commit}` on {results[0].machine}; {' and '.join(days)}."
+    return text + f"\n\n**Measured under load, so its figures are too large:** {', '.join(loaded)}." * bool(loaded)
+
+
+def caption(result: Result) -> str:
+    """Return how often a part was measured, and the load before."""
+    under = f"**measured under load**: {result.load:.1f}" if result.load >= QUIET else f"load {result.load:.1f}"
+    return f"Median (smallest-largest) of {result.repetitions} repetitions; {under} before the part."
+
+
+def bars(part: str, comparisons: Sequence[Comparison], colours: Palette) -> str:
+    """Return a picture: the median seconds of every subject as bars, a group for each comparison."""
+    rows = sum(len(comparison.taken) for comparison in comparisons)
+    most = max(median(taken) for comparison in comparisons for taken in comparison.taken.values())
+    drawing = Drawing(760, 40 + 20 * rows + 26 * len(comparisons), colours, f"Seconds of {part}")
+    y = 24.0
+    for comparison in comparisons:
+        drawing.text(16, y, comparison.name, bold=True)
+        y += 8
+        for number, (name, taken) in enumerate(comparison.taken.items()):
+            colour = (colours.accent, colours.dim, colours.good)[number % 3]
+            drawing.text(150, y + 11, name, size=11, colour=colours.dim)
+            drawing.box(270, y, max(2.0, 400 * median(taken) / most), 13, colour=colour, fill=colour)
+            drawing.text(278 + 400 * median(taken) / most, y + 11, f"{median(taken):.3g} s", size=11)
+            y += 20
+        y += 18
+    return drawing.svg()
+
+
+def figure(taken: Sequence[Taken]) -> str:
+    """Return median seconds and spread, such as `9.8 (9.7-10.1)`."""
+    seconds = [one.seconds for one in taken]
+    digits = 1 if median(taken) >= 1 else 2
+    if len(seconds) == 1:
+        return f"{seconds[0]:.{digits}f}"
+    return f"{median(taken):.{digits}f} ({min(seconds):.{digits}f}-{max(seconds):.{digits}f})"
+
+
+def memory(taken: Sequence[Taken]) -> str:
+    """Return the peak memory in MiB; empty where none was measured."""
+    return f"{peak(taken):,.0f}" if peak(taken) else ""
+
+
+def verdict(comparison: Comparison) -> str:
+    """Return the goals next to the figures, and whether they are met; empty without a goal."""
+    first = next(iter(comparison.taken.values()))
+    parts = []
+    if (goal := comparison.goal) is not None:
+        words = f"{goal.words}: " if goal.words else ""
+        parts.append(f"{words}{goal.seconds:.1f} s {goal.verdict(first)}")
+    if comparison.goal_mib is not None:
+        parts.append(f"{comparison.goal_mib:,.0f} MiB {'met' if peak(first) <= comparison.goal_mib else 'missed'}")
+    return ", ".join(parts)
+
+
+def line(comparison: Comparison) -> str:
+    """Return a comparison in one line of the terminal."""
+    parts = []
+    for name, taken in comparison.taken.items():
+        parts.append(f"{name} {figure(taken)} s" + (f", {memory(taken)} MiB" if memory(taken) else ""))
+    parts += [f"{name} {value}" for name, value in comparison.notes.items()]
+    parts += filter(None, [comparison.remark, verdict(comparison)])
+    return f"{comparison.name}: {'; '.join(parts)}"
+
+
+if __name__ == "__main__":
+    try:
+        renew()
+    except BenchmarkError as error:
+        sys.exit(str(error))

@@ -1,0 +1,145 @@
+"""Results of a scenario as a small file: measures of every variant and seed, and how the range went over time."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lab.experiments import result_files
+from lab.experiments.measures import Measures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from lab.experiments.run import Run
+
+VERSION = 4
+
+_DIGITS = 5
+"""Significant digits of a measure in a file."""
+
+
+class Spread(NamedTuple):
+    """A measure over the seeds.
+
+    Attributes:
+        median: median over all runs, where a run without the measure counts as the largest; None if that run is the
+            median.
+        known: values of the runs that have the measure, ascending.
+        missing: number of runs without the measure.
+    """
+
+    median: float | None
+    known: list[float]
+    missing: int
+
+
+class Band(NamedTuple):
+    """The range of the scores over time, over the seeds: points, one figure per step.
+
+    Attributes:
+        step: minutes; a figure of a run is the mean over them.
+        unloading: share of the seeds that unloaded in the step, 0 to 1.
+    """
+
+    step: int
+    median: list[float]
+    least: list[float]
+    largest: list[float]
+    unloading: list[float]
+
+
+class Results(NamedTuple):
+    """All runs of one scenario.
+
+    Attributes:
+        commit: commit of the sources that produced the results, and whether they had uncommitted changes.
+        measures: one entry per seed, by variant.
+    """
+
+    scenario: str
+    commit: str
+    seeds: tuple[int, ...]
+    measures: dict[str, list[Measures]]
+    bands: dict[str, Band]
+
+    def spread(self, variant: str, measure: str) -> Spread:
+        """Return a measure of a variant over the seeds."""
+        values = [getattr(measures, measure) for measures in self.measures[variant]]
+        known = sorted(value for value in values if value is not None)
+        middle = median([*known, *[math.inf] * (len(values) - len(known))])
+        lacking = math.isinf(middle) and middle not in known
+        return Spread(None if lacking else middle, known, len(values) - len(known))
+
+    def total(self, variant: str, measure: str) -> float:
+        """Return the sum of a measure over the seeds."""
+        return float(sum(getattr(measures, measure) or 0 for measures in self.measures[variant]))
+
+
+def gathered(scenario: str, commit: str, runs: Iterable[Run]) -> Results:
+    """Return the runs of a scenario as its results."""
+    by_variant: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        by_variant.setdefault(run.variant, []).append(run)
+    seeds = tuple(run.seed for run in next(iter(by_variant.values())))
+    measures = {variant: [run.measures for run in same] for variant, same in by_variant.items()}
+    return Results(scenario, commit, seeds, measures, {variant: _band(same) for variant, same in by_variant.items()})
+
+
+def write(folder: Path, results: Results) -> None:
+    """Write the results of a scenario; variants with the same figures share a line."""
+    alike: dict[str, list[str]] = {}
+    for variant, rows in results.measures.items():
+        measures = {field.name: [_short(getattr(row, field.name)) for row in rows] for field in fields(Measures)}
+        figures = json.dumps({"measures": measures, "band": results.bands[variant]._asdict()})
+        alike.setdefault(figures, []).append(variant)
+    head = {"version": VERSION, "scenario": results.scenario, "commit": results.commit, "seeds": results.seeds}
+    runs = ({"variants": variants} | json.loads(figures) for figures, variants in alike.items())
+    text = result_files.document(head | {"variants": list(results.measures)}, runs)
+    result_files.save(folder / f"{results.scenario}.json", text)
+
+
+def read(file: Path) -> Results:
+    """Return the results in a file.
+
+    Raises:
+        ValueError: the file has another version.
+    """
+    document = result_files.load(file, VERSION)
+    line_of = {variant: line for line in document["runs"] for variant in line["variants"]}
+    measures = {variant: _rows(line_of[variant]["measures"]) for variant in document["variants"]}
+    bands = {variant: Band(**line_of[variant]["band"]) for variant in document["variants"]}
+    return Results(document["scenario"], document["commit"], tuple(document["seeds"]), measures, bands)
+
+
+def read_all(folder: Path, names: Iterable[str]) -> dict[str, Results]:
+    """Return the results in a folder, by scenario; other names are left out."""
+    files = {name: folder / f"{name}.json" for name in names}
+    return {name: read(file) for name, file in files.items() if file.exists()}
+
+
+def _band(runs: Sequence[Run]) -> Band:
+    step = runs[0].curve.step
+    ranges = np.array([run.curve.ranges for run in runs])
+    minutes = np.arange(ranges.shape[1])
+    unloading = np.mean([np.isin(minutes, np.array(run.curve.unloads) // step) for run in runs], axis=0)
+    middle, least, largest = (over(ranges, axis=0).round(1).tolist() for over in (np.median, np.min, np.max))
+    return Band(step, middle, least, largest, unloading.round(2).tolist())
+
+
+def _short(value: float | None) -> float | str | None:
+    if value is None or isinstance(value, int):
+        return value
+    # JSON has no infinity.
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else "inf"
+
+
+def _rows(columns: dict[str, list[Any]]) -> list[Measures]:
+    known = ([math.inf if value == "inf" else value for value in column] for column in columns.values())
+    return [Measures(**dict(zip(columns, row, strict=True))) for row in zip(*known, strict=True)]

@@ -1,0 +1,123 @@
+"""One run: a scenario, a variant and a seed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lab.experiments.building import build
+from lab.experiments.measures import Curve, Measures, Recorder
+from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
+from pulsar_rebalancer.replay.balancer import Balancer
+from pulsar_rebalancer.replay.columns import NOBODY, Roster
+from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
+from pulsar_rebalancer.replay.variant_outcome import Failure
+from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_simulator.minutes.simulation import Simulation, Unload
+
+if TYPE_CHECKING:
+    from lab.experiments.scenario import Scenario
+    from lab.experiments.variants import Variant
+    from pulsar_rebalancer.config.settings import Settings
+    from pulsar_rebalancer.replay.columns import Floats
+    from pulsar_simulator.load import Rates
+    from pulsar_simulator.minutes.machines import BrokerColumns
+    from pulsar_simulator.minutes.reports import Report
+    from pulsar_simulator.minutes.spec import Spec
+
+
+MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")
+"""Resources of a simulated broker."""
+
+
+class Run(NamedTuple):
+    """A run and its results."""
+
+    scenario: str
+    variant: str
+    seed: int
+    measures: Measures
+    curve: Curve
+
+
+class StrategyError(Exception):
+    """A strategy raised an exception; the text has the minute, and the exception's type and text."""
+
+
+def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
+    """Let the variant balance the scenario's cluster to its end.
+
+    Raises:
+        StrategyError: the strategy raised an exception.
+    """
+    own = variant.settings.model_dump(mode="json", exclude_unset=True)
+    given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in scenario.settings.items()}
+    settings = validate(own | given, where=scenario.name)
+    recorder = Recorder(scenario.disturbed_at)
+    balance(build(scenario, seed, direct=variant.direct), settings, scenario.minutes, recorder)
+    return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())
+
+
+def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder, kind: type[Balancer] = Balancer) -> None:
+    """Let the strategy of the settings balance a cluster for some minutes, and record it."""
+    balancer = kind(Roster(spec.brokers.names, spec.workload.bundles.names), settings, spec.seed)
+    scores = np.zeros(len(spec.brokers.names))
+
+    def place(bundle: int, candidates: list[int]) -> int | None:
+        chosen = balancer.place(bundle, candidates)
+        if chosen is not None:
+            recorder.placed(chosen, scores, simulation.alive)
+        return chosen
+
+    simulation = Simulation(spec, place)
+    for _ in range(minutes):
+        report = simulation.step()
+        scores = true_scores(simulation)
+        minute = minute_of(report, spec.brokers)
+        without_broker = float(simulation.down @ spec.workload.bundles.clients)
+        carried = minute.brokers.traffic[2] + minute.brokers.traffic[3]
+        recorder.minute(scores, simulation.alive, carried, without_broker)
+        try:
+            moves = balancer.decide(minute)
+        except (Exception, SystemExit) as error:  # a strategy from outside may raise anything
+            failure = Failure.of(report.minute, error)
+            raise StrategyError(f"minute {failure.minute}: {failure.error}") from None
+        if moves:
+            throughput = minute.bundles[2] + minute.bundles[3]
+            moved = [move.bundle for move in moves]
+            sources = report.owner[moved].tolist()
+            swapped = [move.swapped for move in moves]
+            recorder.unloads(report.minute, zip(sources, throughput[moved].tolist(), swapped, strict=True))
+            for move in moves:
+                if not move.swapped:
+                    recorder.placed(move.destination, scores, simulation.alive)
+            simulation.unload(Unload(move.bundle, move.destination) for move in moves)
+
+
+def true_scores(simulation: Simulation) -> Floats:
+    """Return the brokers' true scores in the last minute, percent."""
+    if simulation.truth is None:
+        raise RuntimeError("no minute has passed")
+    return simulation.truth.score(simulation.spec.brokers)
+
+
+def minute_of(report: Report, machines: BrokerColumns) -> Minute:
+    """Return the data that a balancer has at the end of a simulated minute."""
+    said, owned = report.brokers, report.owner[report.owner != NOBODY]
+    # A topic in each bundle.
+    topics = np.bincount(owned, minlength=len(report.registered))
+    brokers = BrokerFigures(
+        registered=report.registered,
+        reported=report.reported,
+        age=report.age,
+        usage=np.array([said.cpu, said.bandwidth_in, said.bandwidth_out]),
+        limits=np.stack([machines.cpu_limit, machines.nic, machines.nic]),
+        traffic=np.vstack([_rows(said.traffic), topics]),
+    )
+    bundles = np.vstack([_rows(report.rates), np.ones(len(report.owner))])
+    return Minute(report.minute, brokers, report.owner, bundles, MEASURED)
+
+
+def _rows(rates: Rates) -> Floats:
+    return np.array([rates.msg_rate_in, rates.msg_rate_out, rates.msg_throughput_in, rates.msg_throughput_out])

@@ -1,0 +1,177 @@
+"""A family file: the distributions from which a seed draws a cluster and days of load."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lab.experiments.scenario import Reports, ScenarioError, Share
+
+FOLDER = Path(__file__).parent
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Minutes = Annotated[int, Field(ge=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Machines(_Strict):
+    """The brokers.
+
+    Attributes:
+        count: smallest and largest number; the seed draws one.
+        cores: each broker draws one of these.
+        load: smallest and largest mean CPU of the whole cluster, percent; the seed draws one.
+        slow: share of brokers on which traffic costs more CPU than on the others, which no strategy knows.
+        slowness: by which factor, smallest and largest.
+    """
+
+    count: tuple[Minutes, Minutes]
+    cores: tuple[Positive, ...] = Field((12,), min_length=1)
+    load: tuple[Positive, Positive] = (45, 60)
+    slow: Share = 0
+    slowness: tuple[Positive, Positive] = (1.3, 1.8)
+
+
+class Daily(_Strict):
+    """Daily cycles; each bundle has its own peak."""
+
+    amplitude: tuple[Share, Share]
+
+
+class Drift(_Strict):
+    """Slow random changes, see `load_series.drift`."""
+
+    spread: Positive
+    hours: Positive
+
+
+class Shifts(_Strict):
+    """Jumps of the level, see `load_series.shifts`."""
+
+    per_day: Positive
+    spread: Positive
+
+
+class Bursts(_Strict):
+    """Minutes of high traffic, see `load_series.bursts`."""
+
+    per_day: Positive
+    length: float = Field(ge=1)
+    factor: tuple[Positive, Positive]
+
+
+class Pauses(_Strict):
+    """Topics that are on and off, see `load_series.pauses`."""
+
+    on: float = Field(ge=1)
+    off: float = Field(ge=1)
+
+
+class Jobs(_Strict):
+    """Periodic jobs, see `load_series.jobs`."""
+
+    every: Minutes
+    length: Minutes
+    factor: tuple[Positive, Positive]
+
+
+class Topics(_Strict):
+    """Bundles of one kind.
+
+    Attributes:
+        per_broker: number of bundles per broker that exists at the start.
+        share: of the cluster's load, in relation to the shares of the other kinds.
+        size_spread: of their mean traffic, standard deviation of the logarithm.
+        cost_spread: of the CPU of a message, which no strategy knows.
+        noise: relative standard deviation from minute to minute.
+    """
+
+    per_broker: Minutes
+    share: Positive = 1
+    size_spread: NotNegative = 0.8
+    cost_spread: NotNegative = 0.1
+    noise: NotNegative = 0.05
+    clients: int = Field(4, ge=1)
+    daily: Daily | None = None
+    drift: Drift | None = None
+    shifts: Shifts | None = None
+    bursts: Bursts | None = None
+    pauses: Pauses | None = None
+    jobs: Jobs | None = None
+
+
+class Changes(_Strict):
+    """Brokers that come and go.
+
+    Attributes:
+        restarts_per_day: of the whole cluster; a broker is away for `away` minutes, smallest and largest.
+        scalings_per_day: a broker is added or taken away for good.
+        spare: number of brokers that do not exist at the start and may be added.
+    """
+
+    restarts_per_day: NotNegative = 0
+    away: tuple[Minutes, Minutes] = (2, 10)
+    scalings_per_day: NotNegative = 0
+    spare: int = Field(0, ge=0)
+
+
+class Family(_Strict):
+    """A family of clusters under days of load; a seed draws one of them.
+
+    Attributes:
+        kind: strategies may be tuned on training families; held-out families judge them afterwards.
+        seeds: the family's seeds.
+    """
+
+    name: str
+    title: str = Field(min_length=1)
+    about: str = Field(min_length=1)
+    kind: Literal["training", "held-out"]
+    seeds: tuple[int, ...] = Field(min_length=1)
+    minutes: int = Field(1440, ge=10)
+    brokers: Machines
+    topics: tuple[Topics, ...] = Field(min_length=1)
+    reports: Reports = Reports(cpu_noise=0.03)
+    changes: Changes = Changes()
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        ranges = [self.brokers.count, self.brokers.load, self.brokers.slowness, self.changes.away]
+        ranges += [topics.daily.amplitude for topics in self.topics if topics.daily]
+        ranges += [peak.factor for topics in self.topics for peak in (topics.bursts, topics.jobs) if peak]
+        for smallest, largest in ranges:
+            if smallest > largest:
+                raise ValueError(f"{smallest:g} is above {largest:g}: the smallest comes first")
+        return self
+
+
+def load(file: Path) -> Family:
+    """Return the family of a file.
+
+    Raises:
+        ScenarioError: with the file, and the key or line that is wrong.
+    """
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        return Family.model_validate(document | {"name": file.stem})
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, item['loc'])) or 'family'}: {item['msg']}" for item in error.errors()]
+        raise ScenarioError(f"{file}: {'; '.join(problems)}") from None
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise ScenarioError(f"{file}: {error}") from None
+
+
+def load_all(folder: Path = FOLDER) -> dict[str, Family]:
+    """Return the families of a folder by name.
+
+    Raises:
+        ScenarioError: as `load`.
+    """
+    return {file.stem: load(file) for file in sorted(folder.glob("*.toml"))}

@@ -1,0 +1,120 @@
+"""Run the proof for GainShedder, in one process.
+
+    python -m lab.gain parts [FAMILY ...]    # without one of its parts, and controls
+    python -m lab.gain spread [FAMILY ...]   # twenty further seeds
+    python -m lab.gain prices [FAMILY ...]   # other values of min_gain
+    python -m lab.gain cases                 # single cases, minute by minute
+    python -m lab.gain draw                  # the page, from the committed results
+
+With --page, the results are those that are committed. The held-out families are opened by `lab.families`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from scripts.drawing import ROOT
+
+from lab.experiments import page
+from lab.experiments.__main__ import commit_of_sources, refuse_changes
+from lab.families import family_page
+from lab.families.choosing import best
+from lab.families.contestants import GAIN, contestants, joined_later, priced
+from lab.families.family import load_all
+from lab.families.family_results import FamilyResults, read_all, write
+from lab.families.family_run import run
+from lab.gain import gain_page
+from lab.gain.parts import PARTS, without
+from lab.gain.single_cases import run_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lab.experiments.variants import Variant
+    from lab.families.family import Family
+    from lab.families.family_results import Figures
+
+PRICES = (10, 20, 30, 40, 60, 80)
+"""Values of `min_gain`."""
+
+
+class _Question(NamedTuple):
+    """What is run, and on what; without names of families, on all training families.
+
+    Attributes:
+        contestants: by name, which says what part is taken away, if any.
+    """
+
+    families: tuple[str, ...]
+    seeds: tuple[int, ...]
+    contestants: Callable[[], Mapping[str, Variant]]
+
+
+def _parts() -> dict[str, Variant]:
+    (gain,) = joined_later()
+    return dict.fromkeys((GAIN, *PARTS), gain)
+
+
+def _best_of_grid() -> dict[str, Variant]:
+    """Return AvgShedder, its best settings of the grid, and GainShedder."""
+    compared = contestants(chosen := best(read_all(family_page.RESULTS / "grid")))[: 1 + len(chosen)]
+    return {variant.name: variant for variant in (*compared, *joined_later())}
+
+
+def _prices() -> dict[str, Variant]:
+    return {variant.name: variant for variant in map(priced, PRICES)}
+
+
+QUESTIONS = {
+    "parts": _Question(("daily", "hidden_cost", "unequal", "bursts"), (1, 2, 3, 4, 5), _parts),
+    # Seeds on which nothing was tuned.
+    "spread": _Question(("mix",), tuple(range(6, 26)), _best_of_grid),
+    "prices": _Question((), (1, 2, 3, 4, 5), _prices),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    options = _options(arguments)
+    commit, folder = commit_of_sources(), gain_page.RESULTS if options.page else options.output
+    if options.page:
+        refuse_changes(commit)
+    families = load_all()
+    if question := QUESTIONS.get(options.what):
+        training = [name for name, family in families.items() if family.kind == "training"]
+        for name in options.families or question.families or training:
+            seeds = question.seeds[: options.seeds]
+            write(folder / options.what, _compared(families[name], question.contestants(), seeds, commit))
+    elif options.what == "cases":
+        run_cases(folder / "cases", commit)
+    if options.page or options.what == "draw":
+        page.draw(gain_page.written())
+    return 0
+
+
+def _compared(family: Family, variants: Mapping[str, Variant], seeds: tuple[int, ...], commit: str) -> FamilyResults:
+    """Return the results of each contestant."""
+    runs: dict[str, list[Figures]] = {}
+    for name, variant in variants.items():
+        with without(name):
+            runs[name] = [run(family, variant, seed) for seed in seeds]
+        print(f"{time.process_time():6.0f} s of CPU  {family.name}: {name}", flush=True)
+    return FamilyResults(family.name, commit, seeds, runs)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m lab.gain", description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=(*QUESTIONS, "cases", "draw"))
+    parser.add_argument("families", nargs="*", metavar="FAMILY")
+    parser.add_argument("--seeds", type=int, help="number of seeds (default: all)")
+    parser.add_argument("--output", type=Path, default=ROOT / ".run" / "gain", help="folder for results")
+    parser.add_argument("--page", action="store_true", help="renew the committed results, then the page")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

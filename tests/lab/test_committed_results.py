@@ -1,0 +1,128 @@
+"""The documents and pictures are those of the committed results, and these are what the sources give."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import lab.experiments.__main__ as command
+import pytest
+from lab.experiments import page
+from lab.experiments.results import Results, gathered, read, read_all, write
+from lab.experiments.run import run
+from lab.experiments.scenario import load_all
+from lab.experiments.variants import VARIANTS
+from scripts.drawing import ROOT
+from tests.lab.test_scenarios import SOUND, scenario
+from tests.own_git import ignore_own_git
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHEAP = ("by_hand_history_score", "one_broker_added")
+WRITTEN = page.written()
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of its own with the committed results and documents."""
+    for name in (*page.DRAWN, "docs/reference", "docs/pictures"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    shutil.copytree(page.COMMITTED, tmp_path / "lab" / "experiments" / "results", dirs_exist_ok=True)
+    for name in ("COMMITTED", "DOCUMENT", "REFERENCE", "FOLDER"):
+        monkeypatch.setattr(page, name, tmp_path / getattr(page, name).relative_to(ROOT))
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    page.DOCUMENT.write_text("before\n<!-- results -->\nyesterday\n<!-- /results -->\nafter\n")
+    (tmp_path / "source").write_text("1")
+    ignore_own_git(monkeypatch)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", WRITTEN, ids=lambda file: file.name)
+def test_documents_and_pictures_are_drawn_from_the_committed_results(file: Path) -> None:
+    assert file.read_text(encoding="utf-8") == WRITTEN[file], "run make experiments DRAW=1"
+
+
+def test_every_committed_result_is_of_a_scenario_and_names_its_commit() -> None:
+    results = read_all(page.COMMITTED, load_all())
+    assert {file.stem for file in page.COMMITTED.glob("*.json")} == results.keys()
+    assert not [name for name, of_name in results.items() if not of_name.commit or command.CHANGED in of_name.commit]
+    assert sum(file.stat().st_size for file in page.COMMITTED.glob("*.json")) < 800_000
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_committed_results_are_what_the_sources_give(name: str, tmp_path: Path) -> None:
+    committed, seeds = read(page.COMMITTED / f"{name}.json"), (1, 2)
+    again = gathered(name, "", (run(load_all()[name], variant, seed) for variant in VARIANTS for seed in seeds))
+    write(tmp_path, again)
+    measures = read(tmp_path / f"{name}.json").measures
+    assert measures.keys() == committed.measures.keys()
+    for variant, rows in measures.items():
+        for seed, row in zip(seeds, rows, strict=True):
+            there = committed.measures[variant][committed.seeds.index(seed)]
+            assert asdict(row) == pytest.approx(asdict(there), rel=1e-4, abs=1e-4), (variant, seed)
+
+
+def test_a_changed_number_changes_pictures_and_tables(own: Path) -> None:
+    before = page.written()
+    file = page.COMMITTED / "jitter.json"
+    document = json.loads(file.read_text())
+    line = next(line for line in document["runs"] if "AvgShedder" in line["variants"])
+    line["measures"]["bundles_moved"] = [moved + 1000 for moved in line["measures"]["bundles_moved"]]
+    line["measures"]["unload_events"] = [events + 100 for events in line["measures"]["unload_events"]]
+    line["band"]["median"][5] += 10
+    document["seeds"] = [1, 2]
+    file.write_text(json.dumps(document))
+    assert command.main(["--draw"]) == 0
+    assert {name for name, text in before.items() if name.read_text() == text} == set()
+    assert re.search(r"Seeds 1 to 10;[^.]* `jitter`: 1 to 2[;.]", page.DOCUMENT.read_text())
+    assert all("(2 seeds)" in name.read_text() for name in before if name.suffix == ".svg")
+
+
+def test_one_scenario_renews_its_own_part(own: Path) -> None:
+    page.draw(page.written())
+    reference, others = page.REFERENCE.read_text(), read_all(page.COMMITTED, load_all())
+    # Not committed: documents and results may differ from the commit that results name.
+    assert command.main(["by_hand_history_score", "--seeds", "1", "--processes", "2", "--page"]) == 0
+    results = read_all(page.COMMITTED, load_all())
+    assert results.pop("by_hand_history_score").seeds == (1,)
+    del others["by_hand_history_score"]
+    assert results == others
+    renewed = page.REFERENCE.read_text()
+    changed = [
+        old.partition("\n")[0]
+        for old, new in zip(reference.split("\n## "), renewed.split("\n## "), strict=True)
+        if old != new
+    ]
+    assert changed == [load_all()["by_hand_history_score"].title]
+    text = page.DOCUMENT.read_text()
+    assert text.startswith("before\n<!-- results -->\n\n<picture>")
+    assert text.endswith("<!-- /results -->\nafter\n")
+    assert "yesterday" not in text
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=own, check=True, capture_output=True, text=True).stdout
+    assert f"by_hand_history_score`: `{head[:12]}`" in text
+
+
+def test_changed_sources_give_no_committed_results(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "source").write_text("2")
+    before = page.written()
+    assert command.main(["by_hand_history_score", "--seeds", "1", "--page"]) == 2
+    assert "commit these first" in capsys.readouterr().err
+    assert page.written() == before
+
+
+def test_results_of_changed_sources_say_so(own: Path, tmp_path: Path) -> None:
+    (own / "source").write_text("2")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    scenario(folder, SOUND)
+    arguments = ["--seeds", "1", "--processes", "1", "--scenarios", str(folder), "--output", str(tmp_path / "output")]
+    assert command.main(arguments) == 0
+    results: Results = read(tmp_path / "output" / "results" / "mine.json")
+    assert results.commit.endswith(" with changes")
