@@ -83,7 +83,7 @@ SUBJECTS = {
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("approve", "question", "gate")],
     ),
     "manual plans": Subject(
-        [f"{DOMAIN}/decide/by_hand/*.py", f"{DOMAIN}/state/manual_plans.py"],
+        [f"{DOMAIN}/decide/sources/*.py", f"{DOMAIN}/decide/*.py", f"{DOMAIN}/state/manual_plans.py"],
         [f"tests/{DOMAIN}/decide", f"tests/{DOMAIN}/state"]
         + [
             f"tests/{OPERATORS}/test_{name}.py"

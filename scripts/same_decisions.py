@@ -46,8 +46,11 @@ TEXTS = {"explanation", "sentence", "splits_told"}
 """Fields for people; they are compared separately."""
 ENTRIES = {
     "runs": ("pulsar_rebalancer_spark.rebalance:main",),
-    "show": ("pulsar_rebalancer.decide.by_hand.preview:show",),
-    "carry": ("pulsar_rebalancer.decide.by_hand.recheck:carry_out_shown",),
+    "show": ("pulsar_rebalancer.decide.run_plan:plan_request", "pulsar_rebalancer.decide.by_hand.preview:show"),
+    "carry": (
+        "pulsar_rebalancer.decide.run_plan:plan_again",
+        "pulsar_rebalancer.decide.by_hand.recheck:carry_out_shown",
+    ),
     "form": ("pulsar_rebalancer.run.manual_request:parse_form",),
     "storage": ("pulsar_rebalancer.storage.layout:ClusterStorage",),
     "path": ("pulsar_rebalancer.storage.path:StoragePath",),

@@ -11,15 +11,15 @@ import pyarrow as pa
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.resolution import Resolved
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import plan_output
-from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
+from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.harm import Harm
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
-from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import (
@@ -193,27 +193,24 @@ class Scene:
         moves = caps.apply(result.moves, self.settings, {}, samples)
         moves = [move.put_off(Reason.ROLLING) for move in moves] if self.rolls else moves
         taken = [move for move in moves if move.taken]
-        by_pair = reasons_by_pair(moves)
-        decided = complete(result.decisions, taken, by_pair)
-        candidates = plan_output.move_table(request.cluster, moves)
-        (folder / "plan" / "moves.parquet").write_table(candidates)
-        going = [row for row in candidates.to_pylist() if row["taken"]]
         hits = {name: count for name, count in self.hits.hits.items() if name}
         kept = KeptState(shedder=self.hits).document()
         state = DecisionState(seq=self.runs, plan_id=folder.name, hits=hits, kept=kept)
         before = {each.broker: score(each, self.settings) for each in sample.taking_part}
-        gaps = [decision.gap for decision in decided if decision.gap is not None]
-        Summary(
-            **plan_output.write_files(folder, request, state, decided, going, by_pair, self.splits),
-            **plan_output.scores_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
+        gaps = [decision.gap for decision in result.decisions if decision.gap is not None]
+        plan_files.write(
+            Snapshot(folder),
+            Plan(result.decisions, moves, sentence=result.sentence),
+            state,
+            self.splits,
+            **plan_files.scores_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),
-            pairs_fired=sum(decision.fired for decision in decided),
+            pairs_fired=sum(decision.fired for decision in result.decisions),
             hits=(0, 0),
-            sentence=result.sentence,
             splits_told=tuple(row["explanation"] for row in self.splits),
-        ).write(folder)
+        )
         return taken
 
     @staticmethod

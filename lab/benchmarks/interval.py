@@ -1,8 +1,8 @@
 """`interval`: the DAG of a cluster through real Airflow, task by task, next to the same tasks with nothing in them.
 
-Both run in one Airflow against one simulated cluster, by turns, and every second run has a shadow. The runs that are
-measured are scheduled, in mode observe: each of them counts hits, fires and picks bundles, and leaves the cluster as it
-is for the next.
+Both run in one Airflow against one simulated cluster, by turns. The runs that are measured are
+scheduled, in mode observe: each of them counts hits, fires and picks bundles, and leaves the cluster as it is for the
+next.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from lab.benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken
 from pulsar_rebalancer.run.plan import Summary
@@ -38,9 +37,6 @@ WHOLE = "whole run"
 OBSERVED, FLOOR = "pulsar_rebalance__observed", "benchmark_floor"
 LONGEST = 1.4
 """How many times its floor a run may take."""
-SHADOW = "with a shadow"
-LONGEST_WITH_SHADOW = 1.2
-"""How many times as long a run may take with GainShedder as the shadow."""
 
 # Between two runs there is time for one of the floor.
 EACH_RUN_FIRES = {"hit_count_low": 1, "hit_count_high": 1, "interval_seconds": 30, "state_max_gap": 100}
@@ -58,33 +54,28 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
 Seconds = dict[str, list[Taken]]
 
 
-def _compared(size: str, ours: Seconds, shadowed: Seconds, floor: Seconds) -> Iterator[Comparison]:
+def _compared(size: str, ours: Seconds, floor: Seconds) -> Iterator[Comparison]:
     for name in TASKS:
-        yield Comparison(f"{size}, {name}", {"run": ours[name], SHADOW: shadowed[name], "floor": floor[name]})
+        yield Comparison(f"{size}, {name}", {"run": ours[name], "floor": floor[name]})
     words = f"{LONGEST} x floor, 10 s at most"
     goal = Goal.of(lambda seconds: min(LONGEST * seconds, 10.0), floor[WHOLE], words=words)
     yield Comparison(f"{size}, {WHOLE}", {"run": ours[WHOLE], "floor": floor[WHOLE]}, goal)
-    goal = Goal.of(
-        lambda seconds: LONGEST_WITH_SHADOW * seconds, ours[WHOLE], words=f"{LONGEST_WITH_SHADOW} x without the shadow"
-    )
-    yield Comparison(f"{size}, {WHOLE}, {SHADOW}", {SHADOW: shadowed[WHOLE], "run": ours[WHOLE]}, goal)
 
 
-def _measured(brokers: int, each: int, repetitions: int) -> tuple[Seconds, Seconds, Seconds]:
-    ours, shadowed, floor = (defaultdict[str, list[Taken]](list) for _ in range(3))
+def _measured(brokers: int, each: int, repetitions: int) -> tuple[Seconds, Seconds]:
+    ours, floor = (defaultdict[str, list[Taken]](list) for _ in range(2))
     with tempfile.TemporaryDirectory() as place, Processes() as processes:
         folder = Path(place)
         airflow = _airflow(folder, processes, brokers, brokers * each)
-        for number, run in enumerate(islice(airflow.ended_runs(OBSERVED), 2 * repetitions + 2)):
-            with_shadow = _check(airflow, run).shadow is not None
-            _choose(airflow, shadow=not with_shadow)
+        for number, run in enumerate(islice(airflow.ended_runs(OBSERVED), repetitions + 1)):
+            _check(airflow, run)
             trivial = airflow.wait(FLOOR, airflow.trigger(FLOOR))
             if trivial["state"] != "success":
                 raise BenchmarkError(f"{FLOOR} ended {trivial['state']}")
-            if number > 1:
-                _note(shadowed if with_shadow else ours, airflow, OBSERVED, run)
+            if number:
+                _note(ours, airflow, OBSERVED, run)
                 _note(floor, airflow, FLOOR, trivial)
-    return ours, shadowed, floor
+    return ours, floor
 
 
 def _airflow(folder: Path, processes: Processes, brokers: int, bundles: int) -> LocalAirflow:
@@ -110,22 +101,13 @@ def _airflow(folder: Path, processes: Processes, brokers: int, bundles: int) -> 
     return airflow
 
 
-def _choose(airflow: LocalAirflow, *, shadow: bool) -> None:
-    """Give the next run a shadow, or none: each run reads the clusters file."""
-    clusters = {name: of | ({"shadow": "GainShedder"} if shadow else {}) for name, of in airflow.home.clusters.items()}
-    airflow.home.clusters_file.write_text(yaml.safe_dump({"clusters": clusters}), encoding="utf-8")
-
-
-def _check(airflow: LocalAirflow, run: DagRun) -> Summary:
-    """Return the summary of a run. Raise unless it fired and picked bundles."""
+def _check(airflow: LocalAirflow, run: DagRun) -> None:
+    """Raise an error unless a run fired and picked bundles."""
     if run["state"] != "success":
         raise BenchmarkError(f"{run['dag_run_id']} ended {run['state']}; see {airflow.home.folder / 'logs'}")
     summary = Summary.read(StoragePath(airflow.xcom(OBSERVED, run["dag_run_id"], "collect")))
     if summary.counting != "counted" or not summary.bundles_taken:
         raise BenchmarkError(f"{run['dag_run_id']}: sample {summary.counting}, {summary.sentence}")
-    if summary.shadow is not None and not summary.shadow.bundles_taken:
-        raise BenchmarkError(f"{run['dag_run_id']}: the shadow moves nothing: {summary.shadow}")
-    return summary
 
 
 def _note(seconds: Seconds, airflow: LocalAirflow, dag: str, run: DagRun) -> None:

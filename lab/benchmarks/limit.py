@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from pulsar_rebalancer.decide.run_bundles import passed_over
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.stays import BundleFacts
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE, SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
@@ -203,7 +203,7 @@ def _reasons(run: RunInput, brokers: Table, pairs: Table, candidates: Table, sou
         reason[mask] = [forbidden[source, ""] for source in sources.filter(pa.array(mask)).to_pylist()]
     for index in np.flatnonzero(~free):
         reason[index] = forbidden.get((sources[index].as_py(), namespace_of(names[index].as_py())))
-    known = passed_over(run)
+    known = BundleFacts.of(run, run.settings).moved
     for index in np.flatnonzero(pc.is_in(names, pa.array(list(known), pa.string())).to_numpy(zero_copy_only=False)):
         reason[index] = known[names[index].as_py()]
     for prefix in ("pulsar/", "sla-monitor/"):

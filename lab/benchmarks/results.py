@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime  # noqa: TC003 - pydantic reads it
+from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError

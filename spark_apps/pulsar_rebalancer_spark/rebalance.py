@@ -11,18 +11,16 @@ import sys
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from pulsar_rebalancer.decide import pipeline, plan_output, shadow
+from pulsar_rebalancer.decide import plan_files, run_plan
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundles
 from pulsar_rebalancer_spark.session import own_session, release, session
@@ -64,17 +62,14 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             return bundles.means_of_sample(run, held.result, kept.result)
 
         try:
-            # If only the shadow learns, an error there is the shadow's.
-            learned = lesson.result() if profile_of(run.settings).learns else RunLesson()
-            context = replace(run.context, lesson=learned.lesson)
-            decided = pipeline.decide(context, run.brokers, RunBundles(run, means, learned.costs))
-            beside_it = shadow.decide(run, lesson.result, lambda costs: RunBundles(run, means, costs))
+            learned = lesson.result()
+            planned = run_plan.plan_run(run, RunBundles(run, means, learned.costs), learned)
             kept.result()
         finally:
             bundles.forget_means(run)
             # The session is released after the means are written, even if something failed.
             beside.submit(lambda: release(own.result()))
-    return plan_output.write(run, decided, beside_it)
+    return plan_files.write_run(run, planned)
 
 
 def _learn(run: RunInput) -> RunLesson:

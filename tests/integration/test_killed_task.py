@@ -60,7 +60,6 @@ SETTINGS: dict[str, Any] = {
     # The outer pair fires at once, the inner one keeps its hits.
     "low_threshold": 5,
     "hit_count_high": 1,
-    "shadow": "GainShedder",
     "unload_concurrency": 2,
 }
 

@@ -17,7 +17,7 @@ from sqlalchemy import update
 from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 
-from pulsar_rebalancer.decide.by_hand import filling
+from pulsar_rebalancer.decide.sources import filling
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:

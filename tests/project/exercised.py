@@ -43,13 +43,13 @@ from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose, kubernetes
-from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots
-from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import name as bundle
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
+from tests.include.pulsar_rebalancer.decide.snapshots import name as bundle
 from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
-from pulsar_rebalancer.decide.by_hand import check_removal
+from pulsar_rebalancer.decide.rolls import check_removal
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
@@ -296,7 +296,7 @@ def asked_from_outside(words: list[str]) -> None:
 
 def removal_checked(words: list[str]) -> None:
     """The load of a broker fits on the others, until the sample is too old."""
-    assert words[:3] == ["python", "-m", "pulsar_rebalancer.decide.by_hand.check_removal"]
+    assert words[:3] == ["python", "-m", "pulsar_rebalancer.decide.rolls.check_removal"]
     broker, given = words[3], dict(zip(words[4::2], words[5::2], strict=True))
     with tempfile.TemporaryDirectory() as root:
         name = broker.removesuffix(":8080")

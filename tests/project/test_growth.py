@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,14 +16,16 @@ import pytest
 from lab.benchmarks import clusters
 from lab.benchmarks.collect import slow_brokers
 from lab.benchmarks.collect_once import once
+from tests.vectors.rows import decided_by
 
 from pulsar_rebalancer.config.enums import Placement, SplitAlgorithm, Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import pipeline, plan_output
-from pulsar_rebalancer.decide.by_hand import roll_plan
-from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide.planning import Plan
+from pulsar_rebalancer.decide.rolls import roll_plan
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
@@ -105,15 +106,15 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
 
 
 def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
-    context = run.context
+    policies = run.policies
     if run.settings.strategy == Strategy.TRANSFER:
         # It would try the coldest broker, which is reserved, again and again.
-        context = replace(context, policies=Policies())
+        policies = Policies()
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
     sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
     lesson = learn(Learned(), listed, sums, [], run.settings, 1.0)
-    context = replace(context, lesson=lesson)
-    found = pipeline.decide(context, listed, Bundles(held))
+    given = StrategyInput(run.settings, listed, Bundles(held), run.counting, policies=policies, lesson=lesson)
+    found = decided_by(given)
     # UniformLoadShedder sheds from one broker in a run.
     fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8
     assert sum(move.taken for move in found.moves) > fewest
@@ -131,7 +132,7 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
 
         def written() -> None:
             moves = caps.apply(walked, run.settings, run.policies.groups, [])
-            plan = plan_output.write(run, RunDecision(decisions, moves, KeptState(), "", {}))
+            plan = plan_files.write_run(run, Plan(decisions, moves, KeptState()))
             assert plan.bundles_taken > brokers / 4
 
         return written

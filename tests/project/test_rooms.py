@@ -15,7 +15,7 @@ OPENERS = tuple(f"include/pulsar_rebalancer/{room}/" for room in ("run", "collec
 READS = {"read_table", "read_batches"}
 
 NOT_OF_A_RUN = {
-    "decide/by_hand/scene.py": {"means"},
+    "decide/planning_sample.py": {"means"},
     "decide/run_bundles.py": {"self._means()"},
     "decide/run_lesson.py": {"run.known_costs"},
     "decide/splits/split_planning.py": {"run.known_means"},

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import pipeline
 from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
-from pulsar_rebalancer.decide.pipeline import RunContext
-from pulsar_rebalancer.decide.plan_output import move_table
+from pulsar_rebalancer.decide.plan_files import move_table
+from pulsar_rebalancer.decide.planning import Plan, Sources, plan
+from pulsar_rebalancer.decide.sources import strategy
+from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
@@ -88,11 +89,16 @@ class Finished(NamedTuple):
 def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Policies | None = None) -> Finished:
     """A run of AvgShedder as it ends: capped, with its counts."""
     kept, force = KeptState(ShedderState(hits=hits)), given.force_threshold
-    context = RunContext(given.settings, given.counting, kept, policies or Policies(), force_threshold=force)
-    found = pipeline.decide(context, given.brokers, given.bundles)
-    taken = [move for move in found.moves if move.taken]
-    decisions = complete(found.decisions, taken, reasons_by_pair(found.moves))
+    tables = given.settings, given.brokers, given.bundles
+    found = decided_by(StrategyInput(*tables, given.counting, kept, policies or Policies(), force_threshold=force))
+    decisions = found.completed()
     return Finished(decisions, found.moves, hits_after(decisions))
+
+
+def decided_by(given: StrategyInput) -> Plan:
+    """The plan of a run in which nobody but the strategy wants anything."""
+    sources = Sources(strategy=lambda arriving: strategy.wanted(given, arriving))
+    return plan(sources, given.settings, given.policies, given.brokers)
 
 
 def check(given: ClusterSample, result: SheddingResult) -> None:

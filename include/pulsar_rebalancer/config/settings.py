@@ -17,7 +17,6 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -104,11 +103,6 @@ class Settings(PulsarSettings):
     strategy_settings: dict[str, JsonValue] = Field(
         {}, description="the strategy's own settings: those of GainShedder or of a custom shedder"
     )
-    shadow: str = Field(
-        "",
-        description="second strategy, which decides on every counted sample and moves nothing; empty: none",
-    )
-    shadow_settings: dict[str, JsonValue] = Field({}, description="own settings of the shadow, as strategy_settings")
     placement: Placement | None = Field(
         None,
         description="strategy that names destinations where the shedder does not, by Pulsar's class name; "
@@ -239,11 +233,10 @@ class Settings(PulsarSettings):
         # YAML reads a bare `off` as false.
         return Mode.OFF if value is False else value
 
-    @field_validator("strategy", "shadow")
+    @field_validator("strategy")
     @classmethod
-    def _named(cls, value: str, field: ValidationInfo) -> str:
-        none = field.field_name == "shadow" and not value
-        if not none and value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
+    def _named(cls, value: str) -> str:
+        if value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
             raise ValueError(f"Input should be {', '.join(Strategy)} or an import path, package.module:function")
         return value
 
@@ -259,16 +252,7 @@ class Settings(PulsarSettings):
         for name in ("retention_days", "history_days"):
             if 0 < getattr(self, name) < self.compact_after_days:
                 raise ValueError(f"compact_after_days {self.compact_after_days} is above {name} {getattr(self, name)}")
-        if self.shadow == self.strategy:
-            raise ValueError(f"shadow {self.shadow} is already the strategy: name another one")
         return self
-
-    def of_shadow(self) -> Self | None:
-        """Return the shadow's settings, with its strategy's default placement; None if there is no shadow."""
-        if not self.shadow:
-            return None
-        own = {"strategy": self.shadow, "strategy_settings": self.shadow_settings, "placement": None}
-        return self.model_copy(update=own | {"shadow": "", "shadow_settings": {}})
 
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}", re.ASCII)

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_of_brokers
-from pulsar_rebalancer.patterns import matching, of_glob
-from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, namespaces_of, served
+from pulsar_rebalancer.decide import stays
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, served
 from pulsar_rebalancer.run.tables import BUNDLES, NO_COSTS, TRAFFIC
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.run_input import RunInput
-    from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.storage.path import StoragePath
-
-Column: TypeAlias = Any
-"""An Arrow column. The type is Any, because the stubs distinguish arrays from chunked arrays."""
 
 REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
 """Columns of the bundles table that are kept in memory."""
@@ -78,7 +72,9 @@ class RunBundles(Bundles):
     @cached_property
     def _table(self) -> pa.Table:
         reported, run = self._reported.bundles, self._run
-        bundles = reported.append_column("reason", reasons_to_stay(reported["bundle"], run.settings, passed_over(run)))
+        bundles = reported.append_column(
+            "reason", stays.of_bundles(reported["bundle"], stays.BundleFacts.of(run, run.settings))
+        )
         bundles = with_loads(bundles, self._costs)
         # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
         means = self._means().read_table(OF_MEANS)
@@ -98,41 +94,6 @@ class RunBundles(Bundles):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
 
-def passed_over(run: Snapshot, *, grace: bool = True) -> dict[str, Reason]:
-    """Return the bundles that must not be moved in a run: recently unloaded, to be split, or quarantined.
-
-    A planned move without an outcome counts as an unload.
-
-    Args:
-        grace: False if a person lifted the grace period.
-    """
-    moves = run.before.moves
-    recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes) if grace else ()
-    reasons = {name: Reason.DESTINATION_KEPT if name in moves.kept else Reason.RECENTLY_UNLOADED for name in recent}
-    reasons |= dict.fromkeys(run.to_be_split, Reason.TO_BE_SPLIT)
-    return reasons | dict.fromkeys(run.validation.quarantined, Reason.BUNDLE_QUARANTINED)
-
-
-def reasons_to_stay(names: Column, settings: Settings, passed_over: Mapping[str, Reason] | None = None) -> Column:
-    """Return, for each bundle, why it must not be moved, regardless of traffic; null if it may be moved.
-
-    Args:
-        names: bundle names, `tenant/namespace/0x…_0x…`.
-        settings: settings that exclude namespaces and bundles.
-        passed_over: further bundles that must not be moved, with the reason.
-    """
-    may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
-    of_brokers = {name: Reason.SYSTEM_NAMESPACE for name in names.filter(may_be).to_pylist() if is_of_brokers(name)}
-    reasons = [_looked_up(names, of_brokers)]
-    if settings.excluded_namespaces:
-        excluded = dict.fromkeys(settings.excluded_namespaces, Reason.NAMESPACE_EXCLUDED)
-        reasons.append(_looked_up(namespaces_of(names), excluded))
-    if settings.excluded_bundles:
-        is_excluded = reduce(pc.or_, (matching(of_glob(pattern), names) for pattern in settings.excluded_bundles))
-        reasons.append(pc.if_else(is_excluded, pa.scalar(Reason.BUNDLE_EXCLUDED), pa.scalar(None, pa.string())))
-    return pc.coalesce(*reasons, _looked_up(names, passed_over or {}))
-
-
 def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
     """Return the bundles in unchanged order, with their means.
 
@@ -143,7 +104,7 @@ def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
         means: a means table.
     """
     known = means.filter(pc.equal(means["cluster"], pa.scalar(cluster)))
-    at: Column = pc.index_in(bundles["bundle"], known["bundle"])
+    at: Any = pc.index_in(bundles["bundle"], known["bundle"])
     for name in ("msg_rate", "msg_throughput"):
         bundles = bundles.append_column(name, pc.add(known[f"{name}_in"], known[f"{name}_out"]).take(at))
     return bundles.append_column("long_term_msg_rate", known["long_term_msg_rate"].take(at))
@@ -151,7 +112,7 @@ def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
 
 def with_loads(bundles: pa.Table, costs: pa.Table = NO_COSTS) -> pa.Table:
     """Return the bundles in unchanged order, with their loads, now and later; null for a bundle without costs."""
-    at: Column = pc.index_in(bundles["bundle"], costs["bundle"])
+    at: Any = pc.index_in(bundles["bundle"], costs["bundle"])
     for name, rate in (("load_now", "quick_rate"), ("load_later", "hour_rate")):
         load = pc.multiply(*(costs[of].take(at).cast(pa.float64()) for of in (rate, "cost")))
         bundles = bundles.append_column(name, load)
@@ -160,9 +121,3 @@ def with_loads(bundles: pa.Table, costs: pa.Table = NO_COSTS) -> pa.Table:
 
 def _concatenated(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
     return pa.concat_tables([columns.empty_table(), *parts])
-
-
-def _looked_up(keys: Column, reasons: Mapping[str, Reason]) -> Column:
-    """Return an array with the reason for each key; null for a key without a reason."""
-    at: Column = pc.index_in(keys, pa.array(list(reasons), pa.string()))
-    return pa.array(list(reasons.values()), pa.string()).take(at)

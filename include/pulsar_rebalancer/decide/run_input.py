@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from pulsar_rebalancer.decide.by_hand.drains import DrainedBrokers
-from pulsar_rebalancer.decide.by_hand.filling import fill_new
-from pulsar_rebalancer.decide.by_hand.returning import bring_back
-from pulsar_rebalancer.decide.pipeline import RunContext
 from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.splits import parts_by_bundle
 from pulsar_rebalancer.state.counting import decide_counting
 from pulsar_rebalancer.state.learned import SETTLED, Learned
-from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.bottleneck import continued
-from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, profile_of
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.decide.by_hand.filling import Filling
     from pulsar_rebalancer.decide.splits.planner import SplitPlan
     from pulsar_rebalancer.run.tables import BrokerSample, Cell
     from pulsar_rebalancer.state.counting import Counting
@@ -59,17 +51,14 @@ class RunInput(Snapshot):
     @cached_property
     def counting(self) -> Counting:
         """Return the rules for counting this sample."""
-        return self._counting(self.settings)
-
-    def _counting(self, settings: Settings) -> Counting:
-        request, before = self.request, self.before.decision.of_strategy(settings.strategy)
+        request, before = self.request, self.before.decision
         return decide_counting(
             before,
-            settings,
+            self.settings,
             request.collected_at,
             forced=request.forced,
             thresholds=request.params.changes_thresholds,
-            same_hits=counts_same_hits(before.strategy, settings.strategy),
+            same_hits=counts_same_hits(before.strategy, self.settings.strategy),
         )
 
     @cached_property
@@ -83,24 +72,14 @@ class RunInput(Snapshot):
         return self.splits.taken
 
     @property
-    def context(self) -> RunContext:
-        """Return the pipeline's input, except for the tables."""
+    def unloaded_brokers(self) -> dict[str, float]:
+        """Return the seconds between each broker's last unload and the sample."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
         for unload in self.before.moves.unloads.values():
             since = (now - unload.at).total_seconds()
             unloaded[unload.source] = min(since, unloaded.get(unload.source, since))
-        return RunContext(
-            settings=self.settings,
-            counting=self.counting,
-            kept=self.kept,
-            policies=self.policies,
-            forced=self.request.forced,
-            force_threshold=force_threshold(self.request),
-            unloaded_brokers=unloaded,
-            arriving=self.drained.arriving() if self.before.drains.brokers else {},
-            seed=self.folder.name,
-        )
+        return unloaded
 
     @property
     def recent_moves(self) -> dict[str, RecentMove]:
@@ -114,57 +93,29 @@ class RunInput(Snapshot):
             if 0 <= ages[name] < SETTLED
         }
 
-    @cached_property
-    def drained(self) -> DrainedBrokers:
-        """Return the drained brokers, whose bundles move first."""
-        return DrainedBrokers(self)
-
-    def filling(self) -> Filling | None:
-        """Return the moves that fill new brokers or, in a rolling restart, bring bundles back; None if none."""
-        roll = self.before.roll
-        if roll is not None:
-            home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
-            return bring_back(self, home) if home else None
-        wanted = self.settings.fill_new_brokers and self.counting.counts
-        return fill_new(self) if wanted else None
-
     @property
     def kept(self) -> KeptState:
         """Return the strategy's state after the last counted run.
 
         If another strategy wrote the state, only hits that both strategies count in the same way are used.
         """
-        return self._kept_by(self.settings.strategy)
-
-    def _kept_by(self, strategy: str) -> KeptState:
-        before = self.before.decision.of_strategy(strategy)
+        before, strategy = self.before.decision, self.settings.strategy
         if before.strategy in ("", strategy):
             return KeptState.parse(before.hits, before.kept)
         # Nothing else that another strategy keeps is of use to this strategy.
         return KeptState(ShedderState(hits=before.hits if counts_same_hits(before.strategy, strategy) else {}))
 
     @cached_property
-    def shadow(self) -> RunContext | None:
-        """Return the shadow's input, except for the tables; None if there is no shadow or the sample does not count."""
-        settings = self.settings.of_shadow()
-        if settings is None or not self.counting.counts:
-            return None
-        counting, kept = self._counting(settings), self._kept_by(settings.strategy)
-        return replace(self.context, settings=settings, counting=counting, kept=kept)
-
-    @cached_property
     def learned(self) -> Learned | None:
-        """Return the figures that the strategy or shadow learned before this sample; None if neither of them learns."""
-        deciding = [(self.settings, self.kept), *([(self.shadow.settings, self.shadow.kept)] if self.shadow else [])]
-        for settings, kept in deciding:
-            if profile_of(settings).learns:
-                learned = kept.shedder.learned
-                if learned.samples and self.known_costs is None:
-                    # What brokers' scores leave unexplained was learned together with these costs.
-                    _log.warning("%s: no costs of bundles: learning starts again with this sample", self.cluster)
-                    learned = Learned(bottleneck=learned.bottleneck)
-                return continued(learned, self.brokers, self.settings, counts=self.counting.counts)
-        return None
+        """Return the figures that the strategy learned before this sample; None if it does not learn."""
+        if not profile_of(self.settings).learns:
+            return None
+        learned = self.kept.shedder.learned
+        if learned.samples and self.known_costs is None:
+            # What brokers' scores leave unexplained was learned together with these costs.
+            _log.warning("%s: no costs of bundles: learning starts again with this sample", self.cluster)
+            learned = Learned(bottleneck=learned.bottleneck)
+        return continued(learned, self.brokers, self.settings, counts=self.counting.counts)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:

@@ -52,7 +52,7 @@ class RunLesson(NamedTuple):
 
 
 def lesson_of(run: RunInput) -> RunLesson:
-    """Return the figures known after the run's sample; empty if neither the strategy nor the shadow learns.
+    """Return the figures known after the run's sample; empty if the strategy does not learn.
 
     If several brokers report a bundle, it belongs to the first of them by name. A bundle that moved a few minutes ago
     belongs to its destination, even if no broker reports it yet. Figures that are missing or that validation left out

@@ -250,6 +250,10 @@ class Reason(StrEnum):
     DECIDE_FAILED = ("decide_failed", BLOCK, Trait.PASSING,
         "The Spark application that decides ended without an answer.",
         "See the log of the run's decide task: its last lines say what happened.")
+    BAD_RESULT = ("bad_result", BLOCK, Trait.NONE,
+        "The strategy returned an impossible move: an unknown bundle, another broker's bundle, a bundle twice, or a "
+        "figure that is negative or not a number.",
+        "Mend the custom shedder, or choose another strategy.")
     REPLAY_FAILED = ("replay_failed", BLOCK, Trait.PASSING,
         "The Spark application that replays ended without an answer.",
         "See the log of the run's replay task: its last lines say what happened.")

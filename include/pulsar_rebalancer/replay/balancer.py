@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pulsar_rebalancer.decide.pipeline import RunContext, decide
+from pulsar_rebalancer.decide.planning import Plan, Sources, plan
+from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, MeanColumns, Roster
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.decide.pipeline import RunDecision
     from pulsar_rebalancer.replay.columns import Flags
     from pulsar_rebalancer.replay.minute import Minute
     from pulsar_rebalancer.state.counting import Counting
@@ -152,10 +152,12 @@ class Balancer:
         chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
-    def _shed(self, minute: Minute, sample: ClusterSample) -> RunDecision:
+    def _shed(self, minute: Minute, sample: ClusterSample) -> Plan:
         counting = sample.counting
-        context = RunContext(
+        given = strategy.StrategyInput(
             self._settings,
+            sample.brokers,
+            sample.bundles,
             counting,
             self._kept,
             policies=minute.policies,
@@ -163,10 +165,11 @@ class Balancer:
             unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of(minute),
         )
-        decision = decide(context, sample.brokers, sample.bundles)
-        self._kept = decision.kept
+        sources = Sources(strategy=lambda arriving: strategy.wanted(given, arriving))
+        decision = plan(sources, self._settings, minute.policies, sample.brokers)
+        self._kept = decision.kept or self._kept
         if self._repeats:
-            used = decision.samples | used_samples(decision.decisions, counting)
+            used = {**decision.samples, **used_samples(decision.decisions, counting)}
             # The figures that gave a hit.
             after = samples_after(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})

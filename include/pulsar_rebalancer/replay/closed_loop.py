@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pulsar_rebalancer.decide.run_bundles import reasons_to_stay
+from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.agreement import RecordedCluster
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
@@ -226,7 +226,7 @@ def _scores(brokers: BrokerFigures, compared: Flags, judged_by: Settings) -> Flo
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
     """Return why a bundle never moves, by bundle position."""
-    reasons = reasons_to_stay(pa.array(roster.bundles, pa.string()), settings).to_pylist()
+    reasons = stays.of_bundles(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {})).to_pylist()
     return {number: Reason(reason) for number, reason in enumerate(reasons) if reason}
 
 

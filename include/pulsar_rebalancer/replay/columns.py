@@ -140,6 +140,17 @@ class ColumnBundles(Bundles):
         may_move[list(self._reasons)] = False
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 
+    def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+        """Return why some bundles must stay, as `Bundles.reasons_of` does."""
+        roster = self._roster
+        numbers = [number for name in names if (number := roster.bundle_at.get(name)) is not None]
+        owners = zip(numbers, self._owner[numbers].tolist(), strict=True) if numbers else ()
+        return {
+            (roster.brokers[owner], roster.bundles[number]): self._reasons.get(number)
+            for number, owner in owners
+            if owner != NOBODY
+        }
+
     def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
         """Return the number of bundles for each pair of namespace and reporting broker."""
         names, owned = self._roster, self._owner != NOBODY

@@ -167,6 +167,14 @@ class Bundles:
         brokers: list[Any] = self._table["broker"].filter(may_move).unique().to_pylist()
         return set(brokers)
 
+    def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+        """Return why some bundles must stay (None if they may be moved), by broker that reports it and bundle."""
+        if not names:
+            return {}
+        here: Any = pc.is_in(self._table["bundle"], pa.array(names, pa.string()))
+        rows = self._table.select(["broker", "bundle", "reason"]).filter(here).to_pylist()
+        return {(row["broker"], row["bundle"]): Reason(row["reason"]) if row["reason"] else None for row in rows}
+
     def find(self, broker: str, bundle: str) -> BundleSample:
         """Return a bundle by its broker and name.
 

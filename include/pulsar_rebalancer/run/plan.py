@@ -51,25 +51,6 @@ class Forced(BaseModel):
     threshold: float | None
 
 
-class ShadowPlan(BaseModel):
-    """The plan of the shadow, a second strategy that moves nothing.
-
-    Attributes:
-        sentence: the strategy's own explanation of its decision.
-        bundles_taken: number of bundles that it would move.
-        predicted_range: range of the scores after these moves, in points; None if no brokers were compared.
-        error: why the shadow made no plan; empty if it made a plan.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    strategy: str
-    sentence: str = ""
-    bundles_taken: int = 0
-    predicted_range: float | None = None
-    error: str = ""
-
-
 class Summary(VersionedDocument):
     """`plan/summary.json`, which is written last. A run without this file has no plan.
 
@@ -96,7 +77,6 @@ class Summary(VersionedDocument):
         bundles_split: number of bundles to split.
         splits_passed_over: number of bundles that met a split condition but are not split, by reason code.
         splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.
-        shadow: plan of the shadow; None if there is no shadow, or the sample does not count.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"
@@ -130,7 +110,6 @@ class Summary(VersionedDocument):
     bundles_split: int = 0
     splits_passed_over: dict[Reason, int] = {}
     splits_told: tuple[str, ...] = ()
-    shadow: ShadowPlan | None = None
     resolved: Resolved
 
     @property

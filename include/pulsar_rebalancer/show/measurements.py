@@ -138,13 +138,6 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
         yield Measurement.of("split_candidates", candidates, cluster=cluster)
     if summary.predicted_range is not None:
         yield Measurement.of("predicted_range", summary.predicted_range, cluster=cluster)
-    shadow = summary.shadow
-    if shadow is not None and not shadow.error:
-        yield Measurement.of("shadow_bundles_planned", shadow.bundles_taken, cluster=cluster, strategy=shadow.strategy)
-        if shadow.predicted_range is not None:
-            yield Measurement.of(
-                "shadow_predicted_range", shadow.predicted_range, cluster=cluster, strategy=shadow.strategy
-            )
 
 
 def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:

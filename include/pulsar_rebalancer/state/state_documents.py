@@ -74,24 +74,6 @@ class StateDocument(BaseModel):
             raise StateError(Reason.STATE_VERSION, f"{stored} cannot be read: {why}") from None
 
 
-class ShadowState(BaseModel):
-    """The state of the shadow, a second strategy that moves nothing.
-
-    Its fields have the same meaning as in `DecisionState`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    strategy: str = ""
-    hits: dict[str, HitCount] = {}
-    kept: dict[str, Any] = {}
-    samples: dict[str, CountedSample] = {}
-
-    def without_hits(self) -> Self:
-        """Return the state with all hits reset; what the strategy has learned remains."""
-        return self.model_copy(update={"hits": {}, "kept": _without_hits(self.kept)})
-
-
 class DecisionState(StateDocument):
     """The `decision` document.
 
@@ -107,7 +89,6 @@ class DecisionState(StateDocument):
         restarts: brokers whose hits are reset once the plan is carried out, each with the sample that the plan used.
         means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
         split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
-        shadow: state of the shadow, if there is one.
     """
 
     KEY: ClassVar[str] = "decision"
@@ -123,7 +104,6 @@ class DecisionState(StateDocument):
     restarts: dict[str, CountedSample] = {}
     means: str = ""
     split_hits: dict[str, int] = {}
-    shadow: ShadowState = ShadowState()
 
     @property
     def costs(self) -> str:
@@ -134,11 +114,6 @@ class DecisionState(StateDocument):
     def files(self) -> frozenset[str]:
         """Return the names of the state folder's files that this state refers to."""
         return frozenset(filter(None, (self.means, self.costs)))
-
-    def of_strategy(self, strategy: str) -> Self:
-        """Return the state that a strategy starts from: the shadow's if the strategy was the shadow, else `self`."""
-        was_shadow = strategy == self.shadow.strategy != self.strategy
-        return self.model_copy(update=dict(self.shadow)) if was_shadow else self
 
     def carried_out(self) -> Self:
         """Return the state after the plan is carried out: the hits of the brokers in `restarts` are reset."""

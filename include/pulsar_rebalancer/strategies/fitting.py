@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pydantic import JsonValue
-
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
     from pulsar_rebalancer.config.resolution import Resolved, RunParams
     from pulsar_rebalancer.config.settings import Settings
@@ -28,7 +26,7 @@ _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profi
 
 
 def checked(given: Settings, where: str) -> Settings:
-    """Check settings against their strategy and their shadow, and fill in defaults for the strategies' own settings.
+    """Check settings against their strategy, and fill in defaults for the strategy's own settings.
 
     Args:
         where: source of the settings, for errors.
@@ -36,22 +34,6 @@ def checked(given: Settings, where: str) -> Settings:
     Raises:
         SettingsError: `wrong_setting` or `contradiction`. Any error in a custom shedder's profile is converted
             to one of these, so that a faulty profile affects only its own cluster.
-    """
-    changed = {"strategy_settings": _own_settings(given, where, "strategy")}
-    if shadow := given.of_shadow():
-        changed["shadow_settings"] = _own_settings(shadow, where, "shadow")
-    elif given.shadow_settings:
-        raise SettingsError(Reason.CONTRADICTION, f"{where}: shadow_settings need a shadow")
-    return (
-        given if all(getattr(given, name) == own for name, own in changed.items()) else given.model_copy(update=changed)
-    )
-
-
-def _own_settings(given: Settings, where: str, role: str) -> dict[str, JsonValue]:
-    """Check settings against their strategy, and return the strategy's own settings, with defaults filled in.
-
-    Args:
-        role: name of the setting that names the strategy, `strategy` or `shadow`.
     """
     try:
         profile = profile_of(given)
@@ -62,15 +44,15 @@ def _own_settings(given: Settings, where: str, role: str) -> dict[str, JsonValue
             said(filled)
         profile.lines(filled, None)
     except ValidationError as error:
-        raise settings.settings_error(error, f"{where}: {role}_settings") from None
+        raise settings.settings_error(error, f"{where}: strategy_settings") from None
     except SettingsError as error:
         raise SettingsError(error.reason, f"{where}: {error.message}") from None
     except ValueError as error:
         raise SettingsError(Reason.CONTRADICTION, f"{where}: {error}") from None
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: {role} {given.strategy}: {why}") from error
-    return own
+        raise SettingsError(Reason.WRONG_SETTING, f"{where}: strategy {given.strategy}: {why}") from error
+    return filled if own != given.strategy_settings else given
 
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:

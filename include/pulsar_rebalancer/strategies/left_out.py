@@ -19,7 +19,7 @@ def left_out_of(run: Snapshot, settings: Settings | None = None, policies: Polic
     """Return a run's brokers that can be neither source nor destination, each with the reason.
 
     Args:
-        settings: settings of the shadow, or without the rules that a person lifted; None for the run's own.
+        settings: settings without the rules that a person lifted; None for the run's own.
         policies: policies without the rules that a person lifted; None for the run's own.
     """
     quarantined, drained = run.validation.quarantined, run.before.drains.brokers

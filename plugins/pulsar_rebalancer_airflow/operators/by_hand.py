@@ -15,10 +15,10 @@ from pulsar_rebalancer.carry_out.approval import lacks_second_person
 from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.enums import Action, Mode
 from pulsar_rebalancer.config.resolution import RunParams
-from pulsar_rebalancer.decide.by_hand.makers import target_of_split
-from pulsar_rebalancer.decide.by_hand.plan_text import document, text
-from pulsar_rebalancer.decide.by_hand.preview import show
-from pulsar_rebalancer.decide.by_hand.scene import Scene
+from pulsar_rebalancer.decide.plan_text import document, text
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.run_plan import plan_request
+from pulsar_rebalancer.decide.sources.requested import target_of_split
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.harm import BundleHarm
@@ -117,7 +117,8 @@ class PlanByHandOperator(BaseOperator):
             during each bundle's last move (seconds), and scores before and after.
 
         Raises:
-            AirflowFailException: `foreign_run`, or the reason why the plan cannot be made (`by_hand.preview.show`).
+            AirflowFailException: `foreign_run`, or the reason why the plan cannot be made
+                (`decide.run_plan.plan_request`).
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -125,7 +126,7 @@ class PlanByHandOperator(BaseOperator):
             if request.action is Action.SPLIT:
                 asyncio.run(self._read_topics(run, request)).write(run)
             storage = ClusterStorage(self.root, self.cluster)
-            summary = show(storage, run, request, by)
+            summary = plan_request(storage, run, request, by)
             kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
             if summary.has_effect:
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
@@ -137,8 +138,8 @@ class PlanByHandOperator(BaseOperator):
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         """Return the bundle to split, with the load of each topic as reported by the bundle's broker."""
-        scene = Scene.read(Snapshot(run), request.overruled)
-        bundle, settings = target_of_split(scene, request.bundles[0]), scene.snapshot.settings
+        sample = PlanningSample.read(Snapshot(run), request.overruled)
+        bundle, settings = target_of_split(sample, request.bundles[0]), sample.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
         async with PulsarAdmin(connection) as admin:
             return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.decide.by_hand.recheck import carry_out_shown
+from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -44,7 +44,7 @@ class DecideOperator(SparkApplicationOperator):
 
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan was not
-                handed over to this run, or is no longer valid (`by_hand.recheck.carry_out_shown`).
+                handed over to this run, or is no longer valid (`decide.run_plan.plan_again`).
             AirflowException: the application failed. The message contains the last lines of its output, and the XCom
                 `failure` is its reason code. This is retried.
         """
@@ -52,7 +52,7 @@ class DecideOperator(SparkApplicationOperator):
             _, root, _, address = self.application_args or []
             run = run_folder(context, self.cluster, address)
             if RunRequest.read(run).params.plan:
-                summary = carry_out_shown(ClusterStorage(root, self.cluster), run)
+                summary = plan_again(ClusterStorage(root, self.cluster), run)
                 self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundles_passed_over))
                 return
             connection = checked_connection(self._conn_id)

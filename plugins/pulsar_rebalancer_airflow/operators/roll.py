@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 
 from pulsar_rebalancer.carry_out.approval import lacks_second_person
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.decide.by_hand import roll_plan
-from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, advance
+from pulsar_rebalancer.decide.rolls import roll_plan
+from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.newest_sample import newest_sample
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.decide.by_hand.rolling import RollSample
+    from pulsar_rebalancer.decide.rolls.rolling import RollSample
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.orders.control_document import Order
     from pulsar_rebalancer.state.orders.in_force import Closed

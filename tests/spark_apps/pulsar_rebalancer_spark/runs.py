@@ -11,7 +11,7 @@ from tests.vectors.rows import bundles_of
 
 from pulsar_rebalancer.config.resolution import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.run_bundles import passed_over, reasons_to_stay
+from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.state_before import StateBefore
@@ -85,7 +85,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     refused = {row["bundle"] for row in given.bundles_quarantined}
     found = {row["bundle"]: row for row in means.update([r for r in bundles if r["bundle"] not in refused], previous)}
     names = pa.array([row["bundle"] for row in bundles], pa.string())
-    reasons = reasons_to_stay(names, given.settings, passed_over(given)).to_pylist()
+    reasons = stays.of_bundles(names, stays.BundleFacts.of(given, given.settings)).to_pylist()
     for row, reason in zip(bundles, reasons, strict=True):
         mean = found.get(row["bundle"], dict.fromkeys(TRAFFIC, 0.0))
         row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]

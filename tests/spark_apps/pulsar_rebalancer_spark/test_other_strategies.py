@@ -14,9 +14,8 @@ from tests.vectors.rows import decision_of
 
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.resolution import RunParams
-from pulsar_rebalancer.decide import pipeline
-from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
@@ -87,17 +86,17 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path):
     )
     summary = decided(spark, tmp_path, run)
     given = RunInput.read(run.uri)
-    expected = pipeline.decide(given.context, *runs.sample(given))
+    expected = plan_run(given, runs.sample(given)[1])
     found = (run / "plan" / "moves.parquet").read_table().to_pylist()
     moves = sorted((CandidateMove.of_row(row) for row in found), key=lambda move: (move.pair, move.rank))
     assert moves == expected.moves
     assert {move.reason for move in moves} >= {
         *("taken", "recently_unloaded", "namespace_excluded", "bundle_quarantined", "cap_run"),
     }
-    taken = [move for move in moves if move.taken]
     decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    assert [decision_of(row) for row in decisions] == complete(expected.decisions, taken, reasons_by_pair(moves))
+    assert [decision_of(row) for row in decisions] == expected.completed()
     assert summary.sentence == expected.sentence
+    assert expected.kept is not None
     assert plan.read_state(run).kept == expected.kept.document()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.decide.run_bundles import reasons_to_stay
+from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.decide.splits import planner
 from pulsar_rebalancer.decide.splits.conditions import LoadedBundle
 from pulsar_rebalancer.reasons import Reason
@@ -65,10 +65,8 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     known = rows_of([*names, *parents], run.known_means.read_batches()) if run.known_means else []
     after = {row["bundle"]: row for row in means.update(sample, means.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
-    quarantined = dict.fromkeys(run.validation.quarantined, Reason.BUNDLE_QUARANTINED)
-    stays = dict(
-        zip(names, reasons_to_stay(pa.array(names, pa.string()), run.settings, quarantined).to_pylist(), strict=True)
-    )
+    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined)
+    reasons = dict(zip(names, stays.of_bundles(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
@@ -83,7 +81,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
             msg_rate=rate,
             msg_throughput=throughput,
             policy=row["policy"],
-            stays=Reason(stays[name]) if stays[name] else left_out.get(broker),
+            stays=Reason(reasons[name]) if reasons[name] else left_out.get(broker),
         )
     return list(loaded.values())
 

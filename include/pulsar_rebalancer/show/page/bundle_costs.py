@@ -28,9 +28,9 @@ _KNOWN = ["bundle", "quick_rate", "hour_rate", "cost", "cost_variance"]
 
 
 def learned_in(state: DecisionState) -> Learned | None:
-    """Return the figures that the strategy or its shadow has learned; None if neither of them learns."""
-    kept = (KeptState.parse(of.hits, of.kept).shedder.learned for of in (state, state.shadow))
-    return next((learned for learned in kept if learned.samples), None)
+    """Return the figures that the strategy has learned; None if it has not learned anything."""
+    learned = KeptState.parse(state.hits, state.kept).shedder.learned
+    return learned if learned.samples else None
 
 
 def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[CostView, ...]:

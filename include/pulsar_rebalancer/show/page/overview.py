@@ -172,7 +172,7 @@ def _of(
         roll=_roll(facts.roll, now),
         findings=_findings(run),
         validated=run.validation is not None,
-        learns=any(profile_shown(of).learns for of in (settings, settings.of_shadow()) if of),
+        learns=profile_shown(settings).learns,
     )
 
 

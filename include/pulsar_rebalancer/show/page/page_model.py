@@ -233,7 +233,7 @@ class Overview(View):
         changed_at: end of the newest run that moved or split bundles, also on the page of an earlier run.
         roll: the active rolling restart; None if there is none.
         validated: True if the run has been validated.
-        learns: True if the strategy or its shadow learns the cost of bundles' messages.
+        learns: True if the strategy learns the cost of bundles' messages.
     """
 
     version: int = VERSION

@@ -17,7 +17,7 @@ from pulsar_rebalancer.show.page.plan_view import Count, EndView, MoveView, Plan
 from pulsar_rebalancer.show.page.recent_runs import known_scores, rounded
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
-from pulsar_rebalancer.texts import capitalized, number_of
+from pulsar_rebalancer.texts import capitalized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +106,6 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         stay=_stay(summary.bundles_passed_over),
         done=len(outcomes),
         failed=sum(not outcome.ok for outcome in outcomes),
-        shadow=_shadow(summary),
         harm=_harm(run, len(moves), last),
     )
 
@@ -117,24 +116,6 @@ def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
         return f"The last time: {last_time(last.values(), moves)}." if moves else ""
     harm = harm_of(run.outcome.moves) if run.outcome else None
     return f"{capitalized(harm.sentence)}." if harm else ""
-
-
-def _shadow(summary: Summary) -> str:
-    shadow = summary.shadow
-    if shadow is None:
-        return ""
-    if shadow.error:
-        return f"The shadow {shadow.strategy} made no plan: {shadow.error}"
-    return (
-        f"The shadow {shadow.strategy} would move {_predicted(shadow.bundles_taken, shadow.predicted_range)}; "
-        f"{summary.resolved.settings.strategy} moves {_predicted(summary.bundles_taken, summary.predicted_range)}. "
-        f"The shadow says: {shadow.sentence}"
-    )
-
-
-def _predicted(bundles: int, score_range: float | None) -> str:
-    after = "unknown" if score_range is None else f"{score_range:.1f} points"
-    return f"{number_of(bundles, 'bundle')} (predicted range: {after})"
 
 
 def _disturbed(run: Run, actions: Actions) -> dict[str, dict[str, int]]:

@@ -162,7 +162,6 @@ class PlanView(View):
         stay: number of considered bundles that are not moved, by reason.
         done: number of moves and splits with an outcome.
         failed: number of moves and splits that did not end as planned.
-        shadow: text that compares the shadow's plan with this one; empty if the shadow made no plan.
         harm: sentence about the cost of the moves for clients; for a manual plan, about the cost of its bundles' last
             moves.
     """
@@ -196,5 +195,4 @@ class PlanView(View):
     stay: tuple[Count, ...] = ()
     done: int = 0
     failed: int = 0
-    shadow: str = ""
     harm: str = ""

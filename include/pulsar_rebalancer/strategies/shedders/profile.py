@@ -84,6 +84,8 @@ class Profile:
             persistent topics are left out.
         judges_pairs: True if the shedder itself handles repeated samples and policies for each pair, and chooses the
             destinations. The pipeline then only applies caps to its moves.
+        swaps: True if a bundle that goes back in exchange for another one is not held by the grace period, as in
+            Pulsar's TransferShedder.
         learns: True if the shedder needs the results of `strategies.learning`.
         cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
         figure: function that returns a broker's figure. A sample with an unchanged figure is treated as a repeat and
@@ -102,6 +104,7 @@ class Profile:
     shed: Shedder
     thresholds: Callable[[Settings], Mapping[str, Threshold]] = lambda settings: {}
     judges_pairs: bool = False
+    swaps: bool = False
     learns: bool = False
     cluster_hits: Callable[[Settings], int | None] = lambda settings: None
     figure: Callable[[BrokerSample, Settings], float] = score

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 MEASURE = Measure.THROUGHPUT
 
-NEVER_MOVED = (Reason.SYSTEM_NAMESPACE, Reason.NAMESPACE_EXCLUDED, Reason.BUNDLE_QUARANTINED)
+NEVER_MOVED = (
+    Reason.SYSTEM_NAMESPACE,
+    Reason.NAMESPACE_EXCLUDED,
+    Reason.BUNDLE_EXCLUDED,
+    Reason.BUNDLE_QUARANTINED,
+    Reason.TO_BE_SPLIT,
+)
 """Reasons that exclude a bundle from swaps too. As in Pulsar, the grace period is not one of them."""
 
 SWAP_LIMIT = 0.75

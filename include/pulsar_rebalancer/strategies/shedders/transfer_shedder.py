@@ -226,6 +226,7 @@ def _others(
 
 PROFILE = Profile(
     shed,
+    swaps=True,
     # TransferShedder sheds once the hits exceed the setting.
     cluster_hits=lambda settings: settings.hit_count_transfer + 1,
     figure=reported_load,

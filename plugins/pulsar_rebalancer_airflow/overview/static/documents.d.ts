@@ -215,7 +215,6 @@ export interface PlanView {
   stay: Count[];
   done: number;
   failed: number;
-  shadow: string;
   harm: string;
 }
 

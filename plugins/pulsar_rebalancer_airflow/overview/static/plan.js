@@ -29,7 +29,6 @@ export function plan(view, short, title, dag, documents) {
     view.harm && make("p", { class: "harm" }, view.harm),
     progress(view),
     bundles > 0 && ranges(view),
-    view.shadow && make("p", { class: "shadow" }, view.shadow),
     splitList(view),
     bundles > 0 && moves(view, short),
     brokers.length > 0 && folded(`ends ${folder}`, "Prediction per broker", bars(brokers, short)),

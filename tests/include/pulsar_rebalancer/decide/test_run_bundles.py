@@ -7,9 +7,9 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.run_bundles import RunBundles, reasons_to_stay
+from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.decide.stays import BundleFacts, of_bundles
 from pulsar_rebalancer.run.tables import MEANS
 from pulsar_rebalancer.strategies import means
 
@@ -35,8 +35,9 @@ from pulsar_rebalancer.strategies import means
 )
 def test_the_first_reason_that_applies_is_given(name, expected):
     settings = Settings(excluded_namespaces=("t/kept",), excluded_bundles=("t/*/0x1*", "tenant/*"))
-    known = dict.fromkeys(("pulsar/system/0x0_0x1", "t/kept/0x0_0x1", "t/n/0x2_0x3"), Reason.BUNDLE_QUARANTINED)
-    assert reasons_to_stay(pa.array([name]), settings, known).to_pylist() == [expected]
+    quarantined = ("pulsar/system/0x0_0x1", "t/kept/0x0_0x1", "t/n/0x2_0x3")
+    facts = BundleFacts(settings, {}, quarantined=quarantined)
+    assert of_bundles(pa.array([name]), facts).to_pylist() == [expected]
 
 
 def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):

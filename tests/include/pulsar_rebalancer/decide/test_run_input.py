@@ -9,8 +9,8 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.decide.run_bundles import passed_over
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.stays import BundleFacts
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.run.tables import BUNDLES
@@ -29,7 +29,7 @@ def test_a_brokers_last_unload_counts(tmp_path):
         for number, (source, s) in enumerate([("a", 90), ("a", 30), ("b", 60)])
     }
     found = given(tmp_path, moves=MovesState(unloads=unloads), strategy=Strategy.TRANSFER)
-    assert found.context.unloaded_brokers == {"a": 30.0, "b": 60.0}
+    assert found.unloaded_brokers == {"a": 30.0, "b": 60.0}
 
 
 @pytest.mark.parametrize("strategy", [Strategy.AVG, Strategy.THRESHOLD])
@@ -55,8 +55,8 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
         unloads={"t/n/1": failed(1), "t/n/2": failed(1), "t/n/3": failed(31)}, kept={"t/n/1": kept, "t/n/3": kept}
     )
     run = given(tmp_path, moves=moves)
-    assert passed_over(run) == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
-    assert passed_over(run, grace=False) == {}
+    assert BundleFacts.of(run, run.settings).moved == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
+    assert BundleFacts.of(run, run.settings, grace=False).moved == {}
 
 
 @pytest.mark.parametrize(

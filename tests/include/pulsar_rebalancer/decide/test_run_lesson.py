@@ -11,10 +11,10 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.resolution import RunParams
-from pulsar_rebalancer.decide import pipeline
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
+from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, MEANS, RATES, TRAFFIC, table
@@ -229,8 +229,8 @@ def test_a_forced_run_that_knows_nothing_moves_by_current_rates_and_keeps_nothin
     run.new_means.write_table(table(means.update(content["bundles"].to_pylist(), []), MEANS))
     learned = lesson_of(run)
     learned.write(run)
-    bundles = RunBundles(run, lambda: run.new_means, learned.costs)
-    decided = pipeline.decide(replace(run.context, lesson=learned.lesson), run.brokers, bundles)
+    decided = plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned)
     assert any(move.taken for move in decided.moves), [decision.explanation for decision in decided.decisions]
+    assert decided.kept is not None
     assert decided.kept.document() == state.kept
     assert not run.new_costs.exists()

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name
 from tests.monitoring import asked_for
 from tests.project.documentation import ROOT
 
@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.settings import BreakerRules, Pause
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.harm import Harm
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, harm_of
-from pulsar_rebalancer.run.plan import ShadowPlan, Summary
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.show.measurements import PREFIX, measure, measure_orders
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
@@ -69,8 +69,7 @@ def told(tmp_path: Path) -> list[Measurement]:
     summary, _ = cluster.show(action="unload", bundles=[name(1)], destination="c:1")
     run = cluster.storage.run(summary.plan_id)
     assert run is not None
-    shadow = ShadowPlan(strategy="GainShedder", bundles_taken=3, predicted_range=12.5)
-    counted = {"counting": "counted", "bundles_split": 1, "splits_passed_over": {"one_topic": 2}, "shadow": shadow}
+    counted = {"counting": "counted", "bundles_split": 1, "splits_passed_over": {"one_topic": 2}}
     Summary.model_validate(summary.model_dump() | counted).write(run)
     return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 

@@ -47,34 +47,3 @@ def test_a_forced_run_may_name_the_gap_of_any_shedder_with_thresholds(monkeypatc
     monkeypatch.setenv("PULSAR_REBALANCER_STRATEGIES", "tests.outside_shedder:shed")
     params = parse_params({"force": "now", "force_threshold": 10})
     assert resolve({"strategy": "tests.outside_shedder:shed"}, {}, params).settings.strategy.endswith(":shed")
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"shadow": "AvgShedder"}, "shadow AvgShedder is already the strategy"),
-        ({"shadow": "BestShedder"}, "shadow: Input should be AvgShedder"),
-        ({"shadow": "GainShedder", "shadow_settings": {"gap": 1}}, "shadow_settings: gap: Extra inputs"),
-        ({"shadow_settings": {"min_gain": 10}}, "shadow_settings need a shadow"),
-        ({"shadow": "tests.outside_shedder:shed"}, "strategy tests.outside_shedder:shed is not listed"),
-        ({"strategy": "OverloadShedder", "shadow": "AvgShedder", "low_threshold": 50}, "low_threshold 50 is above"),
-    ],
-)
-def test_a_shadow_is_checked_as_the_strategy_is(given, said, monkeypatch):
-    monkeypatch.delenv("PULSAR_REBALANCER_STRATEGIES", raising=False)
-    with pytest.raises(SettingsError, match=said):
-        validate(given, where="here")
-
-
-def test_a_shadow_has_its_own_settings_and_placement():
-    given = {"strategy": "ThresholdShedder", "placement": "RoundRobinBrokerSelector", "shadow": "GainShedder"}
-    settings = validate(given, where="here")
-    assert settings.shadow_settings["min_gain"] == 30
-    shadow = settings.of_shadow()
-    assert shadow is not None
-    assert (shadow.strategy, shadow.strategy_settings, shadow.of_shadow()) == (
-        "GainShedder",
-        settings.shadow_settings,
-        None,
-    )
-    assert placement_of(shadow) == "AvgShedder"

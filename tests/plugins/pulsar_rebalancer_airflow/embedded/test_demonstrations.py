@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -18,16 +18,18 @@ from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import pipeline, plan_output
+from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_lesson import RunLesson
+from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.learned_columns import LearnedColumns
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, MEANS, NO_COSTS, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, MEANS, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies import means
@@ -102,12 +104,9 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
 
     known = run.known_means.read_table().to_pylist() if run.known_means else []
     bundles = run.table("bundles").to_pylist()
-    context, costs = run.context, NO_COSTS
-    if profile_of(run.settings).learns:
-        lesson, costs = shown.learn(run, bundles)
-        context = replace(context, lesson=lesson)
+    learned = RunLesson(*shown.learn(run, bundles)) if profile_of(run.settings).learns else RunLesson()
     run.new_means.write_table(pa.Table.from_pylist(means.update(bundles, known), schema=MEANS))
-    plan_output.write(run, pipeline.decide(context, run.brokers, RunBundles(run, lambda: run.new_means, costs)))
+    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned))
     return run
 
 

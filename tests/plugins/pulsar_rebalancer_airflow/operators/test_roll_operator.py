@@ -9,11 +9,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowTaskTimeout, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.airflow_context import MemoryState, context
-from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.by_hand import roll_plan
+from pulsar_rebalancer.decide.rolls import roll_plan
 from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.state.orders.control_document import Control, Order
 from pulsar_rebalancer.state.orders.question import Question

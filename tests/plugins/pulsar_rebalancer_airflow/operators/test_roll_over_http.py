@@ -15,8 +15,8 @@ from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.carry_out.move_history import WaveHistory, tidied
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.by_hand import roll_plan
-from pulsar_rebalancer.decide.by_hand.rolling import RollFacts, advance
+from pulsar_rebalancer.decide.rolls import roll_plan
+from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_moves, read_state

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.include.pulsar_rebalancer.decide.by_hand.snapshots import NOW, Snapshots, name
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
 
-from pulsar_rebalancer.decide import plan_output
-from pulsar_rebalancer.decide.pipeline import RunDecision
+from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.show.page.bundle_costs import bundle_costs
@@ -24,7 +23,7 @@ def test_of_25_bundles_the_20_with_the_largest_load_are_listed(tmp_path: Path) -
     learned = lesson_of(run)
     learned.write(run)
     kept = KeptState(ShedderState(learned=learned.lesson.learned))
-    plan_output.write(run, RunDecision([], [], kept, "nothing fired", {}))
+    plan_files.write_run(run, planned(run, kept=kept))
     assert [cost.bundle for cost in bundle_costs(snapshots.storage, "a:1", NOW)] == [
         name(number) for number in range(24, 4, -1)
     ]

@@ -1,1 +1,0 @@
-"""Manual plans: bundles to move at a person's request, the disturbed clients, and the brokers' predicted load."""

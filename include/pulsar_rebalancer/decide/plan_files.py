@@ -1,0 +1,207 @@
+"""Write the files of a plan: moves, decisions, new state, splits and, last, the summary. Nothing is decided here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pulsar_rebalancer.decide.planning import Plan
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.splits import split_planning
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.manual_request import ByHand
+from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash, write_decisions, write_moves
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.splits import write_splits
+from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
+from pulsar_rebalancer.state.counting import samples_after, taken_at
+from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState
+from pulsar_rebalancer.strategies.fitting import force_threshold
+from pulsar_rebalancer.strategies.left_out import apart_of
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
+from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
+
+
+def write_run(run: RunInput, plan: Plan) -> Summary:
+    """Write the plan of a run that decided by itself, and return its summary."""
+    scores, request, params = _scores(plan.decisions), run.request, run.request.params
+    judged = [decision for decision in plan.decisions if decision.pair is not None]
+    gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
+    forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
+    low = profile_of(run.settings).thresholds(run.settings).get("low")
+    return write(
+        run,
+        plan,
+        _state(run, plan),
+        run.splits.rows,
+        **scores_fields(scores, scores_after(scores, plan.taken, plan.traffic), apart_of(run, run.settings)),
+        drains=dict(plan.drains),
+        forced=forced if request.forced else None,
+        counting=run.counting.reason,
+        pairs=len(gaps),
+        pairs_over=sum(gap >= low.gap for gap in gaps) if low else 0,
+        pairs_fired=sum(decision.fired for decision in judged),
+        hits=(
+            max((decision.low_hits or 0 for decision in judged), default=0),
+            max((decision.high_hits or 0 for decision in judged), default=0),
+        ),
+        splits_passed_over=run.splits.passed_over,
+        splits_told=(*run.splits.told, *split_planning.helpful(run, plan.completed(), plan.moves, plan.traffic)),
+    )
+
+
+def write_by_hand(
+    sample: PlanningSample,
+    plan: Plan,
+    record: ByHand,
+    after: Mapping[str, float],
+    splits: Sequence[Row],
+    restarts: Mapping[str, CountedSample],
+) -> Summary:
+    """Write a plan that no strategy decided, and return its summary. It counts no hits.
+
+    Args:
+        record: the request and the person who made it.
+        after: predicted scores of the brokers, in percent.
+        splits: rows of the splits table.
+        restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
+    """
+    before = sample.snapshot.before.decision
+    changed = {"seq": before.seq + 1, "plan_id": sample.snapshot.folder.name, "restarts": dict(restarts)}
+    return write(
+        sample.snapshot,
+        plan,
+        before.model_copy(update=changed),
+        splits,
+        **scores_fields(sample.scores, after, sample.left_out),
+        by_hand=_with_effect(sample, plan, splits, record, after),
+        counting=Reason.BY_HAND,
+        pairs=0,
+        pairs_over=0,
+        pairs_fired=0,
+        hits=(0, 0),
+        splits_told=tuple(row["explanation"] for row in splits),
+    )
+
+
+def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row], **fields: Any) -> Summary:
+    """Write a plan's moves, decisions, state, splits and, last, its summary.
+
+    Args:
+        state: the state that the *record* task will commit. Its sequence number is one higher than that of the state
+            from which the plan was made.
+        splits: rows of the splits table.
+        fields: fields of the summary that do not follow from the files.
+    """
+    request, decisions = run.request, plan.completed()
+    moves = move_table(request.cluster, plan.moves)
+    write_moves(run.folder, moves)
+    empty = {"restarts"} if not state.restarts else set()
+    document = state.model_dump(mode="json", exclude=empty)
+    decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)
+    write_decisions(run.folder, decided, document)
+    cuts = write_splits(run.folder, splits)
+    taken = moves.filter(moves["taken"]).to_pylist()
+    passed_over = Counter(move.reason for move in plan.moves if not move.taken)
+    summary = Summary(
+        **fields,
+        sentence=plan.sentence,
+        plan_id=run.folder.name,
+        cluster=request.cluster,
+        airflow_run_id=request.airflow_run_id,
+        base_seq=state.seq - 1,
+        # The hash covers the values that a reader of the files will see.
+        hash=plan_hash(decided.to_pylist(), taken, json.loads(json.dumps(document)), cuts),
+        collected_at=request.collected_at,
+        reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
+        bundles_taken=len(taken),
+        bundles_passed_over=dict(sorted(passed_over.items())),
+        bundles_split=len(cuts),
+        waves=max((row["wave"] + 1 for row in taken), default=0),
+        in_force=request.in_force,
+        resolved=request.resolved,
+    )
+    summary.write(run.folder)
+    return summary
+
+
+def _state(run: RunInput, plan: Plan) -> DecisionState:
+    counts, now, before = run.counting.counts, run.request.collected_at, run.before.decision
+    used = {**plan.samples, **used_samples(plan.decisions, run.counting, plan.moves)}
+    return DecisionState(
+        seq=before.seq + 1,
+        plan_id=run.folder.name,
+        counted_at=now if counts else before.counted_at,
+        strategy=run.settings.strategy,
+        hits=hits_after(plan.decisions),
+        kept=(plan.kept or run.kept).document(),
+        samples=samples_after(before, run.counting, used if counts else {}, now),
+        restarts={} if counts else taken_at(used, now),
+        means=run.new_means.name if counts else before.means,
+        split_hits=run.splits.hits if counts else before.split_hits,
+    )
+
+
+def _with_effect(
+    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ByHand, after: Mapping[str, float]
+) -> ByHand:
+    """Return a copy of the record that also says how the moves and splits affect brokers and clients."""
+    ends = {end for move in plan.taken for end in (move.source, move.destination) if end is not None}
+    unloaded = [(move.source, move.bundle) for move in plan.taken]
+    unloaded += [(split["broker"], split["bundle"]) for split in splits if split["unload"]]
+    bundles = [sample.bundles.find(*each) for each in unloaded]
+    return record.model_copy(
+        update={
+            "scores": {name: (sample.scores[name], after[name]) for name in sorted(ends)},
+            **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
+            "unknown": tuple(sorted(move.bundle for move in plan.moves if move.reason is Reason.NO_SUCH_BUNDLE)),
+        }
+    )
+
+
+def _scores(decisions: Iterable[Decision]) -> dict[str, float]:
+    """Return the scores of the brokers that were compared, in percent."""
+    judged = [decision for decision in decisions if decision.pair is not None]
+    sources = [(decision.source, decision.source_score) for decision in judged]
+    ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]
+    return {broker: score for broker, score in ends if broker is not None and score is not None}
+
+
+def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
+    """Return the moves table. It is built column by column for speed: there can be hundreds of thousands of moves."""
+    columns: dict[str, Any] = dict.fromkeys(MOVES.names, ())
+    if moves:
+        columns |= zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)
+    taken = [reason is Reason.TAKEN for reason in columns["reason"]]
+    columns |= {"cluster": pa.repeat(cluster, len(moves)), "taken": taken}
+    return pa.table(columns, schema=MOVES)
+
+
+def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
+    return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
+
+
+def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
+    """Return the summary's score fields.
+
+    Args:
+        before: scores of the compared brokers before the moves, in percent.
+        after: scores after the moves (`scoring.scores_after`), in percent.
+        apart: brokers that are not compared with other brokers and are therefore left out.
+    """
+    before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))
+    return {
+        "brokers": len(before),
+        "score_min": min(before.values(), default=None),
+        "score_max": max(before.values(), default=None),
+        "score_mean": math.fsum(before.values()) / len(before) if before else None,
+        "predicted_min": min(after.values(), default=None),
+        "predicted_max": max(after.values(), default=None),
+    }

@@ -1,0 +1,157 @@
+"""One way to a plan, for runs, dry runs, plans that are carried out, rolling restarts and replays.
+
+Every source says what it wants (`sources/`), in this order: a requested or an approved plan; drained brokers; the
+strategy; and, if nothing else moves, the returns of a rolling restart or new brokers to fill. Why a bundle stays is the
+same for all of them (`stays.py`), as are placement, policies and caps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide import explain
+from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.manual_request import DrainProgress
+from pulsar_rebalancer.run.tables import BrokerSample, Measure
+from pulsar_rebalancer.strategies import caps
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+
+Arriving = Mapping[str, Mapping[Measure, float]]
+"""Traffic that drains move to each broker, by broker and measure (msg/s or bytes/s)."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Who may want something moved, in order of precedence.
+
+    Attributes:
+        requested: the moves of a person's request or of an approved plan; nobody else is asked then.
+        drains: the moves off drained brokers.
+        strategy: function that returns the strategy's moves, given what the drains move.
+        rolling: text about the rolling restart that postpones the strategy's moves; empty if there is none.
+        otherwise: function that is called if nothing else moves: returns of a rolling restart, or new brokers to fill.
+    """
+
+    requested: Wanted | None = None
+    drains: Wanted | None = None
+    strategy: Callable[[Arriving], Wanted] | None = None
+    rolling: str = ""
+    otherwise: Callable[[], Wanted | None] = lambda: None
+
+
+class Plan(NamedTuple):
+    """A plan before it is written.
+
+    Attributes:
+        decisions: one for each pair or broker that was judged; `completed` adds the bundles that move.
+        moves: all candidates with destinations and waves, each taken or with the reason why it stays.
+        kept: state of the strategy and of its placement, for the next run; None if no strategy was asked.
+        sentence: the result as text.
+        traffic: current traffic of the sources, in the measure of their moves (msg/s or bytes/s).
+        samples: brokers' figures that caused moves or a hit of the whole cluster, by broker. For AvgShedder, the
+            figures are in the decisions instead (`sample.used_samples`).
+        drains: progress of each drain, by drained broker.
+    """
+
+    decisions: list[Decision]
+    moves: list[CandidateMove]
+    kept: KeptState | None = None
+    sentence: str = ""
+    traffic: Mapping[str, float] = {}
+    samples: Mapping[str, float] = {}
+    drains: Mapping[str, DrainProgress] = {}
+
+    @property
+    def taken(self) -> list[CandidateMove]:
+        """Return the moves that are to be made."""
+        return [move for move in self.moves if move.taken]
+
+    def completed(self) -> list[Decision]:
+        """Return the decisions with the number of bundles that move, and the reason if none of a pair's does."""
+        return explain.complete(self.decisions, self.taken, explain.reasons_by_pair(self.moves))
+
+
+def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:
+    """Make a plan.
+
+    Args:
+        settings: the caps of a run, without those that a person lifted.
+        policies: the anti-affinity groups, of which only one bundle may move.
+        brokers: all brokers that the cluster lists.
+
+    Raises:
+        PlanError: `bad_result` if a custom shedder returns an impossible move.
+        SnapshotError: one of the run's files cannot be read.
+    """
+
+    def within_caps(*wanted: Wanted) -> list[list[CandidateMove]]:
+        """Return the moves of each source after the caps; those of the first source come first."""
+        room = next((each.room() for each in wanted if each.room), None)
+        moves = caps.apply((move for each in wanted for move in each.moves), settings, policies.groups, brokers, room)
+        if sum(bool(each.moves) for each in wanted) < 2:  # a plan may have a million moves
+            return [moves if each.moves else [] for each in wanted]
+        pairs = [{move.pair for move in each.moves} for each in wanted]
+        return [[move for move in moves if move.pair in of] for of in pairs]
+
+    if sources.requested is not None:
+        (moves,) = within_caps(sources.requested)
+        return _joined([sources.requested.report(moves)], moves)
+    drains = sources.drains or _NOTHING
+    arriving = _arriving(*within_caps(drains)) if drains.moves else {}
+    strategy = sources.strategy(arriving) if sources.strategy else _NOTHING
+    if sources.rolling:
+        strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
+    leaving, chosen = within_caps(drains, strategy)
+    report = [drains.report(leaving), strategy.report(chosen)]
+    if sources.rolling:
+        report[1] = report[1]._replace(sentence=f"{report[1].sentence}. {sources.rolling}")
+    made = _joined(report, [*leaving, *chosen])._replace(kept=strategy.kept)
+    if not made.taken and (other := sources.otherwise()):
+        (moves,) = within_caps(other)
+        moves = other.regrouped(moves) if other.regrouped else moves
+        made = _with_other(made, other.report(moves), moves)
+    return made
+
+
+_NOTHING = Wanted([], lambda _: SourceReport([]))
+
+
+def _arriving(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
+    traffic: dict[str, Counter[Measure]] = {}
+    for move in moves:
+        if move.taken and move.destination is not None:
+            brought = {measure: getattr(move, measure) for measure in Measure}
+            traffic.setdefault(move.destination, Counter()).update(brought)
+    return traffic
+
+
+def _joined(report: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
+    """Return the plan of several sources; the last one's sentence comes first."""
+    return Plan(
+        decisions=[decision for each in report for decision in each.decisions],
+        moves=moves,
+        sentence=". ".join(each.sentence for each in reversed(report) if each.sentence),
+        traffic={broker: figure for each in reversed(report) for broker, figure in each.traffic.items()},
+        samples={broker: figure for each in report for broker, figure in each.samples.items()},
+        drains={broker: progress for each in report for broker, progress in each.drains.items()},
+    )
+
+
+def _with_other(made: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
+    """Return the plan with the moves of a source that acts because nothing else moves.
+
+    The hits of the brokers in these moves are reset. If all bundles stay, only the reasons are added.
+    """
+    if not report.decisions and not report.sentence:
+        return made
+    ends = {end for move in moves if move.taken for end in (move.source, move.destination)}
+    decisions = [decision.with_hits_reset(ends) for decision in made.decisions]
+    joined = _joined([report, SourceReport(decisions, made.sentence, made.traffic, made.samples, made.drains)], moves)
+    return joined._replace(moves=[*moves, *made.moves], kept=made.kept, traffic=report.traffic or made.traffic)

@@ -1,0 +1,1 @@
+"""Rolling restarts: what one would do, and its steps."""

@@ -1,0 +1,182 @@
+"""The plans of the *decide* task and of manual plans: who is asked, and what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pulsar_rebalancer.config.enums import Action, Overrule
+from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide.planning import Arriving, Plan, Sources, plan
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_lesson import RunLesson
+from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
+from pulsar_rebalancer.decide.sources.drains import drains
+from pulsar_rebalancer.decide.sources.wanted import Wanted, candidates_of, placed
+from pulsar_rebalancer.decide.spare_capacity import SpareCapacity
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import Bundles
+from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import Row
+from pulsar_rebalancer.run.topic_loads import Candidates
+from pulsar_rebalancer.state.roll_document import Phase
+from pulsar_rebalancer.state.state_documents import CountedSample
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.caps import CapacityCheck
+from pulsar_rebalancer.strategies.fitting import force_threshold
+from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.texts import capitalized, number_of
+
+
+def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) -> Plan:
+    """Return the plan of a run that decides by itself.
+
+    Args:
+        bundles: the bundles with their means after this sample.
+        learned: figures learned up to this sample, for a strategy that learns.
+
+    Raises:
+        PlanError: `bad_result` if a custom shedder returns an impossible move.
+        SnapshotError: one of the run's files cannot be read.
+    """
+    request = run.request
+    given = strategy.StrategyInput(
+        settings=run.settings,
+        brokers=run.brokers,
+        bundles=bundles,
+        counting=run.counting,
+        kept=run.kept,
+        policies=run.policies,
+        forced=request.forced,
+        force_threshold=force_threshold(request),
+        unloaded_brokers=run.unloaded_brokers,
+        lesson=(learned or RunLesson()).lesson,
+        seed=run.folder.name,
+    )
+    return plan_with(run, lambda arriving: strategy.wanted(given, arriving))
+
+
+def plan_with(run: RunInput, chosen: Callable[[Arriving], Wanted]) -> Plan:
+    """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers.
+
+    Args:
+        chosen: function that returns what the strategy wants, given the traffic that drains move to each broker.
+    """
+    roll = run.before.roll
+
+    def otherwise() -> Wanted | None:
+        if roll is not None:
+            home = dict.fromkeys(roll.home, roll.broker) if roll.phase is Phase.RETURNING else {}
+            return returns.bring_back(run, home) if home else None
+        return filling.fill_new(run) if run.settings.fill_new_brokers and run.counting.counts else None
+
+    sources = Sources(
+        drains=drains(run) if run.before.drains.brokers else None,
+        strategy=chosen,
+        rolling=capitalized(roll.progress) if roll else "",
+        otherwise=otherwise,
+    )
+    return plan(sources, run.settings, run.policies, run.brokers)
+
+
+def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
+    """Make the plan that a person requested through a form, write it to the run's folder, and return its summary.
+
+    Args:
+        run: folder of a run with a validated snapshot.
+        by: name of the Airflow user.
+
+    Raises:
+        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or the reason why a named broker is left
+            out.
+        SnapshotError: one of the run's files cannot be read.
+    """
+    draining = request.broker if request.action is Action.DRAIN else ()
+    sample = PlanningSample.read(Snapshot(run), request.overruled).draining(draining)
+    record = ByHand(by=by, request=request)
+    if request.action is Action.SPLIT:
+        row = requested.split(sample, request, Candidates.find(run) or Candidates())
+        return _by_hand(sample, requested.wanted(sample, (), record, [row]), record, splits=[row])
+    moves = placed(sample, candidates_of(sample, requested.moves_of(sample, storage, request)))
+    wanted = requested.wanted(sample, moves, record)
+    if not draining:
+        return _by_hand(sample, wanted, record)
+    # A drain is shown as its runs will decide it.
+    samples, overruled = dict.fromkeys(draining, sample), dict.fromkeys(draining, request.overrule)
+    return _by_hand(sample, wanted, record, room=lambda: SpareCapacity(samples, overruled))
+
+
+def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
+    """Check an earlier plan against a new snapshot, and write the plan of the run that carries it out.
+
+    An approved plan is carried out as a whole or refused. From any other plan, only the moves that are still valid are
+    carried out.
+
+    Raises:
+        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `not_whole` or
+            `would_overload`.
+        SnapshotError: one of the run's files, or a file of the plan that was shown, cannot be read.
+    """
+    earlier = approved.read(storage, Snapshot(run))
+    moves, room = approved.wanted(earlier)
+    # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
+    wanted = requested.wanted(earlier.sample, moves, earlier.record, earlier.splits)
+    return _by_hand(
+        earlier.sample,
+        wanted,
+        earlier.record,
+        splits=earlier.splits,
+        room=room,
+        whole=earlier.approved,
+        restarts=earlier.restarts,
+    )
+
+
+def _by_hand(
+    sample: PlanningSample,
+    wanted: Wanted,
+    record: ByHand,
+    *,
+    splits: Sequence[Row] = (),
+    room: Callable[[], CapacityCheck] | None = None,
+    whole: bool = False,
+    restarts: Mapping[str, CountedSample] | None = None,
+) -> Summary:
+    """Make and write a plan that no strategy decided.
+
+    Args:
+        splits: rows of the splits table.
+        whole: True to refuse the plan if any of its bundles must not be moved.
+        restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
+
+    Raises:
+        PlanError: `would_overload`; `not_whole`.
+    """
+    made = plan(Sources(requested=replace(wanted, room=room)), sample.settings, sample.policies, sample.brokers)
+    if whole:
+        _refuse_parts(made.moves)
+    after = scores_after(sample.scores, made.taken, sample.traffic)
+    if record.request.action and room is None:  # an approved plan of a strategy is checked as in mode `auto`
+        _check_load(sample, after, record.request.overruled)
+    return plan_files.write_by_hand(sample, made, record, after, splits, restarts or {})
+
+
+def _refuse_parts(moves: Iterable[CandidateMove]) -> None:
+    lost = [move for move in moves if not move.taken and move.reason is not Reason.SAME_BROKER]
+    if lost:
+        named = ", ".join(f"{move.bundle} ({move.reason})" for move in lost[:10])
+        raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay: {named}")
+
+
+def _check_load(sample: PlanningSample, after: Mapping[str, float], overruled: Container[Overrule]) -> None:
+    limit = sample.settings.overloaded_threshold
+    over = {name: score for name, score in after.items() if score > max(limit, sample.scores[name])}
+    if over and Overrule.OVERLOAD not in overruled:
+        named = ", ".join(f"{name} {sample.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
+        raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {named}")

@@ -1,0 +1,134 @@
+"""An earlier plan as a source: one that a person approved, or referred to by its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.sources.drains import leaving
+from pulsar_rebalancer.decide.sources.wanted import RequestedMove, Wanted, candidates_of, placed
+from pulsar_rebalancer.errors import PlanError, SnapshotError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
+from pulsar_rebalancer.run.plan import Move, Summary, read_state, verify
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.splits import taken_rows
+from pulsar_rebalancer.run.tables import Row
+from pulsar_rebalancer.state.manual_plans import HandedOver
+from pulsar_rebalancer.state.state_documents import CountedSample
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.caps import CapacityCheck
+from pulsar_rebalancer.strategies.sample import CandidateMove
+
+
+class EarlierPlan(NamedTuple):
+    """An earlier plan, and the new sample in which it is carried out.
+
+    Attributes:
+        record: who requested the plan, and who approved it.
+        approved: True if a person approved the plan; False if its hash was given.
+        splits: rows of the splits table.
+        restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
+    """
+
+    sample: PlanningSample
+    summary: Summary
+    record: ByHand
+    approved: bool
+    moves: list[Move]
+    splits: list[Row]
+    restarts: Mapping[str, CountedSample]
+
+
+def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
+    """Return the earlier plan that a run carries out.
+
+    Raises:
+        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago` or `awaited_too_long`.
+        SnapshotError: one of the run's files, or a file of the plan that was shown, cannot be read.
+    """
+    handed = snapshot.before.handed_over
+    if handed is None:
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{snapshot.folder.uri} does not say which plan it carries out")
+    folder, summary = _shown(storage, snapshot.request, handed)
+    # A plan that a strategy made is requested only by its hash.
+    wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
+    overruled = wanted.overruled
+    if handed.approved and summary.by_hand is None:
+        # The run that made the plan applied the grace period, and only the plan's own runs have moved bundles since.
+        overruled |= {Overrule.GRACE_PERIOD}
+    who = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
+    asked_by = summary.by_hand.by if summary.by_hand and who else handed.by
+    moves, _ = verify(folder, summary)
+    return EarlierPlan(
+        sample=PlanningSample.read(snapshot, overruled),
+        summary=summary,
+        record=ByHand(by=asked_by, request=wanted, carries_out=summary.hash, **who),
+        approved=handed.approved,
+        moves=list(moves),
+        splits=taken_rows(folder),
+        restarts=read_state(folder).restarts,
+    )
+
+
+def wanted(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
+    """Return the candidates of an earlier plan, and the check for room if some of them leave drained brokers."""
+    sample = earlier.sample
+    leave = [
+        move
+        for move in earlier.moves
+        if move.source in earlier.summary.drains and sample.owners.get(move.bundle) == move.source
+    ]
+    others = [_again(sample, move) for move in earlier.moves if move not in leave]
+    moves = placed(sample, candidates_of(sample, others))
+    if not leave:
+        return moves, None
+    drains = _leaving(sample.snapshot, earlier.summary, leave)
+    return [*drains.moves, *moves], drains.room
+
+
+def _again(sample: PlanningSample, move: Move) -> RequestedMove:
+    stayed = sample.owners.get(move.bundle) in (None, move.source, move.destination)
+    return RequestedMove(move.bundle, move.destination, None if stayed else Reason.OWNER_CHANGED)
+
+
+def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:
+    """Return the folder and the summary of the plan that was shown."""
+    entry, settings = handed.plan, request.resolved.settings
+    folder = storage.run(entry.plan_id)
+    if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
+        raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
+    oldest, too_old = settings.max_shown_plan_age_seconds, Reason.SHOWN_TOO_LONG_AGO
+    if handed.approved:
+        oldest, too_old = settings.max_awaiting_minutes * 60, Reason.AWAITED_TOO_LONG
+    age = (request.collected_at - entry.at).total_seconds()
+    if age > oldest:
+        raise PlanError(too_old, f"plan {entry.plan_id} is {age:.0f} s old")
+    return folder, summary
+
+
+def _leaving(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Wanted:
+    """Return the shown plan's moves off drained brokers.
+
+    A rule is lifted only if it was lifted for the shown plan and still is. Bundles of a broker that is no longer
+    drained are not moved.
+    """
+    drained = snapshot.before.drains.brokers
+    overruled = {
+        source: frozenset(shown.drains[source].overrule).intersection(
+            drained[source].overrule if source in drained else ()
+        )
+        for source in {move.source for move in moves}
+    }
+
+    def requested(_: PlanningSample, source: str) -> list[RequestedMove]:
+        released = None if source in drained else Reason.NOT_DRAINED
+        return [
+            RequestedMove(move.bundle, move.destination, released, source) for move in moves if move.source == source
+        ]
+
+    return leaving(snapshot, overruled, requested, fixed=True)[0]

@@ -1,0 +1,131 @@
+"""Drained brokers as a source: their bundles move before those that the strategy chose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.sources.filling import arrived_lately
+from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, placed
+from pulsar_rebalancer.decide.spare_capacity import SpareCapacity
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.manual_request import DrainProgress
+from pulsar_rebalancer.run.sums import one_by_one
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.strategies.sample import Decision
+from pulsar_rebalancer.texts import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.state.manual_plans import Drain
+    from pulsar_rebalancer.strategies.sample import CandidateMove
+
+NAMED = 20
+"""Maximum number of immovable bundles to name, per broker."""
+
+NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+
+
+def leaving(
+    snapshot: Snapshot,
+    overruled: Mapping[str, Collection[Overrule]],
+    requested: Callable[[PlanningSample, str], list[RequestedMove]],
+    *,
+    fixed: bool = False,
+) -> tuple[Wanted, dict[str, PlanningSample]]:
+    """Return the moves that take bundles off drained brokers, and the sample for each of these brokers.
+
+    The pair numbers are negative, so that the caps accept these moves first. The check for room refuses moves,
+    including those of the strategy, that would overload a broker.
+
+    Args:
+        overruled: rules that a person lifted, by drained broker. At least one broker is required.
+        requested: function that returns the bundles to move from a drained broker.
+        fixed: True if a bundle may go only to its planned destination.
+
+    Raises:
+        SnapshotError: one of the run's files cannot be read.
+    """
+    groups: dict[frozenset[Overrule], list[str]] = {}
+    for broker in sorted(overruled):
+        groups.setdefault(frozenset(overruled[broker]) - {Overrule.CAPS}, []).append(broker)
+    moves: list[CandidateMove] = []
+    samples: dict[str, PlanningSample] = {}
+    for rules, brokers in groups.items():
+        sample = PlanningSample.read(snapshot, rules)
+        if snapshot.before.roll is not None:
+            sample = sample.of_roll()
+        wanted = [move for broker in brokers for move in requested(sample, broker)]
+        moves.extend(placed(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
+        samples.update(dict.fromkeys(brokers, sample))
+
+    def room() -> SpareCapacity:
+        return SpareCapacity(samples, overruled, fixed=fixed)
+
+    return Wanted(moves, lambda _: SourceReport([]), room=room), samples
+
+
+def drains(snapshot: Snapshot) -> Wanted:
+    """Return the moves that empty the drained brokers, of which there is at least one.
+
+    Raises:
+        SnapshotError: one of the run's files cannot be read.
+    """
+    drained = snapshot.before.drains.brokers
+    overruled = {broker: drain.overrule for broker, drain in drained.items()}
+    wanted, samples = leaving(snapshot, overruled, of_broker)
+
+    def report(moves: Sequence[CandidateMove]) -> SourceReport:
+        pairs = {move.source: move.pair for move in moves}
+        givers = {move.source for move in moves if move.taken}
+        progress = {broker: _progress(snapshot, broker, drained[broker], moves) for broker in sorted(drained)}
+        leave = number_of(sum(drain.moving for drain in progress.values()), "bundle")
+        return SourceReport(
+            [_decision(samples[broker], broker, pairs[broker], drained[broker]) for broker in sorted(pairs)],
+            f"Drained: {', '.join(progress)}, {leave} to move",
+            {broker: samples[broker].traffic[broker] for broker in givers},
+            drains=progress,
+        )
+
+    return replace(wanted, report=report)
+
+
+def of_broker(sample: PlanningSample, broker: str) -> list[RequestedMove]:
+    """Return every bundle that a drained broker reports."""
+    return [RequestedMove(bundle.bundle, source=broker) for bundle in sample.bundles.of(broker)]
+
+
+def _decision(sample: PlanningSample, broker: str, pair: int, drain: Drain) -> Decision:
+    return Decision(
+        source=broker,
+        reason=Reason.DRAIN,
+        pair=pair,
+        source_score=sample.scores.get(broker),
+        fired=True,
+        explanation=f"{broker} is drained, {drain.by or 'somebody'} asked for it: {drain.reason}",
+        measure=Measure.THROUGHPUT,
+        target=one_by_one(bundle.msg_throughput for bundle in sample.bundles.of(broker)),
+    )
+
+
+def _progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
+    mine = [move for move in moves if move.source == broker]
+    unreported = arrived_lately(snapshot, broker) - {move.bundle for move in mine}
+    stay = Counter(move.reason for move in mine if not move.taken)
+    if unreported:
+        stay[Reason.RECENTLY_UNLOADED] += len(unreported)
+    return DrainProgress(
+        since=drain.at,
+        by=drain.by,
+        reason=drain.reason,
+        overrule=drain.overrule,
+        bundles=None if broker in snapshot.silent else len(mine) + len(unreported),
+        moving=sum(move.taken for move in mine),
+        stay=dict(sorted(stay.items())),
+        named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),
+    )

@@ -1,0 +1,156 @@
+"""Brokers to fill as a source: new ones, in runs that move nothing else (`fill_new_brokers`), or by a request."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from datetime import timedelta
+from functools import cache
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.sources.wanted import RequestedMove, Wanted, candidates_of, giving, placed
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_rebalancer.run.snapshot import Snapshot
+    from pulsar_rebalancer.state.state_documents import Unload
+
+NEW = timedelta(minutes=30)
+"""A broker counts as new until its process reaches this age."""
+
+_REPORTED = timedelta(minutes=4)
+"""Time after which a broker's report includes the bundles that moved to it."""
+
+_BELOW = 5.0
+"""A broker counts as filled if its score is at most this number of points below the mean."""
+
+
+def fill_new(snapshot: Snapshot) -> Wanted | None:
+    """Return the moves that fill new brokers, like the manual action `fill`; None if there is nothing to move.
+
+    Raises:
+        SnapshotError: one of the run's files cannot be read.
+    """
+    # A broker that has just received bundles is left out: its report may lack them.
+    getting = {end for unload in moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
+    brokers = sorted(new_brokers(snapshot) - getting)
+    if not brokers:
+        return None
+    sample = PlanningSample.read(snapshot)
+    healthy = [name for name in brokers if name not in sample.left_out]
+    if not healthy:
+        return None
+    mean = fmean(figure for name, figure in sample.scores.items() if name not in sample.left_out)
+    empty = [name for name in healthy if sample.scores[name] < mean - _BELOW]
+    requested = fill(sample, empty) if empty else []
+    moves = placed(sample, candidates_of(sample, requested, -len(requested)))
+    return Wanted(
+        moves, lambda moves: giving(sample, moves, Reason.FILL, "gives bundles to new brokers:", "New: {}, filled")
+    )
+
+
+def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
+    """Fill brokers up to the mean score with bundles from the hottest brokers, largest bundles first.
+
+    The coldest broker is filled first. A bundle is suitable if, after its move, the filled broker's score is at most
+    the mean and at most the source's score.
+
+    Raises:
+        PlanError: `unknown_destination`, or the reason why one of the brokers is left out.
+    """
+    for broker in brokers:
+        check_broker(sample, broker)
+    scores, policies = dict(sample.scores), sample.policy_filter()
+    mean = fmean(figure for name, figure in scores.items() if name not in sample.left_out)
+    pools = {
+        source: sorted(
+            (
+                (sample.share_of_score(bundle), bundle.bundle)
+                for bundle in sample.bundles.of(source)
+                if sample.stays(bundle) is None
+            ),
+            reverse=True,
+        )
+        for source in scores.keys() - set(brokers)
+    }
+    forbids = cache(policies.forbids)
+    run, onto = sample.settings.max_bundles_per_run, _onto(sample)
+    requested: list[RequestedMove] = []
+    taken = Counter[str]()
+    while run is None or len(requested) < run:
+        fitting = (
+            (source, share, bundle, broker)
+            for broker in sorted(brokers, key=lambda name: (scores[name], name))
+            if taken[broker] < onto
+            for source in sorted(pools, key=lambda name: (-scores[name], name))
+            for share, bundle in pools[source]
+            if 0 < share <= min(mean - scores[broker], (scores[source] - scores[broker]) / 2)
+            and forbids(bundle, source, broker) is None
+        )
+        largest = next(fitting, None)
+        if largest is None:
+            break
+        source, share, bundle, broker = largest
+        pools[source].remove((share, bundle))
+        scores[source] -= share
+        scores[broker] += share
+        taken[broker] += 1
+        requested.append(RequestedMove(bundle, broker))
+    return requested
+
+
+def _onto(sample: PlanningSample) -> float:
+    """Return the maximum number of bundles that may move to one broker."""
+    caps = (sample.settings.max_bundles_per_broker, sample.settings.max_bundles_onto_broker)
+    return min((cap for cap in caps if cap is not None), default=math.inf)
+
+
+def unreported(sample: PlanningSample) -> dict[str, float]:
+    """Return, for each owner, the score points of recently moved bundles that its report might not include yet.
+
+    This assumes that scores are proportional to traffic, with the same factor for all brokers.
+    """
+    points: dict[str, float] = {}
+    traffic = math.fsum(sample.traffic[name] for name in sample.scores)
+    for bundle in moved_lately(sample.snapshot) if traffic else ():
+        if (owner := sample.owners.get(bundle)) in sample.scores:
+            share = sample.bundles.find(owner, bundle).msg_throughput / traffic
+            points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.scores.values())
+    return points
+
+
+def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
+    """Return recent unloads, by bundle: the new owner's report might not include the bundle yet."""
+    now = snapshot.request.collected_at
+    return {
+        bundle: unload for bundle, unload in snapshot.before.moves.unloads.items() if abs(now - unload.at) < _REPORTED
+    }
+
+
+def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
+    """Return the bundles that a broker received recently, which its report might not include yet."""
+    return {bundle for bundle, unload in moved_lately(snapshot).items() if unload.owner == broker}
+
+
+def new_brokers(snapshot: Snapshot) -> frozenset[str]:
+    """Return the brokers whose processes started recently."""
+    now = snapshot.request.collected_at
+    return frozenset(name for name, at in snapshot.started.items() if at and abs(now - at) <= NEW)
+
+
+def check_broker(sample: PlanningSample, broker: str) -> None:
+    """Raise an error if a broker cannot receive bundles.
+
+    Raises:
+        PlanError: `unknown_destination` if the cluster does not list the broker; else the reason for its exclusion.
+    """
+    if broker not in sample.listed:
+        raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is not one of the {len(sample.listed)} active brokers")
+    if broker in sample.left_out:
+        reason = sample.left_out[broker]
+        raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

@@ -1,0 +1,219 @@
+"""A person's request as a source: what the form of a manual plan asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pulsar_rebalancer.config.enums import Action, SplitAlgorithm
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.sources.drains import of_broker
+from pulsar_rebalancer.decide.sources.filling import check_broker, fill
+from pulsar_rebalancer.decide.sources.wanted import MEASURE, RequestedMove, SourceReport, Wanted
+from pulsar_rebalancer.decide.splits.planner import where_to_cut
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.patterns import matching, of_glob
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
+from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.splits import in_parts
+from pulsar_rebalancer.run.tables import Row
+from pulsar_rebalancer.run.topic_loads import Candidates
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+from pulsar_rebalancer.texts import number_of
+
+
+def moves_of(sample: PlanningSample, storage: ClusterStorage, request: HandRequest) -> list[RequestedMove]:
+    """Return the moves that a person requests.
+
+    Raises:
+        PlanError: `no_such_bundle`, `unknown_destination`, `last_broker`, `file_missing`, or the reason why a named
+            broker is left out.
+    """
+    if request.action is Action.DRAIN:
+        return drain(sample, request.broker)
+    if request.action is Action.FILL:
+        return fill(sample, request.broker)
+    if request.action is Action.UNDO:
+        folder = storage.run(request.run)
+        if folder is None:
+            raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not a plan_id, the name of a run's folder")
+        return undo(sample, Outcome.read(folder))
+    return unload(sample, request.bundles, request.destination)
+
+
+def wanted(
+    sample: PlanningSample, moves: Iterable[CandidateMove], record: ByHand, splits: Sequence[Row] = ()
+) -> Wanted:
+    """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
+
+    def report(capped: Sequence[CandidateMove]) -> SourceReport:
+        moving = [f"{number_of(sum(move.taken for move in capped), 'bundle')} to move"]
+        ends = [row["explanation"] for row in splits] or moving
+        return SourceReport(_decisions(sample, capped, record), f"{_asked(record)}: {'; '.join(ends)}")
+
+    return Wanted(list(moves), report)
+
+
+def _asked(record: ByHand) -> str:
+    asked = f"{record.request.action} by hand" if record.request.action else ""
+    return ", ".join(filter(None, [asked, record.approval])) or f"approved by {record.by or 'somebody'}"
+
+
+def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: ByHand) -> list[Decision]:
+    of_pair: dict[int, list[CandidateMove]] = {}
+    for move in moves:
+        of_pair.setdefault(move.pair, []).append(move)
+    why = f", because: {record.request.reason}" if record.request.reason else ""
+    action = record.request.action
+    asked = f"asked to {action}{why}" if action else f"approved plan {record.carries_out[:16]}"
+    asked += f"; {record.approval}" if action and record.approval else ""
+    return [
+        Decision(
+            source=moved[0].source,
+            reason=Reason.BY_HAND,
+            pair=pair,
+            source_score=sample.scores.get(moved[0].source),
+            fired=True,
+            explanation=f"{record.by or 'Somebody'} {asked}",
+            measure=MEASURE,
+            target=math.fsum(move.traffic for move in moved),
+        )
+        for pair, moved in sorted(of_pair.items())
+        if moved[0].source
+    ]
+
+
+def unload(sample: PlanningSample, named: Iterable[str], destination: str) -> list[RequestedMove]:
+    """Return the named bundles without duplicates.
+
+    An entry that matches no bundle is returned with the reason `no_such_bundle`.
+
+    Args:
+        named: bundles, namespaces, or patterns of bundle names, in which `*` matches any text and `?` any character.
+        destination: the broker that receives the bundles; empty if placement chooses a broker for each bundle.
+
+    Raises:
+        PlanError: no bundle has any of these names (`no_such_bundle`), or the destination cannot receive bundles
+            (`check_broker`).
+    """
+    if destination:
+        check_broker(sample, destination)
+    names = pa.array(sample.owners, pa.string())
+    bundles = dict.fromkeys(bundle for name in named for bundle in _named(sample.owners, names, name) or [name])
+    if not bundles.keys() & sample.owners.keys():
+        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{', '.join(named)[:200]}: no broker reports such a bundle")
+    return [RequestedMove(bundle, destination or None) for bundle in bundles]
+
+
+def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
+    if name in owners:
+        return [name]
+    pattern = of_glob(name if {"*", "?"} & set(name) else f"{name}/*")
+    return [str(bundle) for bundle in names.filter(matching(pattern, names)).to_pylist()]
+
+
+LARGEST, HOT = "LARGEST", "HOT"
+"""Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""
+
+
+def target_of_split(sample: PlanningSample, named: str) -> BundleSample:
+    """Return the bundle that a person wants to split.
+
+    Args:
+        named: the bundle's name, or `tenant/namespace/LARGEST` or `tenant/namespace/HOT`.
+
+    Raises:
+        PlanError: `no_such_bundle`, or the reason why the bundle must not be changed.
+    """
+    namespace, _, which = named.rpartition("/")
+    held = [name for name in sample.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
+    samples = [sample.bundles.find(sample.owners[name], name) for name in held if name in sample.owners]
+    if not samples:
+        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{named[:200]}: no broker reports such a bundle")
+    chosen = max(samples, key=lambda bundle: _size(bundle, which))
+    reason = sample.stays(chosen)
+    if reason not in (None, Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):  # a split needs no grace period
+        raise PlanError(reason, f"{chosen.bundle} stays: {reason.meaning}")
+    return chosen
+
+
+def _size(bundle: BundleSample, which: str) -> tuple[float, str]:
+    return (bundle.topics if which == LARGEST else bundle.present_msg_throughput, bundle.bundle)
+
+
+def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
+    """Return the row of the splits table for the bundle that a person wants to split.
+
+    Args:
+        candidates: the bundle's topics and its namespace's bounds.
+
+    Raises:
+        PlanError: the reason why the bundle must not be changed, or cannot be cut as requested
+            (`decide.splits.planner.where_to_cut`).
+    """
+    bundle = target_of_split(sample, request.bundles[0])
+    algorithm = request.algorithm or SplitAlgorithm.RANGE
+    candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
+    if candidate is None:
+        raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
+    single, given = sample.snapshot.extensible, len(request.positions)
+    if single and given > 1:
+        raise PlanError(
+            Reason.CONTRADICTION, f"{given} positions: the extensible load manager cuts a bundle in two, so give one"
+        )
+    cut = where_to_cut(candidate, algorithm, sample.settings, specified=request.positions, single=single)
+    if isinstance(cut, Reason):
+        raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
+    return {
+        "cluster": sample.snapshot.request.cluster,
+        "broker": bundle.broker,
+        "bundle": bundle.bundle,
+        "rank": 0,
+        "algorithm": algorithm,
+        "positions": list(cut.positions),
+        "shares": list(cut.shares),
+        "unload": request.unload,
+        "taken": True,
+        "reason": Reason.TO_BE_SPLIT,
+        "explanation": f"{bundle.bundle} is split permanently {in_parts(cut.positions, cut.shares)}",
+    }
+
+
+def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMove]:
+    """Return every bundle on the brokers to drain; raise an error if one of these brokers cannot be drained.
+
+    Raises:
+        PlanError: `unknown_destination`, `last_broker`, or the reason why the broker is left out.
+    """
+    for broker in brokers:
+        if sample.left_out.get(broker) is not Reason.DRAINING:
+            check_broker(sample, broker)
+    if not sample.cluster_sample.taking_part:
+        raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
+    return [move for broker in brokers for move in of_broker(sample, broker)]
+
+
+def undo(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
+    """Return a `RequestedMove` to undo each of a run's moves, except for bundles that have moved again since then.
+
+    Bundles that the run split are included with a reason, because a split cannot be undone.
+    """
+    moved = [_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
+    return moved + [RequestedMove(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
+
+
+def _back(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:
+    owner = sample.owners.get(move.bundle)
+    reason = None
+    if owner is not None and owner != move.owner:
+        reason = Reason.OWNER_CHANGED
+    elif move.source not in sample.listed:
+        reason = Reason.DESTINATION_GONE
+    return RequestedMove(move.bundle, move.source, reason)

@@ -1,0 +1,156 @@
+"""The strategy as a source: any shedder, its placement, and the rules that hold for the result of every shedder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide import stays
+from pulsar_rebalancer.decide.explain import HELD_BACK, taken_and_passed_over
+from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import Bundles
+from pulsar_rebalancer.run.tables import BrokerSample, Measure
+from pulsar_rebalancer.state.counting import Counting
+from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.learning import Lesson
+from pulsar_rebalancer.strategies.placement import assignment
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, SheddingResult
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
+
+
+@dataclass(frozen=True)
+class StrategyInput:
+    """The input to one cluster's strategy.
+
+    Attributes:
+        brokers: all brokers that the cluster lists.
+        bundles: all bundles that these brokers report.
+        counting: rules for counting this sample.
+        kept: the strategy's state after the last counted run.
+        policies: isolation policies, anti-affinity groups and failure domains.
+        forced: True if the run moves bundles without waiting for hits.
+        force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
+            thresholds.
+        unloaded_brokers: seconds between each broker's last unload and the sample.
+        lesson: figures learned up to this sample, for a shedder that learns.
+        seed: seed for choosing among equally good destinations; the same seed gives the same plan.
+    """
+
+    settings: Settings
+    brokers: Sequence[BrokerSample]
+    bundles: Bundles
+    counting: Counting
+    kept: KeptState = field(default_factory=KeptState)
+    policies: Policies = field(default_factory=Policies)
+    forced: bool = False
+    force_threshold: float | None = None
+    unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
+    lesson: Lesson = field(default_factory=Lesson)
+    seed: str = ""
+
+
+def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Wanted:
+    """Return what the strategy wants.
+
+    Args:
+        arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
+
+    Raises:
+        PlanError: `bad_result` if the strategy returns an impossible move (`stays.checked`).
+    """
+
+    @cache
+    def policies() -> PolicyFilter:
+        # Made only when needed: in most samples nothing moves.
+        return PolicyFilter(given.policies, given.brokers, given.bundles, given.settings)
+
+    kept = given.kept
+    before = replace(kept, shedder=kept.shedder.without_hits()) if given.counting.clear else kept
+    sample = ClusterSample(
+        given.brokers,
+        given.bundles,
+        given.settings,
+        counting=given.counting,
+        forced=given.forced,
+        force_threshold=given.force_threshold,
+        unloaded_brokers=_unloaded_before_the_report(given),
+        arriving=arriving,
+        lesson=given.lesson,
+        forbids=lambda *move: policies().forbids(*move),
+    )
+    profile = profile_of(given.settings)
+    shed = profile.shed(sample, before.shedder)
+    shed = shed._replace(moves=stays.checked(sample, shed.moves))
+    if profile.judges_pairs:
+        return Wanted(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.kept))
+    return _placed(given, sample, shed, policies, before)
+
+
+def _placed(
+    given: StrategyInput,
+    sample: ClusterSample,
+    shed: SheddingResult,
+    policies: Callable[[], PolicyFilter],
+    before: KeptState,
+) -> Wanted:
+    """Return what a shedder wants for which samples and policies are handled here.
+
+    A sample that follows the last one too soon still has the last sample's moving averages. For such a sample, the
+    shedder's result is reported, but nothing is shed. If the shedder counts hits, the same applies to a sample without
+    a new figure. Only samples that count change the state for the next run.
+    """
+    counting, samples = given.counting, _samples(sample, shed)
+    repeated = not given.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
+    if repeated or counting.reason is Reason.TOO_SOON:
+        decisions = [_too_soon(decision) for decision in shed.decisions]
+        return Wanted([], lambda _: SourceReport(decisions, "too soon after the last sample: nothing is shed"), before)
+    moves, placement = assignment.place(sample, shed.moves, policies(), before.placement, given.seed)
+    counted = any(move.taken for move in shed.moves) or shed.kept.cluster_hits > before.shedder.cluster_hits
+
+    def report(capped: Sequence[CandidateMove]) -> SourceReport:
+        used = counted if counting.counts else any(move.taken for move in capped)
+        sentence = _with_moves(shed.sentence, capped)
+        return _report(sample, shed, capped)._replace(sentence=sentence, samples=samples if used else {})
+
+    return Wanted(moves, report, KeptState(shed.kept, placement) if counting.counts else before)
+
+
+def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
+    """Return the shedder's decisions, with each source's current traffic in the same measure as its moves."""
+    measures = {decision.source: decision.measure for decision in shed.decisions if decision.measure}
+    measures |= {move.source: move.measure for move in moves if move.taken}
+    traffic = {each.broker: each.traffic(measures[each.broker]) for each in sample.brokers if each.broker in measures}
+    return SourceReport(shed.decisions, shed.sentence, traffic)
+
+
+def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
+    """Return the brokers' figures that cause cluster-wide hits; empty if the shedder counts no such hits."""
+    if not shed.outermost:
+        return {}
+    figure = profile_of(sample.settings).figure
+    return {broker.broker: figure(broker, sample.settings) for broker in sample.taking_part}
+
+
+def _too_soon(decision: Decision) -> Decision:
+    reason = decision.reason if decision.pair is None else Reason.TOO_SOON
+    return replace(decision, reason=reason, fired=False, measure=None, target=None)
+
+
+def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
+    """Return the shedder's result as text, with the number of bundles that move and the number passed over, if any."""
+    if not moves:
+        return found
+    held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
+    return f"{found}. {taken_and_passed_over([move for move in moves if move.taken], held_back)}"
+
+
+def _unloaded_before_the_report(given: StrategyInput) -> dict[str, float]:
+    # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
+    ages = {each.broker: each.report_age_seconds or 0 for each in given.brokers if each.load_average is not None}
+    return {name: since - ages.get(name, 0) for name, since in given.unloaded_brokers.items()}

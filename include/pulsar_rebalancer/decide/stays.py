@@ -1,0 +1,198 @@
+"""Why a bundle stays: one ordered list of rules, which hold for every source of a plan. The first that applies counts.
+
+The rules about a bundle itself are computed for all bundles at once, as columns. Policies and placement
+(`strategies.placement`) and caps (`strategies.caps`) apply to what these rules leave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.names import is_of_brokers
+from pulsar_rebalancer.patterns import matching, of_glob
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample, namespaces_of
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
+from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.shedders.swap import NEVER_MOVED
+
+Column: TypeAlias = Any
+"""An Arrow column. The type is Any, because the stubs distinguish arrays from chunked arrays."""
+
+MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
+"""Reasons why a broker must not receive bundles, although people and drains may move bundles off it."""
+
+
+@dataclass(frozen=True)
+class BundleFacts:
+    """What the rules about bundles compare.
+
+    Attributes:
+        settings: settings that exclude namespaces and bundles.
+        moved: bundles of recent moves, each with `recently_unloaded` or `destination_kept`.
+        to_be_split: bundles that the run splits.
+        quarantined: bundles that validation left out; other names are ignored.
+    """
+
+    settings: Settings
+    moved: Mapping[str, Reason]
+    to_be_split: Collection[str] = ()
+    quarantined: Collection[str] = ()
+
+    @classmethod
+    def of(cls, run: Snapshot, settings: Settings, *, grace: bool = True) -> BundleFacts:
+        """Return the facts of a run. A planned move without an outcome counts as a recent one.
+
+        Args:
+            settings: the run's settings, without the exclusions that a person lifted.
+            grace: False if a person lifted the grace period.
+        """
+        moves = run.before.moves
+        recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes) if grace else ()
+        moved = {name: Reason.DESTINATION_KEPT if name in moves.kept else Reason.RECENTLY_UNLOADED for name in recent}
+        return cls(settings, moved, run.to_be_split, run.validation.quarantined)
+
+
+def _of_brokers(names: Column, facts: BundleFacts) -> Column:
+    may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
+    return _among(names, [name for name in names.filter(may_be).to_pylist() if is_of_brokers(name)])
+
+
+def _excluded(names: Column, facts: BundleFacts) -> Column:
+    patterns = facts.settings.excluded_bundles
+    return reduce(pc.or_, (matching(of_glob(pattern), names) for pattern in patterns)) if patterns else None
+
+
+def _namespace_excluded(names: Column, facts: BundleFacts) -> Column:
+    namespaces = facts.settings.excluded_namespaces
+    return _among(namespaces_of(names), namespaces) if namespaces else None
+
+
+def _moved(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
+    return lambda names, facts: _among(names, [name for name, why in facts.moved.items() if why is reason])
+
+
+def _among(names: Column, known: Collection[str]) -> Column:
+    return pc.is_in(names, pa.array(list(known), pa.string())) if known else None
+
+
+class Rule(NamedTuple):
+    """One rule by which a bundle stays.
+
+    Attributes:
+        reason: the reason code, whose meaning says what the rule is.
+        overrule: what a person may overrule it with; None if nobody may.
+        applies: for a rule about the bundle itself, the function that returns a boolean column, or None if the rule
+            applies to no bundle.
+    """
+
+    reason: Reason
+    overrule: Overrule | None = None
+    applies: Callable[[Column, BundleFacts], Column] | None = None
+
+
+RULES = (
+    Rule(Reason.NO_SUCH_BUNDLE),
+    Rule(Reason.BROKER_EXCLUDED, Overrule.EXCLUSIONS),
+    Rule(Reason.BROKER_QUARANTINED),
+    Rule(Reason.SYSTEM_NAMESPACE, None, _of_brokers),
+    Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _namespace_excluded),
+    Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _excluded),
+    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _among(names, facts.quarantined)),
+    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _among(names, facts.to_be_split)),
+    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved(Reason.DESTINATION_KEPT)),
+    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved(Reason.RECENTLY_UNLOADED)),
+    Rule(Reason.NO_TOPIC),
+    Rule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
+    Rule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
+    Rule(Reason.ANTI_AFFINITY, Overrule.ANTI_AFFINITY),
+    Rule(Reason.TOO_MANY_TOPICS, Overrule.TOPIC_CEILING),
+    Rule(Reason.NO_DESTINATION),
+    Rule(Reason.SAME_BROKER),
+    Rule(Reason.WOULD_OVERLOAD, Overrule.OVERLOAD),
+    Rule(Reason.CAP_BROKER, Overrule.CAPS),
+    Rule(Reason.CAP_NAMESPACE, Overrule.CAPS),
+    Rule(Reason.CAP_BYTES, Overrule.CAPS),
+    Rule(Reason.CAP_RUN, Overrule.CAPS),
+    Rule(Reason.CAP_WAVES),
+)
+"""Why a bundle stays, in this order, for every source."""
+
+
+def of_bundles(names: Column, facts: BundleFacts) -> Column:
+    """Return, for each bundle, why it must not be moved, regardless of traffic; null if it may be moved.
+
+    Args:
+        names: bundle names, `tenant/namespace/0x…_0x…`.
+    """
+    nothing = pa.scalar(None, pa.string())
+    found = [
+        pc.if_else(column, pa.scalar(rule.reason, pa.string()), nothing)
+        for rule in RULES
+        if rule.applies is not None and (column := rule.applies(names, facts)) is not None
+    ]
+    return pc.coalesce(*found) if found else pa.nulls(len(names), pa.string())
+
+
+def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | None:
+    """Return why a bundle must not be moved by people and drains; None if it may be moved.
+
+    A strategy may move bundles without topics, as Pulsar's shedders do, but none of a broker that is left out.
+
+    Args:
+        bundle: a bundle with its own reason (`of_bundles`); without a broker if no broker reports it.
+        left_out: brokers that can be neither source nor destination, each with the reason.
+    """
+    if not bundle.broker:
+        return Reason.NO_SUCH_BUNDLE
+    source = left_out.get(bundle.broker)
+    if source is not None and source not in MAY_GIVE:
+        return source
+    return bundle.reason or (None if bundle.topics else Reason.NO_TOPIC)
+
+
+def checked(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+    """Return a strategy's moves; a bundle that has a reason to stay stays for that reason, whatever the strategy says.
+
+    Raises:
+        PlanError: `bad_result` if a bundle that is to move is not reported by the named source, moves twice, or has a
+            figure that is negative or not a number.
+    """
+    checked = list(moves)
+    taken = [move for move in checked if move.reason is Reason.TAKEN]
+    reasons = sample.bundles.reasons_of({move.bundle for move in taken})
+    if profile_of(sample.settings).swaps:
+        reasons = {each: reason if reason in NEVER_MOVED else None for each, reason in reasons.items()}
+    left_out = {broker.broker: broker.left_out for broker in sample.brokers}
+    seen: set[str] = set()
+    for move in taken:
+        problem = _problem(move, reasons, seen)
+        if problem:
+            raise PlanError(Reason.BAD_RESULT, f"{sample.settings.strategy}: {move.bundle:.200} {problem}")
+        seen.add(move.bundle)
+    if not any(reasons.values()) and not any(left_out[move.source] for move in taken):
+        return checked
+    return [
+        move.put_off(left_out[move.source] or reasons[move.source, move.bundle] or move.reason) if move.taken else move
+        for move in checked
+    ]
+
+
+def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], seen: Collection[str]) -> str:
+    if (move.source, move.bundle) not in reported:
+        return f"is not a bundle of {move.source!r:.200}"
+    if move.bundle in seen:
+        return "is moved twice"
+    figures = (move.traffic, move.msg_rate, move.msg_throughput)
+    return "" if all(math.isfinite(each) and each >= 0 for each in figures) else f"has the figures {figures}"

@@ -1,0 +1,343 @@
+"""What a rolling restart shows before it begins, and what runs say about one in force."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
+
+from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide.rolls import roll_plan
+from pulsar_rebalancer.decide.rolls.removal import removal, sample_of
+from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
+from pulsar_rebalancer.state.manual_plans import Drains
+from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.strategies.sample import CandidateMove
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.decide.rolls.rolling import RollSample
+
+HELD = {name(n): 5.0 for n in range(4)}
+OWNED: dict[str, Any] = {"a": HELD, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
+
+
+def snapshot(tmp_path: Path, owned: Any = None, leader: str = "", **settings: Any) -> tuple[Snapshots, Snapshot]:
+    snapshots = Snapshots(tmp_path, owned or OWNED, **settings)
+    run = snapshots.take()
+    rows = [{"cluster": "east", "load_manager": "ModularLoadManagerImpl", "leader": leader}]
+    (run / "input" / "cluster.parquet").write_table(table(rows, CLUSTER))
+    return snapshots, Snapshot(run)
+
+
+def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path: Path) -> None:
+    _, sample = snapshot(tmp_path, leader="a:1")
+    assert roll_plan.shown(sample, (), "ada", "patch").order == ("b:1", "c:1", "a:1")
+    assert roll_plan.shown(sample, ("c:1", "a:1"), "ada", "patch").order == ("c:1", "a:1")
+
+
+def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> None:
+    caps: dict[str, Any] = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    _, sample = snapshot(tmp_path, **caps)
+    roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
+
+    planned = roll_plan.turns(sample, roll.order)
+
+    # Two runs that drain it and one that finds it empty, the same again for its return, two reports, two host samples.
+    assert planned == [roll_plan.Turn("a:1", 20.0, 20.0, 4, 10.0, "")]
+    assert roll_plan.document(roll, planned, "", "")["moves_twice"] == 4
+    told = roll_plan.text(roll, planned, "", "", "pulsar_roll__east")
+    assert "4 bundles move twice" in told
+    assert "Now" not in told
+    assert "would wait" not in told
+
+    onto: dict[str, Any] = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    _, sample = snapshot(tmp_path / "onto", **onto)
+    (turn,) = roll_plan.turns(sample, roll.order)
+    assert turn.minutes == 2 + 5 + 2 + 2
+
+
+def test_a_dry_run_does_not_keep_the_bundles_of_all_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    forget = Bundles.forget
+
+    def counted(bundles: Bundles, broker: str) -> None:
+        forget(bundles, broker)
+        kept.append(len(bundles._found))
+
+    monkeypatch.setattr(Bundles, "forget", counted)
+    _, sample = snapshot(tmp_path)
+    roll_plan.turns(sample, ("a:1", "b:1", "c:1"))
+    assert kept == [0, 0, 0]
+
+
+def test_a_broker_whose_load_fits_nowhere_is_shown_with_the_reason(tmp_path: Path) -> None:
+    _, sample = snapshot(tmp_path, roll_max_score=22)
+    (turn,) = roll_plan.turns(sample, ["a:1"])
+    assert turn.why_not == "no room for 4 of 4 bundles on the others, below a score of 22: would_overload x4"
+
+
+def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
+    _, sample = snapshot(tmp_path)
+    assert roll_plan.awaited(sample) == ""
+    roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
+    told = roll_plan.text(roll, [], "draining: c:1", "b:1 to recover", "pulsar_roll__east").splitlines()
+    assert "Now it would be refused: draining: c:1." in told
+    assert "Before the first turn, it would wait for b:1 to recover." in told
+
+    snapshots = Snapshots(tmp_path / "unwell", OWNED)
+    snapshots.quarantined = ["b:1", "gone:1"]
+    assert roll_plan.awaited(Snapshot(snapshots.take())) == "b:1 to recover: report_missing"
+
+
+def test_a_broker_without_a_start_time_is_shown_with_the_reason(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.ageless = ["a:1"]
+    turns = roll_plan.turns(Snapshot(snapshots.take()), ["a:1", "b:1"])
+    assert [turn.why_not for turn in turns] == ["it does not report its start time", ""]
+
+
+@pytest.mark.parametrize(("limit", "no_room"), [(22, True), (90, False)])
+def test_a_roll_sees_whether_the_others_have_room(tmp_path: Path, limit: float, no_room: bool) -> None:
+    _, sample = snapshot(tmp_path, roll_max_score=limit)
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
+
+    found = roll_plan.seen(sample, roll, ())
+
+    assert bool(found.no_room) is no_room
+    assert (found.home, found.left) == (tuple(HELD), None)
+    assert roll_plan.seen(sample, roll, ["c:1"]).drained == ("c:1",)
+    waiting = roll.model_copy(update={"phase": Phase.DRAINING})
+    assert roll_plan.seen(sample, waiting, ()).home == ()
+
+
+@pytest.mark.parametrize(
+    ("ended", "kept"),
+    [
+        ({"source": "a:1", "destination": "c:1", "outcome": "moved", "owner": "c:1"}, False),
+        ({"source": "a:1", "destination": "c:1", "outcome": "astray", "owner": "b:1"}, False),
+        ({"source": "a:1", "destination": "c:1", "outcome": "interrupted"}, True),
+        ({"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": "a:1"}, True),
+    ],
+    ids=["left", "left astray", "unknown", "came"],
+)
+def test_what_has_just_left_a_broker_is_none_of_its_bundles(tmp_path: Path, ended: dict[str, Any], kept: bool) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
+
+    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+
+    assert home == tuple(HELD)[0 if kept else 1 :]
+
+
+def test_what_has_just_come_to_a_broker_is_one_of_its_bundles_before_it_reports_it(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded = {name(9): timedelta(minutes=3)}
+    snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": "a:1"}
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
+    assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+
+
+@pytest.mark.parametrize(("minutes", "source", "left"), [(3, "a:1", True), (3, "b:1", False), (8, "a:1", False)])
+def test_what_left_a_broker_in_its_drain_is_one_of_its_bundles(
+    tmp_path: Path, minutes: int, source: str, left: bool
+) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded = {name(9): timedelta(minutes=minutes)}
+    snapshots.ended = {"source": source, "destination": "c:1", "outcome": "moved", "owner": "c:1"}
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW - timedelta(minutes=9))
+    roll = roll.entered(Phase.DRAINING, NOW - timedelta(minutes=6), "")
+    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+    assert home == ((name(9),) if left else ())
+
+
+AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
+"""Two bundles whose home is c."""
+BACK: dict[str, Any] = AWAY | {"a": {}, "c": AWAY["a"] | AWAY["c"]}
+FULL = {"overloaded_threshold": 22}
+SYSTEM = "pulsar/system/0x00000000_0xffffffff"
+ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
+
+
+def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> RollSample:
+    """What a roll sees of the turn of c, whose three bundles are two of `AWAY`, and one that no broker reports."""
+    snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
+    before = snapshots.take(after=timedelta(minutes=-1))
+    snapshots.state = DecisionState(seq=7, plan_id=before.name)
+    for attribute, value in given.items():
+        setattr(snapshots, attribute, value)
+    home = given.pop("home", (name(0), name(1), name(2), SYSTEM))
+    verdicts = [given.pop("verdict", None), given.pop("verdict_before", None)]
+    roll = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW, phase=phase, home=home)
+    drains = Drains(brokers=roll.drains())
+    run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
+    bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
+    its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+    read = RunInput.read(run.uri)
+    plan_files.write_run(read, planned(read, [], [its]))
+    for folder, verdict in zip((run, before), verdicts, strict=True):
+        if verdict is not None:
+            ended = Outcome(plan_id=run.name, cluster="east", airflow_run_id="r", ended_at=NOW, verdict=verdict)
+            ended.write(folder)
+    return roll_plan.seen(Snapshot(run), roll, ())
+
+
+def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
+    return in_phase(Phase.RETURNING, tmp_path, owned, **given)
+
+
+@pytest.mark.parametrize(("silent", "left"), [([], 1), (["c:1"], None), (["a:1"], 1)])
+def test_a_drained_broker_without_a_report_is_not_empty(tmp_path: Path, silent: list[str], left: int | None) -> None:
+    assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).left == left
+
+
+@pytest.mark.parametrize(
+    ("settings", "moving"),
+    [
+        ({"roll_max_score": 29}, 0),
+        ({"roll_max_score": 95, "overloaded_threshold": 29}, 1),
+        ({"overloaded_threshold": 29}, 0),
+        ({}, 1),
+    ],
+    ids=["below the threshold", "above the threshold", "no limit of its own", "room"],
+)
+def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(
+    tmp_path: Path, settings: dict[str, Any], moving: int
+) -> None:
+    assert drained(tmp_path, settings=settings) == (moving, bool(moving))
+
+
+def test_while_versions_are_mixed_brokers_of_all_versions_take_bundles(tmp_path: Path) -> None:
+    only_a_has_room = {"prefer_later_versions": True, "overloaded_threshold": 35}
+    versions = {"a:1": "4.0.1", "b:1": "4.0.2", "c:1": "4.0.1"}
+    assert drained(tmp_path, settings=only_a_has_room, versions=versions) == (1, True)
+
+
+def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
+    """How many bundles leave c, which a roll drains; whether the roll was permitted to begin that."""
+    storage = ClusterStorage(str(tmp_path), "east")
+    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
+    assert run is not None
+    return Summary.read(run).drains["c:1"].moving, removal(sample_of(Snapshot(run)).of_roll(), "c:1").fits
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({}, 2),
+        ({"silent": ["a:1"]}, 4),
+        ({"silent": ["c:1"], "owned": BACK}, 4),
+        ({"settings": {"max_bundles_per_run": 1}}, 2),
+        ({"quarantined": ["c:1"]}, 2),
+        ({"quarantined": ["a:1"]}, 2),
+        ({"owned": {broker: AWAY[broker] for broker in "ab"}}, 2),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY}, 3),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY, "owned": BACK}, 1),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": {"outcome": "moved"}}, 3),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY | {"outcome": "moved"}}, 2),
+        ({"unloaded": {name(2): timedelta(minutes=5)}, "ended": ASTRAY}, 2),
+        ({"unloaded": {name(99): timedelta(minutes=3)}, "ended": ASTRAY}, 2),
+        ({"unloaded": {name(20): timedelta(minutes=3)}, "ended": ASTRAY | {"outcome": "moved"}, "settings": FULL}, 2),
+    ],
+    ids=[
+        "moving",
+        "source silent",
+        "home silent",
+        "capped",
+        "home unwell",
+        "source unwell",
+        "home gone",
+        "astray",
+        "last",
+        "drained",
+        "back",
+        "gone",
+        "other",
+        "full",
+    ],
+)
+def test_bundles_that_may_still_return_are_awaited(tmp_path: Path, given: dict[str, Any], left: int) -> None:
+    found = returning(tmp_path, **given)
+    assert (found.left, found.stay) == (left, {})
+
+
+def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
+    ended = {"unloaded": {name(0): timedelta(minutes=1)}, "ended": ASTRAY | {"tries": 3}}
+    excluded = {"settings": {"excluded_bundles": [name(1)]}}
+    found = returning(tmp_path / "away", **ended, **excluded)
+    gone = {"no_such_bundle": 1}
+    assert (found.left, found.stay) == (0, {"astray": 1, "bundle_excluded": 1} | gone)
+
+    found = returning(tmp_path / "full", settings=FULL)
+    assert (found.left, found.stay) == (0, {"would_overload": 2} | gone)
+
+    found = returning(tmp_path / "back", BACK)
+    assert (found.left, found.stay) == (0, gone)
+
+    found = returning(tmp_path / "system", BACK | {"a": {SYSTEM: 5.0}})
+    assert (found.left, found.stay) == (0, gone), "a system bundle never moves"
+
+    just_back = {name(number): timedelta(minutes=3) for number in (0, 1)}
+    found = returning(tmp_path / "just back", unloaded=just_back, ended=ASTRAY | {"outcome": "moved"})
+    assert (found.left, found.stay) == (0, gone), "the last owner still reports them"
+
+
+WHOLE = "t/n/0x10000000_0x20000000"
+PARTS = {"t/n/0x10000000_0x18000000": 5.0, "t/n/0x18000000_0x20000000": 5.0}
+
+
+@pytest.mark.parametrize(("owner", "left"), [("a", 2), ("c", 0)])
+def test_the_parts_of_a_bundle_that_pulsar_split_while_it_was_away_return(
+    tmp_path: Path, owner: str, left: int
+) -> None:
+    owned = {"a": {name(0): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
+    found = returning(tmp_path, owned | {owner: owned[owner] | PARTS}, home=(WHOLE,))
+    assert (found.left, found.stay) == (left, {})
+
+
+def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) -> None:
+    found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
+    assert (found.left, found.never) == (0, (name(20),))
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({}, ""),
+        ({"verdict": Reason.AWAITING_APPROVAL}, "awaiting_approval"),
+        ({"verdict": Reason.OPEN, "verdict_before": Reason.READ_ONLY}, ""),
+        ({"verdict_before": Reason.READ_ONLY}, "read_only"),
+        ({"verdict_before": Reason.NOTHING_TO_DO}, ""),
+    ],
+)
+def test_a_roll_sees_why_bundles_do_not_leave(tmp_path: Path, given: dict[str, Any], outcome: str) -> None:
+    found = in_phase(Phase.DRAINING, tmp_path, AWAY, settings={"overloaded_threshold": 29}, **given)
+    assert (found.left, found.stay, found.outcome) == (1, {"would_overload": 1}, outcome)
+
+
+def test_room_is_not_looked_for_again_in_the_same_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots, sample = snapshot(tmp_path, roll_max_score=22)
+    roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1", "c:1"), at=NOW, turn_at=NOW)
+    found = roll_plan.seen(sample, roll, ())
+    roll = advance(roll, RollFacts(now=NOW, minutes=30, seen=found))
+    with monkeypatch.context() as without:
+        without.setattr(roll_plan, "removal", lambda *_: pytest.fail("it looked"))
+        assert roll_plan.seen(sample, roll, ()) == found
+        assert roll_plan.seen(sample, Roll(id="f", order=("a:1",)), ["c:1"]).no_room == ""
+    other = Snapshot(snapshots.take())
+    assert roll_plan.seen(other, roll, ()).no_room == found.no_room
+    waits = advance(roll, RollFacts(now=NOW, minutes=30, seen=found._replace(drained=("c:1",))))
+    assert waits.seen == ()

@@ -1,0 +1,361 @@
+"""The steps of a rolling restart, one after the other, and everything that holds or stops it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.decide.rolls.rolling import RollFacts, RollSample, advance
+from pulsar_rebalancer.state.orders.control_document import Order
+from pulsar_rebalancer.state.roll_document import Phase, Roll, ShownRoll
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=9)
+A, B, C = "a:1", "b:1", "c:1"
+LISTED = (A, B, C)
+
+
+def at(minutes: float) -> datetime:
+    return NOW + timedelta(minutes=minutes)
+
+
+def new_roll(*order: str) -> Roll:
+    shown = ShownRoll(id="f" * 64, order=order or (A, B), at=NOW, by="ada", reason="patch")
+    return Roll().begun(shown, "manual__1", LISTED, NOW, "bob")
+
+
+def seen(minute: float, run: str = "", **given: Any) -> RollSample:
+    return RollSample(run or f"run-{minute}", at(minute), **{"started": dict.fromkeys(LISTED, LONG_AGO)} | given)
+
+
+def step(roll: Roll, minute: float, what: RollSample | None = None, **given: Any) -> Roll:
+    up = roll.model_copy(update={"looked_at": at(minute)})  # Airflow, all the time
+    return advance(up, RollFacts(now=at(minute), minutes=30, seen=what or seen(minute), **given))
+
+
+def restarted(minute: float, broker: str = A, **given: Any) -> RollSample:
+    return seen(minute, started=dict.fromkeys(LISTED, LONG_AGO) | {broker: at(3)}, **given)
+
+
+def drained(*order: str) -> Roll:
+    """A roll whose first broker is empty and waits for its restart."""
+    roll = step(new_roll(*order), 1, seen(1, home=("t/n/1", "t/n/2")))
+    return step(roll, 2, seen(2, left=0))
+
+
+def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_one() -> None:
+    roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
+    assert (roll.broker, roll.phase, list(roll.drains())) == (A, Phase.DRAINING, [A])
+    assert roll.home == ("t/n/1", "t/n/2")
+
+    roll = step(roll, 2, seen(2, left=1))
+    assert (roll.phase, roll.left, roll.waits) == (Phase.DRAINING, 1, "1 bundle to leave it")
+    roll = step(roll, 3, seen(3, home=("t/n/2", "t/n/3"), left=0))
+    assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
+    assert roll.home == ("t/n/1", "t/n/2", "t/n/3"), "what left it only showed in the drain"
+    assert list(roll.drains()) == [A]
+
+    assert step(roll, 4).phase is Phase.RESTARTING, "it still runs in its old process"
+    roll = step(roll, 5, restarted(5))
+    assert step(roll, 5.5, restarted(5)).phase is Phase.RESTARTING, "the same report, read twice"
+    roll = step(roll, 6, restarted(6))
+    assert (roll.phase, roll.drains()) == (Phase.RETURNING, {})
+
+    roll = step(roll, 7, restarted(7, left=2))
+    assert (roll.phase, roll.waits) == (Phase.RETURNING, "2 bundles to return")
+    roll = step(roll, 8, restarted(8, left=0))
+    assert (roll.broker, roll.phase, roll.done) == (B, Phase.WAITING, {A: "broker_rolled"})
+    assert roll.home == ()
+    assert roll.active
+
+
+def test_after_its_last_broker_the_roll_is_over() -> None:
+    roll = drained(A)
+    for minute in (4, 5):
+        roll = step(roll, minute, restarted(minute))
+    roll = step(roll, 6, restarted(6, left=0))
+
+    assert (roll.ended, roll.active, roll.broker, roll.drains()) == ("rolled", False, "", {})
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "c:1 to come back: the cluster does not list it"),
+        (seen(1, unwell={C: "report_stale"}), "c:1 to recover: report_stale"),
+        (seen(1, drained=(C,)), "the release of c:1, which is drained"),
+        (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
+        (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "the start time of a:1, which it does not report"),
+        (seen(-1), "the next run's sample"),
+    ],
+    ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
+)
+def test_no_broker_goes_while_it_may_not(what: RollSample, why: str) -> None:
+    roll = step(new_roll(), 1, what)
+
+    assert (roll.phase, roll.waits, roll.drains()) == (Phase.WAITING, why, {})
+    stuck = step(roll, 31, what)
+    assert (stuck.ended, stuck.stranded) == ("roll_stuck", "")
+    assert why in stuck.waits
+
+
+def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
+    for roll in (new_roll(), step(new_roll(), 1)):
+        held = step(roll, 500, seen(500, left=0), held="paused until noon")
+        assert (held.phase, held.waits, held.active) == (roll.phase, "paused until noon", True)
+        assert step(held, 501, seen(501, no_room="no room")).active
+
+
+def test_room_is_looked_for_again_once_an_order_no_longer_holds_it() -> None:
+    full = step(new_roll(), 1, seen(1, no_room="no room"))
+    assert full.seen
+    assert step(full, 2, held="paused until noon").seen == ()
+
+
+def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
+    assert not new_roll().under_way
+    roll = drained()
+    assert roll.under_way  # so that the window holds it no longer (`in_force.closings`)
+    for minute in (4, 5):
+        roll = step(roll, minute, restarted(minute))
+    roll = step(roll, 6, restarted(6, left=0))
+    assert not roll.under_way
+    assert step(roll, 7, restarted(7), held="outside_window until 22:00").waits == "outside_window until 22:00"
+
+
+def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
+    roll = step(drained(), 4, restarted(4), held="paused")
+    assert step(roll, 5, restarted(5), held="paused").phase is Phase.RETURNING
+
+
+@pytest.mark.parametrize("restart", [None, "running"])
+def test_a_pause_while_a_broker_restarts_is_no_time_without_progress(restart: str | None) -> None:
+    held = step(drained(), 500, held="paused", restart=restart)
+    assert held.active
+    assert step(held, 529, restart=restart).active
+    assert step(held, 531, restart=restart).ended == "broker_not_back"
+
+
+@pytest.mark.parametrize(
+    ("what", "stranded"),
+    [
+        (seen(33), A),
+        (seen(33, started={B: LONG_AGO, C: LONG_AGO}), A),
+        (restarted(33, unwell={A: "report_stale"}), A),
+    ],
+    ids=["nobody answers", "does not come back", "never ready"],
+)
+def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stranded: str) -> None:
+    roll = step(step(drained(), 3, what), 34, what)
+
+    assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
+    assert list(roll.drains()) == [stranded]
+    assert "a:1 stays drained until a person releases it" in roll.progress
+
+
+def test_a_broker_that_returns_late_gets_time_to_report_once() -> None:
+    roll = step(drained(), 31, restarted(31, unwell={A: "report_stale"}))
+    roll = step(roll, 60, restarted(60))
+    assert roll.active, "it was up in time"
+
+    for minute in (60, 61):
+        again = seen(minute + 1, started=dict.fromkeys(LISTED, LONG_AGO) | {A: at(minute)})
+        roll = step(roll, minute + 1, again)
+    assert roll.ended == "broker_not_back", "each of its processes reported only once"
+
+
+def test_another_name_or_port_stops_the_roll() -> None:
+    moved = seen(4, started={"a:2": at(3), B: LONG_AGO, C: LONG_AGO})
+    roll = step(drained(), 4, moved)
+    assert (roll.ended, roll.waits, roll.stranded) == ("broker_renamed", "a:1 came back as a:2", A)
+
+    grown = seen(4, started={"d:1": at(3), B: LONG_AGO, C: LONG_AGO})
+    assert step(drained(), 4, grown).active, "a new broker elsewhere is none that was renamed"
+
+
+def test_the_users_own_dag_is_awaited() -> None:
+    roll = step(drained(), 4, restarted(4), restart="running")
+    roll = step(roll, 5, restarted(5), restart="running")
+    assert (roll.phase, roll.waits) == (Phase.RESTARTING, "the end of the DAG that restarts a:1")
+    assert step(roll, 6, restarted(6), restart="success").phase is Phase.RETURNING
+
+    held = step(drained(), 500, held="paused", restart="")
+    assert (held.active, held.waits) == (True, "paused"), "it is not started during a pause"
+
+    failed = step(drained(), 4, restart="failed")
+    assert (failed.ended, failed.stranded) == ("restart_failed", A)
+
+
+def test_no_turn_begins_while_the_users_own_dag_cannot_run() -> None:
+    paused = "DAG restart_broker, which is paused in Airflow"
+    roll = step(new_roll(), 1, restart="", no_restart=paused)
+    assert (roll.phase, roll.waits) == (Phase.WAITING, paused)
+    assert step(roll, 31, restart="", no_restart=paused).ended == "roll_stuck"
+    assert step(drained(), 4, restart="", no_restart=paused).waits == paused
+
+
+def test_a_broker_stays_drained_while_the_users_own_dag_may_still_restart_it() -> None:
+    stop = Order(at=at(4), by="eve", reason="enough")
+    given: dict[str, Any] = {"restart": "running", "dag": "restart_broker, run x"}
+    assert step(drained(), 33, **given).stranded == A
+    stopped = step(drained(), 4, restarted(4), stop=stop, **given)
+    assert (stopped.ended, stopped.stranded) == ("roll_stopped", A)
+    told = "the DAG that restarts a:1 (restart_broker, run x) has not ended: end it before a:1 is released"
+    assert told in stopped.progress
+    assert step(drained(), 4, restarted(4), stop=stop, restart="success").stranded == ""
+
+
+def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> None:
+    roll = step(step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2"))), 2, seen(2, left=2))
+    fewer = step(roll, 31.5, seen(31.5, left=1))
+    assert fewer.active, "fewer bundles are progress"
+
+    stuck = step(roll, 33, seen(33, left=2))
+    assert (stuck.ended, stuck.drains(), stuck.elsewhere) == ("roll_stuck", {}, {})
+    assert step(fewer, 62, seen(62, left=1)).elsewhere == {A: "it was being drained"}
+    more = step(step(fewer, 40, seen(40, left=2)), 60, seen(60, left=1))
+    assert step(more, 62, seen(62, left=1)).ended == "roll_stuck", "as few as before are no progress"
+
+
+def test_a_drain_says_why_bundles_stay() -> None:
+    roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
+    stays = seen(33, left=2, stay={"anti_affinity": 1}, outcome="awaiting_approval")
+    roll = step(roll, 2, stays)
+    assert roll.waits == "2 bundles to leave it (anti_affinity x1; the last run: awaiting_approval)"
+    assert "awaiting_approval" in step(roll, 33, stays).progress
+
+
+def test_what_never_leaves_a_broker_is_not_brought_back() -> None:
+    roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
+    assert step(roll, 2, seen(2, left=0, never=("t/n/2",))).home == ("t/n/1",)
+
+
+def test_a_crash_during_the_drain_is_not_the_restart() -> None:
+    roll = step(step(new_roll(), 1, seen(1, home=("t/n/1",))), 4, restarted(4, left=0))
+    for minute in (5, 6):
+        roll = step(roll, minute, restarted(minute))
+    assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
+
+    gone = step(step(new_roll(), 1), 4, seen(4, started={B: LONG_AGO, C: LONG_AGO}, left=0))
+    for minute in (5, 6):
+        gone = step(gone, minute, restarted(minute))
+    assert gone.phase is Phase.RETURNING, "a broker that is down when it is empty restarts afterwards"
+
+
+def test_bundles_that_never_return_do_not_hold_the_others_up() -> None:
+    roll = drained()
+    for minute in (4, 5, 6):
+        roll = step(roll, minute, restarted(minute, left=3 if minute == 6 else None))
+    later = step(roll, 37, restarted(37, left=3))
+    assert (later.broker, later.elsewhere) == (B, {A: "3 bundles"})
+
+
+def test_the_roll_says_which_bundles_stay_elsewhere() -> None:
+    roll = drained()
+    for minute in (4, 5):
+        roll = step(roll, minute, restarted(minute))
+    roll = step(roll, 6, restarted(6, left=0, stay={"astray": 1, "would_overload": 2}))
+    assert roll.broker == B
+    assert roll.progress.endswith("; bundles are elsewhere: a:1 (astray x1, would_overload x2)")
+    both = roll.turned(roll.outcome, NOW, "astray x3")
+    assert both.elsewhere == {A: "astray x1, would_overload x2", B: "astray x3"}
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_a_person_stops_it_in_any_phase(phase: Phase) -> None:
+    roll = drained().model_copy(update={"phase": phase})
+    stop = Order(at=at(4), by="eve", reason="enough")
+
+    down = step(roll, 4, seen(4), stop=stop)
+    assert (down.ended, down.stranded) == ("roll_stopped", A if phase is Phase.RESTARTING else "")
+    assert step(roll, 4, restarted(4), stop=stop).stranded == "", "it is up again"
+
+
+@pytest.mark.parametrize(
+    ("phase", "left", "apart"),
+    [
+        (Phase.WAITING, None, {}),
+        (Phase.DRAINING, None, {}),
+        (Phase.DRAINING, 2, {A: "it was being drained"}),
+        (Phase.RESTARTING, None, {A: "it was drained"}),
+        (Phase.RETURNING, None, {A: "no run has tried"}),
+        (Phase.RETURNING, 2, {A: "2 bundles"}),
+    ],
+)
+def test_a_stopped_roll_says_whose_bundles_are_elsewhere(phase: Phase, left: int | None, apart: dict[str, str]) -> None:
+    roll = drained().model_copy(update={"phase": phase, "left": left, "elsewhere": {C: "astray x1"}})
+    stopped = step(roll, 4, seen(4), stop=Order(at=at(4), by="eve", reason="enough"))
+    assert stopped.elsewhere == {C: "astray x1"} | apart
+
+
+def test_a_broker_is_skipped() -> None:
+    skip = Order(at=at(4), by="eve", reason="later")
+
+    new = step(new_roll(), 4, skip=skip)
+    assert (new.done, new.elsewhere) == ({A: "broker_skipped"}, {})
+    gone = seen(4, started={B: LONG_AGO, C: LONG_AGO})
+    down = step(drained(), 4, gone, skip=skip)
+    assert (down.done, down.elsewhere) == ({A: "broker_skipped"}, {A: "it is down"})
+    hidden = step(step(new_roll(), 1, seen(1)), 4, seen(4, home=("t/n/9",), left=2), skip=skip)
+    assert (hidden.phase, hidden.home) == (Phase.RETURNING, ("t/n/9",)), "what has already left it comes back"
+    back = step(drained(), 4, skip=skip)
+    assert (back.broker, back.phase, back.drains()) == (A, Phase.RETURNING, {})
+    assert step(back, 5, seen(5, left=0)).done == {A: "broker_skipped"}
+    twice = step(step(back, 5, seen(5, left=2)), 6, skip=skip)
+    assert step(back, 5, seen(5), skip=skip).elsewhere == {A: "no run has tried"}
+    assert (twice.done, twice.elsewhere) == ({A: "broker_skipped"}, {A: "2 bundles"})
+
+
+def test_a_skip_waits_for_a_sample_while_the_broker_restarts() -> None:
+    given: dict[str, Any] = {"minutes": 30, "seen": None, "unknown": "a usable sample"}
+    skip = Order(at=at(4), by="eve", reason="later")
+
+    roll = advance(drained(), RollFacts(now=at(4), skip=skip, **given))
+    assert (roll.broker, roll.phase, roll.waits) == (A, Phase.RESTARTING, "a usable sample")
+    assert step(roll, 5, restarted(5), skip=skip).phase is Phase.RETURNING
+    assert advance(new_roll(), RollFacts(now=at(4), skip=skip, **given)).broker == B
+
+    silent = step(roll, 5, seen(5, started=dict.fromkeys(LISTED, LONG_AGO) | {A: None}), skip=skip)
+    assert (silent.broker, silent.waits) == (A, "a report of a:1, to skip it"), "it may be up"
+    assert step(silent, 33, seen(33, started={A: None, B: LONG_AGO, C: LONG_AGO}), skip=skip).ended == "broker_not_back"
+
+
+def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
+    skip = Order(at=at(4), by="eve", reason="later")
+
+    roll = step(drained(), 4, skip=skip, restart="running")
+    assert (roll.phase, list(roll.drains())) == (Phase.RESTARTING, [A]), "it would restart with bundles on it"
+    assert roll.waits == "the end of the DAG that restarts a:1, to skip it"
+
+    for ended in ("success", "failed"):
+        skipped = step(roll, 5, skip=skip, restart=ended)
+        assert (skipped.phase, skipped.outcome) == (Phase.RETURNING, "broker_skipped")
+    assert step(drained(), 4, skip=skip, restart="").phase is Phase.RETURNING, "the DAG never started"
+
+
+def test_without_a_sample_it_waits() -> None:
+    facts = RollFacts(now=at(1), minutes=30, seen=None, unknown="a usable sample: none is young enough")
+    assert advance(new_roll(), facts).waits == facts.unknown
+    assert advance(new_roll(), facts._replace(now=at(31))).ended == "roll_stuck"
+
+
+@pytest.mark.parametrize("roll", [new_roll(), drained()], ids=["waiting", "restarting"])
+def test_time_in_which_airflow_was_down_is_no_time_without_progress(roll: Roll) -> None:
+    def stepped(roll: Roll, minute: float) -> Roll:
+        facts = RollFacts(now=at(minute), minutes=30, seen=None, unknown="a usable sample")
+        return advance(roll, facts)
+
+    for minute in range(3, 21):
+        roll = stepped(roll, minute)
+    hours = 600
+    roll = stepped(roll, hours)
+    assert (roll.active, roll.waits) == (True, "a usable sample")
+    assert stepped(roll, hours + 0.5) == roll, "a step that changes nothing is not stored"
+    for minute in range(hours + 1, hours + 7):
+        roll = stepped(roll, minute)
+    assert roll.active
+    for minute in range(hours + 7, hours + 12):
+        roll = stepped(roll, minute)
+    assert not roll.active

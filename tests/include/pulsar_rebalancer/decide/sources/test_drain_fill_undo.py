@@ -1,0 +1,410 @@
+"""Brokers that are drained or filled, and runs that are undone: which bundles that means, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
+
+from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.decide.planning import Arriving
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_plan import plan_with
+from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.splits import SplitOutcome
+from pulsar_rebalancer.run.tables import BROKERS, Measure, table
+from pulsar_rebalancer.state.manual_plans import Drain
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SYSTEM, EMPTY = name(8, "pulsar/system"), name(9)
+HEARTBEAT = "pulsar/a:1/0x00000000_0xffffffff"
+OWNED = {
+    "a": {name(1): 20.0, name(2): 20.0, SYSTEM: 0.0, EMPTY: 0.0, HEARTBEAT: 0.0},
+    "b": {name(4): 10.0},
+    "c": {name(5): 10.0},
+}
+DRAIN = Drain(at=NOW, by="ada", reason="new disks")
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    made = Snapshots(tmp_path, OWNED)
+    made.topics = {EMPTY: 0}
+    return made
+
+
+def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: Snapshots) -> None:
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 1})
+
+    summary, found = snapshots.show(action="drain", broker="a:1", reason="new disks")
+
+    assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
+    again, _ = snapshots.show(action="drain", broker=["a:1", "a:1"], reason="new disks")
+    assert again.bundles_taken == summary.bundles_taken == 2
+    assert (found[SYSTEM], found[HEARTBEAT], found[EMPTY]) == ("system_namespace", "system_namespace", "no_topic")
+    assert summary.by_hand is not None
+    assert summary.by_hand.scores["a:1"] == pytest.approx((40.0, 0.0))
+
+
+def test_an_empty_broker_may_be_drained(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}, "c": {}})
+
+    drained, _ = snapshots.show(action="drain", broker="c:1", reason="new disks")
+    filled, _ = snapshots.show(action="fill", broker="a:1")
+
+    assert drained.has_effect
+    assert not filled.has_effect
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "reason"),
+    [
+        ({"action": "drain", "broker": "z:1"}, {}, Reason.UNKNOWN_DESTINATION),
+        ({"action": "drain", "broker": "a:1"}, {"quarantined": ["b:1", "c:1"]}, Reason.LAST_BROKER),
+        ({"action": "fill", "broker": "b:1"}, {"quarantined": ["b:1"]}, Reason.BROKER_QUARANTINED),
+        ({"action": "undo", "run": "../../etc"}, {}, Reason.FILE_MISSING),
+        ({"action": "undo", "run": "20261122T120000.000000Z-00000000"}, {}, Reason.FILE_MISSING),
+    ],
+)
+def test_what_is_refused(snapshots: Snapshots, form: dict[str, Any], given: dict[str, Any], reason: Reason) -> None:
+    snapshots.quarantined = given.get("quarantined", [])
+
+    with pytest.raises(RebalancerError) as refused:
+        snapshots.show(**form, reason="why")
+
+    assert refused.value.reason is reason
+
+
+def drained(snapshots: Snapshots, **drains: Drain) -> RunInput:
+    marks = {f"{broker}:1": drain for broker, drain in drains.items()}
+    state = {"version": 1, "brokers": {broker: drain.model_dump(mode="json") for broker, drain in marks.items()}}
+    run = snapshots.take(drains=state)
+    return RunInput.read(run.uri)
+
+
+def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> Any:
+    fired = Decision("b:1", Reason.FIRED, pair=0, destination="c:1")
+    return planned(drained(snapshots, **drains), [fired], strategy)
+
+
+def fate(moves: list[CandidateMove]) -> dict[str, str | None]:
+    return {move.bundle: move.destination if move.taken else str(move.reason) for move in moves}
+
+
+def strategy_move(bundle: str, source: str, destination: str) -> CandidateMove:
+    sample = BundleSample(source, bundle, msg_throughput=10.0)
+    return CandidateMove.of(
+        sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination=destination
+    )
+
+
+def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots: Snapshots) -> None:
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2})
+
+    found = served(snapshots, strategy_move(name(4), "b:1", "c:1"), a=DRAIN)
+
+    moves = fate(found.moves)
+    assert {moves[name(1)], moves[name(2)]} == {"b:1", "c:1"}
+    assert moves[name(4)] == "cap_run"
+    progress = found.drains["a:1"]
+    assert (progress.bundles, progress.moving, progress.left) == (5, 2, 0)
+    assert progress.stay == {"system_namespace": 2, "no_topic": 1}
+    assert set(progress.named) == {SYSTEM, HEARTBEAT, EMPTY}
+    assert [(each.source, each.reason) for each in found.decisions] == [("a:1", "drain"), ("b:1", "fired")]
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 1})
+    seen: list[float] = []
+
+    def strategy(arriving: Arriving) -> Wanted:
+        seen.extend(traffic[Measure.THROUGHPUT] for traffic in arriving.values())
+        return Wanted([], lambda _: SourceReport([]))
+
+    plan_with(drained(snapshots, a=DRAIN), strategy)
+    assert seen == [20.0]
+
+
+def test_no_drained_broker_is_a_destination(snapshots: Snapshots) -> None:
+    found = served(snapshots, a=DRAIN, b=DRAIN)
+
+    assert {bundle: end for bundle, end in fate(found.moves).items() if bundle in (name(1), name(2), name(4))} == {
+        name(1): "c:1",
+        name(2): "c:1",
+        name(4): "c:1",
+    }
+
+
+def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots: Snapshots) -> None:
+    snapshots.unloaded = {name(1): timedelta(minutes=1)}
+    at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
+
+    waiting, leaving = served(snapshots, a=DRAIN), served(snapshots, a=at_once)
+
+    assert (waiting.drains["a:1"].left, waiting.drains["a:1"].stay["recently_unloaded"]) == (1, 1)
+    assert leaving.drains["a:1"].moving == 2
+
+
+@pytest.mark.parametrize(
+    ("minutes", "owner", "bundles"),
+    [(3, "a:1", 6), (5, "a:1", 5), (3, "b:1", 5)],
+    ids=["just come", "reported by now", "went astray"],
+)
+def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(
+    snapshots: Snapshots, minutes: float, owner: str, bundles: int
+) -> None:
+    snapshots.unloaded = dict.fromkeys((name(1), name(7)), timedelta(minutes=minutes))
+    snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": owner}
+    progress = served(snapshots, a=DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})).drains["a:1"]
+    assert (progress.bundles, progress.moving, progress.left) == (bundles, 2, bundles - 5)
+
+
+@pytest.mark.parametrize(
+    ("limit", "overrule", "fates"),
+    [
+        (30.0, (), {"b:1", "c:1"}),
+        (29.0, (), {"would_overload"}),
+        (9.0, (), {"would_overload"}),
+        (29.0, (Overrule.OVERLOAD,), {"b:1", "c:1"}),
+    ],
+)
+def test_a_run_that_serves_a_drain_overloads_no_broker(
+    snapshots: Snapshots, limit: float, overrule: tuple[Overrule, ...], fates: set[str]
+) -> None:
+    snapshots.owned["a:1"][name(3)] = 0.0
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
+
+    found = served(snapshots, a=DRAIN.model_copy(update={"overrule": overrule}))
+
+    moves = fate(found.moves)
+    assert {moves[name(1)], moves[name(2)]} == fates
+    assert moves[name(3)] in {"b:1", "c:1"}  # it has no traffic
+    assert found.drains["a:1"].left == (2 if fates == {"would_overload"} else 0)
+
+
+class WithBusyIdler(Snapshots):
+    """Its broker `d` has no bundles, and a CPU at 80 %: the first choice of placement, which goes by message rates."""
+
+    def _brokers(self) -> Any:
+        rows = super()._brokers().to_pylist()
+        return table([row | {"cpu_usage": 80.0} if row["broker"] == "d:1" else row for row in rows], BROKERS)
+
+
+@pytest.mark.parametrize(
+    ("limit", "overrule", "goes_to"),
+    [(101.0, (), "d:1"), (85.0, (), "c:1"), (25.0, (), "would_overload"), (85.0, (Overrule.OVERLOAD,), "d:1")],
+)
+def test_a_bundle_goes_to_the_coldest_with_room_if_the_broker_of_placement_has_none_as_the_plan_showed(
+    tmp_path: Path, limit: float, overrule: tuple[Overrule, ...], goes_to: str
+) -> None:
+    snapshots = WithBusyIdler(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 60.0}, "c": {name(5): 10.0}, "d": {}})
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
+
+    _, shown = snapshots.show(action="drain", broker="a:1", reason="new disks", overrule=overrule)
+
+    assert shown == {name(1): goes_to}
+    drain = DRAIN.model_copy(update={"overrule": overrule})
+    assert fate(served(snapshots, a=drain).moves)[name(1)] == goes_to
+
+
+@pytest.mark.parametrize(("limit", "fates"), [(59.0, {"would_overload"}), (61.0, {"c:1"})])
+def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
+    tmp_path: Path, limit: float, fates: set[str | None]
+) -> None:
+    # The drain brings c from 10 to 30; the strategy would bring another 30, in two halves.
+    hot = {name(4): 60.0, name(5): 15.0, name(6): 15.0}
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
+    wanted = [strategy_move(name(number), "b:1", "c:1")._replace(rank=number) for number in (5, 6)]
+
+    moves = fate(served(snapshots, *wanted, a=DRAIN).moves)
+
+    assert moves[name(1)] == "c:1"
+    assert moves[name(5)] == "c:1"
+    assert {moves[name(6)]} == fates
+
+
+def test_beside_a_drain_a_strategy_may_relieve_brokers_that_it_filled_and_use_the_others(tmp_path: Path) -> None:
+    owned = {"a": {name(1): 20.0}, "b": {name(4): 10.0, name(5): 0.5}, "c": {name(6): 30.0, name(7): 0.0}}
+    snapshots = Snapshots(tmp_path, owned, overloaded_threshold=25)
+    overruling = DRAIN.model_copy(update={"overrule": (Overrule.OVERLOAD,)})
+
+    idle = strategy_move(name(7), "c:1", "b:1")._replace(pair=1)
+    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), idle, a=overruling).moves)
+
+    assert moves == {name(1): "b:1", name(5): "c:1", name(7): "b:1"}
+
+
+def test_bundles_with_little_traffic_overload_no_broker_either(tmp_path: Path) -> None:
+    # The first bundle of d brings c to 30.
+    owned = {"a": {name(3): 0.0}, "b": {name(4): 60.0, name(5): 0.5}, "c": {name(6): 10.0}}
+    snapshots = Snapshots(tmp_path, owned | {"d": {name(1): 20.0, name(2): 0.5}}, overloaded_threshold=30.25)
+
+    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), a=DRAIN, d=DRAIN).moves)
+
+    assert moves == {name(3): "c:1", name(1): "c:1", name(2): "would_overload", name(5): "would_overload"}
+
+
+def test_a_broker_that_is_excluded_takes_the_bundles_of_a_drain_that_lifts_exclusions(tmp_path: Path) -> None:
+    owned = {"a": {name(1): 20.0}, "b": {name(4): 0.0}, "c": {}, "d": {name(5): 30.0}}
+    snapshots = Snapshots(tmp_path, owned, excluded_brokers=["c:1"])
+    lifting = DRAIN.model_copy(update={"overrule": (Overrule.EXCLUSIONS,)})
+
+    assert fate(served(snapshots, a=DRAIN, b=lifting).moves) == {name(1): "d:1", name(4): "c:1"}
+
+
+@pytest.mark.parametrize("cap", ["max_bundles_per_run", "max_bundles_off_broker"])
+@pytest.mark.parametrize(
+    ("of_c", "fates"), [(10.0, ["b:1", "c:1", "would_overload"]), (30.0, ["b:1", *["would_overload"] * 2])]
+)
+def test_where_a_cap_bites_anyway_it_is_the_reason(tmp_path: Path, cap: str, of_c: float, fates: list[str]) -> None:
+    # b has room for one bundle, c for one or none; a cap lets one leave.
+    owned = {"a": {name(n): 20.0 for n in (1, 2, 3)}, "b": {name(4): 10.0}, "c": {name(5): of_c}}
+    snapshots = Snapshots(tmp_path, owned)
+    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 35.0})
+    assert sorted(fate(served(snapshots, a=DRAIN).moves).values(), key=str) == fates
+    snapshots.settings = snapshots.settings.model_copy(update={cap: 1})
+
+    found = list(fate(served(snapshots, a=DRAIN).moves).values())
+
+    assert found[1:] == ["cap_run" if cap == "max_bundles_per_run" else "cap_broker"] * 2
+    assert found[0] in fates
+
+
+def test_a_move_that_a_cap_bites_takes_no_room_from_the_next(tmp_path: Path) -> None:
+    # The drain brings c from 10 to 30. One of b's two bundles is too much for the cap, the other fits beside the drain.
+    hot = {name(4): 30.0, name(5): 15.0}
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
+    limits = {"overloaded_threshold": 61.0, "max_bytes_per_run": 40.0}
+    snapshots.settings = snapshots.settings.model_copy(update=limits)
+    wanted = [strategy_move(name(number), "b:1", "c:1")._replace(rank=number) for number in (4, 5)]
+    wanted[0] = wanted[0]._replace(msg_throughput=30.0)
+
+    moves = fate(served(snapshots, *wanted, a=DRAIN).moves)
+
+    assert (moves[name(4)], moves[name(5)]) == ("cap_bytes", "c:1")
+
+
+def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> None:
+    snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
+    at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
+
+    found = served(snapshots, a=at_once, b=DRAIN).drains
+
+    assert (found["a:1"].moving, found["a:1"].overrule) == (2, ("grace_period",))
+    assert (found["b:1"].moving, found["b:1"].stay, found["b:1"].overrule) == (0, {"recently_unloaded": 1}, ())
+
+
+def test_a_bundle_that_another_broker_reports_too_leaves_the_drained_one(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(1): 20.0, name(4): 10.0}, "c": {}})
+
+    found = served(snapshots, a=DRAIN)
+
+    assert (found.drains["a:1"].bundles, found.drains["a:1"].moving) == (1, 1)
+    assert {(move.source, move.pair) for move in found.moves} == {("a:1", -1)}
+
+
+def test_a_drain_moves_one_bundle_of_a_group_at_a_time(snapshots: Snapshots) -> None:
+    snapshots.policies = Policies(groups={"t/n": "g"})
+    overruling = DRAIN.model_copy(update={"overrule": (Overrule.ANTI_AFFINITY,)})
+
+    assert served(snapshots, a=overruling).drains["a:1"].moving == 1
+
+
+def test_a_drained_broker_that_is_gone_stays_marked(snapshots: Snapshots) -> None:
+    del snapshots.owned["a:1"]
+
+    assert served(snapshots, a=DRAIN).drains["a:1"].bundles == 0
+
+
+def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tmp_path: Path) -> None:
+    hot, warm = {name(n): 10.0 for n in range(6)}, {name(10 + n): 4.0 for n in range(10)}
+    snapshots = Snapshots(tmp_path, {"a": hot | {name(30): 1.0, name(31): 0.0, name(32): 0.4}, "b": warm, "c": {}})
+    snapshots.quarantined = [name(5)]
+
+    summary, found = snapshots.show(action="fill", broker="c:1")
+
+    # The mean is 33.8: three of 10 and a small one from the broker at 61; the broker at 40 has none that still fits.
+    assert found == {name(4): "c:1", name(3): "c:1", name(2): "c:1", name(32): "c:1"}
+    assert summary.by_hand is not None
+    assert summary.by_hand.scores == {"a:1": pytest.approx((61.4, 31.0)), "c:1": pytest.approx((0.0, 30.4))}
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2, "max_bundles_onto_broker": 3})
+    assert snapshots.show(action="fill", broker="c:1")[1] == {name(4): "c:1", name(3): "c:1"}
+    policy = IsolationPolicy(name="p", namespaces=("t/n",), primary=("b:1",), secondary=())
+    snapshots.policies = Policies(isolation=(policy,))
+    assert snapshots.show(action="fill", broker="c:1")[1] == {}
+
+
+def test_several_brokers_are_filled_in_turn_the_coldest_first(tmp_path: Path) -> None:
+    # The mean is 20.
+    owned: dict[str, dict[str, float]] = {"a": {name(n): 10.0 for n in range(6)}, "b": {}, "c": {}}
+    for cap, each in ({}, 2), ({"max_bundles_per_run": 2}, 1), ({"max_bundles_onto_broker": 1}, 1):
+        snapshots = Snapshots(tmp_path / str(cap), owned, **cap)
+        _, found = snapshots.show(action="fill", broker=["b:1", "c:1", "b:1"])
+        assert Counter(found.values()) == {"b:1": each, "c:1": each}
+
+
+def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path: Path) -> None:
+    # The mean of a and c is 30. With b, which is empty, it would be 20.
+    snapshots = Snapshots(tmp_path, {"a": {name(n): 15.0 for n in range(4)}, "b": {}, "c": {}})
+    drains = {"version": 1, "brokers": {"b:1": DRAIN.model_dump(mode="json")}}
+
+    _, found = snapshots.show(drains, action="fill", broker="c:1")
+
+    assert found == {name(3): "c:1", name(2): "c:1"}
+
+
+def undone(snapshots: Snapshots, *moves: MoveOutcome) -> str:
+    run = snapshots.take()
+    Outcome(
+        plan_id=run.name,
+        cluster="east",
+        airflow_run_id="r",
+        ended_at=NOW,
+        verdict=Reason.OPEN,
+        moves=moves,
+        splits=tuple(
+            SplitOutcome(bundle=name(n), positions=(n,), reason=reason)
+            for n, reason in ((40, Reason.SPLIT), (41, Reason.NOT_SPLIT))
+        ),
+    ).write(run)
+    return run.name
+
+
+def moved(bundle: str, source: str, owner: str, reason: Reason = Reason.MOVED) -> MoveOutcome:
+    return MoveOutcome(bundle=bundle, source=source, destination="a:1", owner=owner, reason=reason, attempts=1)
+
+
+def test_a_run_is_undone_as_far_as_nothing_moved_since(snapshots: Snapshots) -> None:
+    run = undone(
+        snapshots,
+        moved(name(1), "b:1", "a:1"),
+        moved(name(2), "gone:1", "a:1"),
+        moved(name(4), "c:1", "a:1"),
+        moved(name(5), "b:1", "c:1", Reason.ASTRAY),
+        moved(name(6), "b:1", "a:1"),
+        moved(name(7), "b:1", "", Reason.UNREACHABLE),
+    )
+    snapshots.unloaded = {name(1): timedelta(minutes=1)}
+
+    summary, found = snapshots.show(action="undo", run=run)
+
+    assert summary.by_hand is not None
+    assert summary.by_hand.unknown == (name(6),)
+    assert found == {
+        name(1): "b:1",
+        name(2): "destination_gone",
+        name(4): "owner_changed",
+        name(5): "b:1",
+        name(6): "no_such_bundle",
+        name(40): "split_stays",
+    }

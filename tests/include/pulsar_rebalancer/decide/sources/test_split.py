@@ -1,0 +1,173 @@
+"""A bundle that a person splits: which one is meant, where it is cut, and what is refused in the dry run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
+
+from pulsar_rebalancer.decide.plan_text import document
+from pulsar_rebalancer.decide.run_plan import plan_again, plan_request
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.run.manual_request import parse_form
+from pulsar_rebalancer.run.plan import verify
+from pulsar_rebalancer.run.splits import read_splits
+from pulsar_rebalancer.run.topic_loads import Candidate, Candidates, TopicLoad
+from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.run.plan import Summary
+    from pulsar_rebalancer.storage.path import StoragePath
+
+LOW, HIGH = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+BOUNDS = (0, 0x80000000, 0xFFFFFFFF)
+TOPICS = (TopicLoad(0x10000000, 1.0, 9.0), TopicLoad(0x20000000, 1.0, 1.0), TopicLoad(0x30000000, 1.0, 1.0))
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    made = Snapshots(tmp_path, {"a": {LOW: 30.0, HIGH: 10.0}, "b": {}, "c": {}})
+    made.topics = {LOW: 3, HIGH: 9}
+    return made
+
+
+def shown(
+    snapshots: Snapshots, topics: tuple[TopicLoad, ...] = TOPICS, before: dict[str, Any] | None = None, **form: Any
+) -> Summary:
+    run = snapshots.take(**before or {})
+    read = tuple(Candidate(bundle=bundle, bounds=BOUNDS, topics=topics) for bundle in (LOW, HIGH))
+    Candidates(bundles=read).write(run)
+    return plan_request(snapshots.storage, run, parse_form({"action": "split"} | form), "ada")
+
+
+@pytest.mark.parametrize(
+    ("form", "bundle", "positions"),
+    [
+        ({"bundles": [LOW]}, LOW, (0x40000000,)),
+        ({"bundles": ["t/n/HOT"]}, LOW, (0x40000000,)),
+        ({"bundles": ["t/n/LARGEST"]}, HIGH, (0xBFFFFFFF,)),
+        ({"bundles": [LOW], "algorithm": "topic_count_equally_divide"}, LOW, (0x18000000,)),
+        (
+            {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x15000000", 0x25000000]},
+            LOW,
+            (0x15000000, 0x25000000),
+        ),
+    ],
+)
+def test_which_bundle_is_cut_and_where(
+    snapshots: Snapshots, form: dict[str, Any], bundle: str, positions: tuple[int, ...]
+) -> None:
+    summary = shown(snapshots, **form)
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    moves, (split,) = verify(run, summary)
+    assert not moves
+    assert (split.bundle, split.broker, split.positions, split.condition) == (bundle, "a:1", positions, "")
+    shown_as = document(summary, run, {})
+    assert (shown_as["plan"], shown_as["splits"]) == (summary.hash, list(summary.splits_told))
+    assert summary.sentence == f"split by hand: {summary.splits_told[0]}"
+    assert summary.splits_told[0].startswith(f"{bundle} is split permanently at 0x{positions[0]:08x}")
+
+
+def test_the_extensible_load_manager_cuts_in_two_where_the_algorithm_halves_the_traffic_best(
+    snapshots: Snapshots,
+) -> None:
+    snapshots.load_manager = "ExtensibleLoadManagerImpl"
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundle_msg_rate": 1, "flow_difference": 0.0})
+    topics = (TopicLoad(0x10000000, 3.0, 1.0), *TOPICS[1:])
+
+    summary = shown(snapshots, topics, bundles=[LOW], algorithm="flow_or_qps_equally_divide")
+
+    (split,) = read_splits(run_of(snapshots, summary))
+
+    assert split.positions == (0x18000001,)
+
+
+def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots: Snapshots) -> None:
+    snapshots.load_manager = "ExtensibleLoadManagerImpl"
+    form: dict[str, Any] = {"bundles": [LOW], "algorithm": "specified_positions_divide"}
+
+    with pytest.raises(RebalancerError, match=r"2 positions.*extensible load manager.*one.*contradiction"):
+        shown(snapshots, **form, positions=[0x15000000, 0x25000000])
+
+    (split,) = read_splits(run_of(snapshots, shown(snapshots, **form, positions=[0x25000000])))
+    assert split.positions == (0x25000000,)
+
+
+@pytest.mark.parametrize("destination_kept", [False, True])
+def test_a_split_needs_no_grace_period(snapshots: Snapshots, destination_kept: bool) -> None:
+    unloads = {LOW: Unload(at=NOW, plan_id="p", source="a:1", destination="b:1")}
+    kept = {LOW: KeptDestination(at=NOW, plan_id="p", destination="b:1", owner="a:1")} if destination_kept else {}
+
+    before = {"moves": MovesState(unloads=unloads, kept=kept).model_dump(mode="json")}
+    summary = shown(snapshots, before=before, bundles=[LOW])
+
+    assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
+
+
+@pytest.mark.parametrize("excluded", [{"excluded_namespaces": ("t/n",)}, {"excluded_brokers": ("a:1",)}])
+def test_an_exclusion_may_be_overruled(snapshots: Snapshots, excluded: dict[str, Any]) -> None:
+    snapshots.settings = snapshots.settings.model_copy(update=excluded)
+
+    with pytest.raises(RebalancerError, match="excluded"):
+        shown(snapshots, bundles=[LOW])
+    summary = shown(snapshots, bundles=[LOW], overrule=["exclusions"], reason="it is too large")
+
+    assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
+
+
+def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    return run
+
+
+@pytest.mark.parametrize(
+    ("form", "topics", "reason"),
+    [
+        ({"bundles": ["t/n/0x00000000_0x10000000"]}, TOPICS, "no_such_bundle"),
+        ({"bundles": ["nobody/HOT"]}, TOPICS, "no_such_bundle"),
+        ({"bundles": ["no/body/HOT"]}, TOPICS, "no_such_bundle"),
+        ({"bundles": [LOW]}, TOPICS[:1], "one_topic"),
+        (
+            {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x90000000"]},
+            TOPICS,
+            "position_outside",
+        ),
+        ({"bundles": [LOW, HIGH]}, TOPICS, "contradiction"),
+        ({"bundles": [LOW], "positions": [1]}, TOPICS, "contradiction"),
+        ({"bundles": [LOW], "algorithm": "specified_positions_divide"}, TOPICS, "contradiction"),
+        (
+            {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x00000001"]},
+            TOPICS,
+            "too_narrow",
+        ),
+    ],
+)
+def test_what_is_refused(
+    snapshots: Snapshots, form: dict[str, Any], topics: tuple[TopicLoad, ...], reason: str
+) -> None:
+    with pytest.raises(RebalancerError) as refused:
+        shown(snapshots, topics, **form)
+
+    assert refused.value.reason == reason
+
+
+def test_a_bundle_whose_topics_were_not_read_is_not_split(snapshots: Snapshots) -> None:
+    with pytest.raises(RebalancerError, match="topics_unknown"):
+        snapshots.show(action="split", bundles=[LOW])
+
+
+def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> None:
+    plan = shown(snapshots, bundles=[LOW], unload=True)
+    entry = snapshots.handed_over(plan).model_dump(mode="json")
+
+    run = snapshots.take(params={"plan": plan.hash}, handed_over=entry)
+    plan_again(snapshots.storage, run)
+
+    (split,) = read_splits(run)
+    assert (split.bundle, split.positions, split.unload) == (LOW, (0x40000000,), True)

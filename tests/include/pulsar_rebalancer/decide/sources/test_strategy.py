@@ -1,0 +1,157 @@
+"""What samples that do not count, forced runs and gaps make of what a strategy keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from tests.vectors.rows import brokers_of, bundles_of, decided_by
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.sources.strategy import StrategyInput
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.counting import Counting, taken_at
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
+from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
+from pulsar_rebalancer.strategies.sample import COUNTED
+
+KEPT = KeptState(ShedderState(hits={WHOLE_CLUSTER: HitCount(low=3)}, loads={"a:1": 0.5}))
+EAGER = Settings(strategy="TransferShedder", target_std=0.05, hit_count_transfer=9, history_percentage=0.5)
+
+
+def broker(name, cpu, throughput):
+    row = {"broker": name, "cpu_usage": cpu, "cpu_limit": 100.0, "bundles": 4, "msg_throughput_in": throughput}
+    return row | {"collected_at": None, "report_age_seconds": 0.0}
+
+
+BROKERS = [broker("a:1", 90.0, 4e6), broker("b:1", 10.0, 1e6), broker("c:1", 20.0, 1e6)]
+HELD = [
+    {"broker": "a:1", "bundle": f"t/n/0x{n}_0x{n + 1}", "msg_throughput_in": 1e6, "msg_throughput": 1e6}
+    | {"msg_rate": 1.0, "reason": None}
+    for n in range(4)
+]
+
+
+FORCED = Counting(counts=False, reason=Reason.FORCED)
+
+
+def judged(counting, *, brokers=BROKERS, kept=KEPT, policies=None, settings=EAGER, unloaded=None):
+    forced = counting is FORCED
+    tables = settings, brokers_of(brokers), bundles_of(HELD)
+    given = StrategyInput(*tables, counting, kept, policies or Policies(), forced)
+    return decided_by(replace(given, unloaded_brokers=unloaded or {}))
+
+
+def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is_carried_out():
+    answer = judged(FORCED)
+    assert any(move.taken for move in answer.moves)
+    assert answer.kept == KEPT
+    at = datetime(2026, 4, 1, tzinfo=UTC)
+    recorded = DecisionState(kept=answer.kept.document(), restarts=taken_at(answer.samples, at))
+    done = recorded.carried_out()
+    assert KeptState.parse(done.hits, done.kept) == KeptState(ShedderState(loads={"a:1": 0.5}))
+    assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}
+    assert done.carried_out() == done
+
+
+def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
+    settings = EAGER.model_copy(update={"hit_count_transfer": 3})
+    answer = judged(Counting(counts=False, reason=Reason.TOO_SOON), settings=settings)
+    assert (answer.moves, answer.kept) == ([], KEPT)
+    found = {(row.reason, row.fired, row.measure, row.target) for row in answer.decisions}
+    assert found == {(Reason.TOO_SOON, False, None, None)}
+
+
+@pytest.mark.parametrize(
+    ("gave_a_hit", "reason", "hits"),
+    [
+        ({"a:1": 0.9, "b:1": 0.1, "c:1": 0.2}, "too_soon", 3),
+        ({"a:1": 0.9, "b:1": 0.1, "c:1": 0.3}, "too_soon", 3),  # in between
+        ({"a:1": 0.9, "c:1": 0.2}, "too_soon", 3),  # the coldest is new
+        ({"a:1": 0.8, "b:1": 0.1, "c:1": 0.2}, "hit_count", 4),
+        ({"a:1": 0.9, "b:1": 0.2, "c:1": 0.2}, "hit_count", 4),
+        ({"c:1": 0.2}, "hit_count", 4),
+    ],
+)
+def test_a_sample_is_new_by_the_hottest_and_the_coldest_broker(gave_a_hit, reason, hits):
+    answer = judged(replace(COUNTED, samples=gave_a_hit))
+    assert {row.reason for row in answer.decisions} == {reason}
+    assert answer.kept.shedder.cluster_hits == hits
+
+
+def test_a_gap_starts_hits_anew_and_leaves_averages():
+    shedder = judged(Counting(counts=True, reason=Reason.GAP, clear=True)).kept.shedder
+    assert (shedder.hits, shedder.loads["a:1"]) == ({WHOLE_CLUSTER: HitCount(low=1)}, (0.5 + 0.9) / 2)
+
+
+def test_a_swap_that_a_policy_forbids_in_one_direction_is_not_made():
+    vip = IsolationPolicy(name="vip", namespaces=("t/n",), primary=("a",))
+    answer = judged(FORCED, policies=Policies(isolation=(vip,)))
+    assert not any(move.taken for move in answer.moves)
+
+
+@pytest.mark.parametrize(
+    ("average", "age", "reason"),
+    [(0.9, 30.0, "cool_down"), (0.9, 20.0, "hit_count"), (0.9, None, "hit_count"), (None, 30.0, "hit_count")],
+)
+def test_the_cool_down_lasts_until_a_report_is_young_enough(average, age, reason):
+    # Only a broker that reports its average says when its load was measured.
+    brokers = [BROKERS[0] | {"load_average": average, "report_age_seconds": age}, *BROKERS[1:]]
+    answer = judged(COUNTED, brokers=brokers, unloaded={"a:1": 200.0})
+    assert {row.reason for row in answer.decisions} == {reason}
+
+
+@pytest.mark.parametrize(
+    ("age", "told"),
+    [
+        (100.0, "a:1 reported 100 s after its last unload, less than 180 s"),
+        (200.0, "a:1 reported 0 s after its last unload, less than 180 s"),
+        (600.0, "a:1 has not reported since its last unload, 400 s after its report"),
+    ],
+)
+def test_a_report_from_before_the_unload_is_told_so(age, told):
+    brokers = [BROKERS[0] | {"load_average": 0.9, "report_age_seconds": age}, *BROKERS[1:]]
+    answer = judged(COUNTED, brokers=brokers, unloaded={"a:1": 200.0})
+    assert told in answer.sentence
+
+
+THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0, history_percentage=0)
+
+
+@pytest.mark.parametrize(
+    ("policies", "caps", "reason", "told"),
+    [
+        ({}, {}, "fired", "Taken: 2 bundles with 1.91 MiB/s."),
+        ({}, {"max_bundles_per_run": 1}, "fired", "Taken: 1 bundle with 0.95 MiB/s. Passed over: cap_run 1"),
+        ({"unknown": {"t/n": "timeout"}}, {}, "no_allowed_bundle", "Taken: no bundle. Passed over: policy_unknown 2"),
+    ],
+)
+def test_what_is_told_is_what_moves_in_the_end(policies, caps, reason, told):
+    settings = THRESHOLD.model_copy(update=caps)
+    answer = judged(COUNTED, policies=Policies(**policies), settings=settings)
+    assert answer.samples == {}
+    decision = answer.completed()[0]
+    assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken))
+    assert told in (decision.explanation or "")
+    assert told in answer.sentence
+
+
+def test_a_capped_move_leaves_its_group_where_it_is():
+    # x goes to c, so n is capped there; with n gone from a, m would have been placed on a.
+    settings = THRESHOLD.model_copy(update={"max_bundles_per_broker": 1})
+    brokers = [broker(f"{name}:1", cpu, 4e6) for name, cpu in {"d": 82.0, "a": 81.0, "b": 80.0, "c": 0.0}.items()]
+    held = [
+        HELD[0] | {"broker": owner, "bundle": f"t/{name}/0x{n}_0x{n + 1}", "msg_throughput": size}
+        for n, (owner, name, size) in enumerate([("d", "x", 3e6), ("d", "o", 0), ("a", "n", 3e6), ("b", "m", 3e6)])
+        for owner in [f"{owner}:1"]
+    ]
+    policies = Policies(groups={f"t/{name}": "g" for name in "mno"})
+    answer = decided_by(StrategyInput(settings, brokers_of(brokers), bundles_of(held), COUNTED, policies=policies))
+    assert {move.bundle[2]: move.reason for move in answer.moves if move.rank == 0} == {
+        "x": "taken",
+        "n": "cap_broker",
+        "m": "anti_affinity",
+    }

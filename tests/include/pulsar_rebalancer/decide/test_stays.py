@@ -1,0 +1,131 @@
+"""Why a bundle stays: one order of rules, the same for every source, and what no strategy may return."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fates, name, planned
+from tests.vectors.rows import broker, bundle, sample
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide import plan_files, stays
+from pulsar_rebalancer.decide.run_bundles import RunBundles
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_plan import plan_run
+from pulsar_rebalancer.decide.stays import RULES, BundleFacts, of_bundles
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.tables import MEANS, Measure, table
+from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SYSTEM = "pulsar/system/0x00000000_0xffffffff"
+EVERY_REASON: dict[str, Any] = {
+    "settings": Settings(excluded_namespaces=("pulsar/system",), excluded_bundles=("pulsar/*",)),
+    "quarantined": (SYSTEM,),
+    "to_be_split": (SYSTEM,),
+    "moved": {SYSTEM: Reason.RECENTLY_UNLOADED},
+}
+NOTHING: dict[str, Any] = {"settings": Settings(), "moved": {}}
+
+
+def test_the_first_rule_of_the_list_counts() -> None:
+    own = [rule.reason for rule in RULES if rule.applies]
+    assert own == [
+        *("system_namespace", "namespace_excluded", "bundle_excluded", "bundle_quarantined", "to_be_split"),
+        *("destination_kept", "recently_unloaded"),
+    ]
+    names = pa.array(["t/n/0x0_0x1"])
+    facts: dict[str, Any] = dict.fromkeys(("quarantined", "to_be_split"), ("t/n/0x0_0x1",))
+    facts |= {"settings": Settings(excluded_namespaces=("t/n",), excluded_bundles=("t/*",))}
+    facts |= {"moved": {"t/n/0x0_0x1": Reason.RECENTLY_UNLOADED}}
+    found = [of_bundles(pa.array([SYSTEM]), BundleFacts(**EVERY_REASON)).to_pylist()[0]]
+    for lifted in ({}, {"settings": Settings(excluded_bundles=("t/*",))}, {"settings": Settings()}):
+        facts |= lifted
+        found += of_bundles(names, BundleFacts(**facts)).to_pylist()
+    for name_of in ("quarantined", "to_be_split"):
+        facts[name_of] = ()
+        found += of_bundles(names, BundleFacts(**facts)).to_pylist()
+    assert found == [reason for reason in own if reason is not Reason.DESTINATION_KEPT]
+    assert of_bundles(names, BundleFacts(**NOTHING)).to_pylist() == [None]
+
+
+def moved(*names: str, source: str = "a:1", **more: Any) -> list[CandidateMove]:
+    given: Any = {"pair": 0, "measure": Measure.THROUGHPUT, "reason": Reason.TAKEN, "destination": "b:1"}
+    found = [BundleSample(source, name, topics=1, msg_throughput=5.0) for name in names]
+    return [CandidateMove.of(each, rank=rank, **given)._replace(**more) for rank, each in enumerate(found)]
+
+
+def cluster(**more: Any) -> ClusterSample:
+    rows = [bundle("a:1", name(1)), bundle("a:1", name(2)) | {"reason": "bundle_excluded"}, bundle("b:1", name(3))]
+    return sample([broker("a:1", 90), broker("b:1", 10)], rows, **more)
+
+
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [
+        (moved(name(9)), "is not a bundle of 'a:1'"),
+        (moved(name(3)), "is not a bundle of 'a:1'"),
+        (moved(name(1), source="z:1"), "is not a bundle of 'z:1'"),
+        (moved(name(1), name(1)), "is moved twice"),
+        (moved(name(1), traffic=float("nan")), "figures"),
+        (moved(name(1), msg_throughput=-1.0), "figures"),
+        (moved(name(1), msg_rate=float("inf")), "figures"),
+    ],
+)
+def test_an_impossible_move_of_a_strategy_is_an_error(moves: list[CandidateMove], said: str) -> None:
+    with pytest.raises(PlanError, match=said) as refused:
+        stays.checked(cluster(), moves)
+    assert refused.value.reason is Reason.BAD_RESULT
+    idle = [move._replace(reason=Reason.OVER_REMAINING) for move in moves]
+    assert stays.checked(cluster(), idle) == idle
+
+
+def test_a_bundle_stays_for_its_own_reason_whatever_a_strategy_says() -> None:
+    found = stays.checked(cluster(), moved(name(1), name(2)))
+    assert [move.reason for move in found] == [Reason.TAKEN, Reason.BUNDLE_EXCLUDED]
+    left_out = cluster()
+    drained = [replace(each, left_out=Reason.DRAINING) for each in left_out.brokers if each.broker == "a:1"]
+    left_out = replace(left_out, brokers=[*drained, left_out.brokers[1]])
+    assert [move.reason for move in stays.checked(left_out, moved(name(1)))] == [Reason.DRAINING]
+
+
+OWNED: Any = {"a": {name(1): 20.0, name(2): 20.0, name(4): 20.0}, "b": {name(3): 5.0}, "c": {}}
+DRAINS = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")
+RETURNING = Roll(id="f", order=("c:1",), turn_at=NOW, phase=Phase.RETURNING, home=(name(1), name(2)))
+
+
+@pytest.mark.parametrize("overruled", [(), ("exclusions",)], ids=["excluded", "overruled"])
+def test_an_excluded_bundle_stays_unless_a_person_overrules_it(tmp_path: Path, overruled: tuple[str, ...]) -> None:
+    snapshots = Snapshots(tmp_path, OWNED, excluded_bundles=[name(1)])
+    form: Any = {"overrule": overruled, "reason": "a test"} if overruled else {}
+    found = snapshots.show(action="unload", bundles=["t/n"], destination="c:1", **form)[1]
+    assert found[name(1)] == ("c:1" if overruled else "bundle_excluded")
+    assert found[name(2)] == "c:1"
+
+
+@pytest.mark.parametrize("source", ["strategy", "drain", "returns", "filling"])
+def test_an_excluded_bundle_stays_for_every_source(tmp_path: Path, source: str) -> None:
+    eager: Any = {"hit_count_high": 1, "min_unload_throughput": 0} if source == "strategy" else {}
+    snapshots = Snapshots(tmp_path, OWNED, excluded_bundles=[name(1)], fill_new_brokers=source == "filling", **eager)
+    snapshots.started = {"c:1": timedelta(minutes=5)} if source == "filling" else {}
+    before: Any = {"drain": {"drains": DRAINS}, "returns": {"roll": RETURNING.model_dump(mode="json")}}.get(source, {})
+    run = RunInput.read(snapshots.take(**before).uri)
+    run.new_means.write_table(table(means.update(run.table("bundles").to_pylist(), []), MEANS))
+
+    made = plan_run(run, RunBundles(run, lambda: run.new_means)) if source == "strategy" else planned(run)
+    plan_files.write_run(run, made)
+
+    found = fates(run.folder)
+    assert found.pop(name(1), "bundle_excluded") == "bundle_excluded"
+    assert {"b:1", "c:1"} & set(found.values()), "other bundles move"
