@@ -1,4 +1,4 @@
-"""Approving plans: which plans need no approval, what people are asked about a plan, and who may approve it."""
+"""Approving plans: what people are asked about a plan, and who may approve it."""
 
 from __future__ import annotations
 
@@ -8,40 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import CLIENTS, Snapshot
-from pulsar_rebalancer.state.orders.calendar import within
 from pulsar_rebalancer.texts import number_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from pulsar_rebalancer.config.settings import SelfApproval
     from pulsar_rebalancer.run.plan import Actions, Summary
     from pulsar_rebalancer.run.splits import Split
     from pulsar_rebalancer.storage.path import StoragePath
 
 LISTED = 20
 """Maximum number of moves or splits listed on a page."""
-
-
-def approves_itself(criteria: SelfApproval | None, summary: Summary, now: datetime) -> bool:
-    """Return whether a plan needs no approval: it meets all criteria, has no splits and is not manual.
-
-    Args:
-        criteria: `self_approval` from the clusters file; None if every plan needs a person's approval.
-    """
-    if criteria is None or summary.by_hand is not None or summary.bundles_split:
-        return False
-    if criteria.max_bundles is not None and summary.bundles_taken > criteria.max_bundles:
-        return False
-    if criteria.min_gain is not None and _gain(summary) < criteria.min_gain:
-        return False
-    return criteria.window is None or within(criteria.window, now)
-
-
-def _gain(summary: Summary) -> float:
-    """Return the predicted decrease in the score range (hottest minus coldest broker), in points."""
-    return 0.0 if summary.predicted_range is None else summary.score_range - summary.predicted_range
 
 
 def lacks_second_person(requested_by: Collection[str], person: Collection[str]) -> PlanError | None:

@@ -6,7 +6,6 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_rebalancer.carry_out.approval import approves_itself
 from pulsar_rebalancer.config.enums import Mode, Overrule
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
@@ -52,13 +51,10 @@ class Answered(NamedTuple):
     Attributes:
         approved: True if a person approved this run's plan.
         answers: answers to the approval questions for other plans.
-        unreadable: why the answers cannot be read; empty if they can be read. While they cannot be read, no plan counts
-            as approved, and every plan needs approval.
     """
 
     approved: bool = False
     answers: Answers = Answers()
-    unreadable: str = ""
 
 
 NOTHING_ANSWERED = Answered()
@@ -146,7 +142,7 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 def _unapproved(
     summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
 ) -> Verdict | None:
-    """Return why the plan lacks approval; None if it is approved or needs no approval.
+    """Return why the plan lacks approval; None if it is approved or no mode requires approval.
 
     Args:
         settings: the plan's settings, and the current settings.
@@ -154,19 +150,14 @@ def _unapproved(
     planned, present = settings
     if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
-    if answered.unreadable:
-        return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}; {answered.unreadable}")
     minutes = present.max_awaiting_minutes
     rejection = answered.answers.rejected(now, minutes).get(actions.identity)
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         until = f"until {rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
         return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
-    asked_by = summary.requested_by if present.two_people else ()
-    if "" in asked_by:
+    if present.two_people and "" in summary.requested_by:
         return Verdict(Reason.NO_USER)
-    if approves_itself(present.self_approval, summary, now) and not asked_by:
-        return None
     bundles = number_of(summary.bundles_taken, "bundle")
     return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {bundles}")
 

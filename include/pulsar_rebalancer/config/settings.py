@@ -44,22 +44,6 @@ class Pause(BaseModel):
     reason: str = Field(min_length=1, max_length=500, description="why, shown in every run")
 
 
-class SelfApproval(BaseModel):
-    """Self-approval criteria in mode `approve`. A plan that meets all given criteria needs no person's approval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_bundles: int | None = Field(None, ge=1, description="maximum bundles in the plan")
-    min_gain: float | None = Field(None, gt=0, description="minimum reduction of the range of scores, points")
-    window: Window | None = Field(None, description="only within this window")
-
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if self == SelfApproval.model_construct():
-            raise ValueError("self_approval needs a criterion: max_bundles, min_gain or window")
-        return self
-
-
 class BreakerRules(BaseModel):
     """Conditions that open the circuit breaker, and how long it stays open."""
 
@@ -165,7 +149,6 @@ class Settings(PulsarSettings):
     max_awaiting_minutes: float = Field(
         60, gt=0, le=1440, description="mode approve: maximum age of a plan when it is approved, minutes"
     )
-    self_approval: SelfApproval | None = Field(None, description="mode approve: plans that need no person's approval")
     two_people: bool = Field(
         False, description="nobody approves a plan they requested or, in mode auto, carries out their own manual plan"
     )

@@ -46,12 +46,6 @@ class Shut(NamedTuple):
     why: str
 
 
-def within(window: Window, now: datetime) -> bool:
-    """Return whether a time is inside a window."""
-    span = next(_spans(window, now, blackout=False), None)
-    return span is not None and span.begin <= now
-
-
 class _Span(NamedTuple):
     begin: datetime
     end: datetime

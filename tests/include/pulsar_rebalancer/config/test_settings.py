@@ -84,7 +84,6 @@ def test_default_mode_moves_nothing():
         ({"cpu_weight": float("nan")}, "cpu_weight"),
         ({"mode": "sometimes"}, "mode"),
         ({"split_mode": "approve"}, "split_mode"),
-        ({"self_approval": {}}, "self_approval"),
         ({"strategy": "RoundRobin"}, "strategy"),
         ({"excluded_namespaces": ["public"]}, "excluded_namespaces"),
         ({"excluded_namespaces": "acme/shop/eu"}, "excluded_namespaces"),

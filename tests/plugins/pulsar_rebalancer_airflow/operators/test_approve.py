@@ -167,6 +167,14 @@ def test_a_question_that_was_answered_is_not_asked_again_once_it_is_cleared(
     assert asked(storage, state, attempt=(2, 3), known=True) == "skipped"
 
 
+def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> StoragePath:
+    """An approved plan as a run has made it again."""
+    run = plan(storage, state, airflow_run_id=run_id)
+    by_hand = ByHand(by="ada", request=HandRequest(plan=identity), carries_out=identity)
+    Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
+    return run
+
+
 @pytest.mark.parametrize(
     ("own", "reason"),
     [(True, "open"), (False, "awaiting_approval")],
@@ -177,11 +185,8 @@ def test_what_was_approved_is_carried_out_by_its_own_run_only(
     answer(storage, state, "Approve")
     run_id, identity = carried_out(storage, state)
     carries_out = run_id if own else "manual__1"
-    run = plan(storage, state, airflow_run_id=carries_out)
-    by_hand = ByHand(by="ada", request=HandRequest(plan=identity), carries_out=identity)
-    Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
 
-    assert gate(storage, state, run, run_id=carries_out) == reason
+    assert gate(storage, state, approved_plan(storage, state, carries_out, identity), run_id=carries_out) == reason
 
 
 @pytest.mark.parametrize(
@@ -189,7 +194,6 @@ def test_what_was_approved_is_carried_out_by_its_own_run_only(
     [
         ("Reject", "bob", {}, MOVES, "rejected"),
         ("Reject", "bob", {}, MOVES[:1], "awaiting_approval"),
-        ("Reject", "bob", {"self_approval": {"max_bundles": 9}}, MOVES, "rejected"),
         ("Reject", "bob", {"max_awaiting_minutes": 1e-9}, MOVES, "awaiting_approval"),
         ("Reject", "bob", {"pause": PAUSE}, MOVES, "paused"),
         ("Reject", "", {}, MOVES, "awaiting_approval"),  # nobody answered in time
@@ -256,9 +260,8 @@ def test_answers_that_cannot_be_read_approve_nothing_and_are_written_anew(
     state.documents[Answers.KEY] = damaged
 
     assert carried_out(storage, state) == ("approval_unreadable", "")
-    # No criterion is enough while it is not known what people rejected.
     run = plan(storage, state)
-    assert gate(storage, state, run, runs={}, self_approval={"max_bundles": 9}) == "awaiting_approval"
+    assert gate(storage, state, run, runs={}) == "awaiting_approval"
     assert asked(storage, state).startswith("Move 2 bundles")
     answer(storage, state, "Approve")
     run_id, identity = carried_out(storage, state)
@@ -292,15 +295,13 @@ def collected(storage: ClusterStorage, state: MemoryState, run_id: str, identity
 def test_an_approved_plan_can_wait_until_the_gate_opens_for_another_one(
     storage: ClusterStorage, state: MemoryState
 ) -> None:
-    itself: dict[str, Any] = {"self_approval": {"max_bundles": 9}}
     answer(storage, state, "Approve")
     first, identity = carried_out(storage, state)
     assert collected(storage, state, first, identity) == "asks"
-    own = plan(storage, state, airflow_run_id=first)
-    assert gate(storage, state, own, run_id=first, **itself) == "open"
+    assert gate(storage, state, approved_plan(storage, state, first, identity), run_id=first) == "open"
     assert collected(storage, state, first, identity) == "asks", "the run is cleared"
 
-    assert gate(storage, state, plan(storage, state, OTHERS), **itself) == "open"
+    assert gate(storage, state, plan(storage, state, OTHERS, mode="auto"), mode="auto") == "open"
     assert collected(storage, state, first, identity) == "superseded"
 
     # An opening is remembered by the next question, whose plan was made later.
@@ -325,7 +326,7 @@ def test_two_people_are_needed_if_the_clusters_file_says_so(
     run = plan(storage, state)
     summary = Summary.read(run).model_copy(update=requested)
     summary.write(run)
-    assert gate(storage, state, run, self_approval={"max_bundles": 9}, **two) == "awaiting_approval"
+    assert gate(storage, state, run, **two) == "awaiting_approval"
     assert "* requested by ` ada `, so another person has to approve it" in asked(storage, state, **two)
 
     for own in ("ada", {"id": "ada", "name": "Ada Lovelace"}, {"id": "7", "name": "ada"}):
