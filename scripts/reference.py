@@ -10,6 +10,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.show.page.buckets import Timeline
 from pulsar_rebalancer.show.page.page_model import Overview, RequestView, RunAnswer, Status
@@ -19,7 +20,11 @@ from pulsar_simulator.__main__ import _parser
 from pulsar_simulator.faults import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (*sorted((ROOT / "docs" / "reference").glob("*.md")), ROOT / "docs" / "simulation.md")
+PAGES = (
+    *sorted((ROOT / "docs" / "reference").glob("*.md")),
+    ROOT / "docs" / "simulation.md",
+    ROOT / "docs" / "runs.md",
+)
 PAGE_TYPES = ROOT / "plugins" / "pulsar_rebalancer_airflow" / "overview" / "static" / "documents.d.ts"
 
 
@@ -38,6 +43,15 @@ def reasons_table() -> str:
     rows = ["| reason code | effect | meaning | what to do |", "| --- | --- | --- | --- |"]
     for effect in Effect:
         rows += [f"| `{r}` | {effect} | {r.meaning} | {r.action or 'nothing'} |" for r in Reason if r.effect is effect]
+    return "\n".join(rows)
+
+
+def stays_table() -> str:
+    """Return a row per rule by which a bundle stays, in the order in which they apply."""
+    rows = ["| | reason code | meaning | may be overruled |", "| --- | --- | --- | --- |"]
+    for number, rule in enumerate(RULES, 1):
+        overruled = f"`{rule.overrule}`" if rule.overrule else "no"
+        rows.append(f"| {number} | `{rule.reason}` | {rule.reason.meaning} | {overruled} |")
     return "\n".join(rows)
 
 
@@ -115,6 +129,7 @@ TABLES = {
     "options of airflow": airflow_options_table,
     "settings": settings_table,
     "reasons": reasons_table,
+    "stays": stays_table,
     "bad input": bad_input_table,
     "options": options_table,
     "faults": faults_table,

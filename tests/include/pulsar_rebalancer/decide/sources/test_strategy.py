@@ -10,13 +10,18 @@ from tests.vectors.rows import brokers_of, bundles_of, decided_by
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
+from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.counting import Counting, taken_at
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
-from pulsar_rebalancer.strategies.sample import COUNTED
+from pulsar_rebalancer.strategies.sample import COUNTED, CandidateMove, ClusterSample, Decision, SheddingResult
+from pulsar_rebalancer.strategies.shedders import registry
+from pulsar_rebalancer.strategies.shedders.profile import Profile
 
 KEPT = KeptState(ShedderState(hits={WHOLE_CLUSTER: HitCount(low=3)}, loads={"a:1": 0.5}))
 EAGER = Settings(strategy="TransferShedder", target_std=0.05, hit_count_transfer=9, history_percentage=0.5)
@@ -155,3 +160,30 @@ def test_a_capped_move_leaves_its_group_where_it_is():
         "n": "cap_broker",
         "m": "anti_affinity",
     }
+
+
+HEARTBEAT = "pulsar/a:1/0x00000000_0xffffffff"
+
+
+def returning(*bundles: str) -> Profile:
+    """A custom shedder that moves these bundles of a to b, whatever holds for them."""
+
+    def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+        fired = Decision("a:1", Reason.FIRED, 0, destination="b:1", fired=True, measure=Measure.RATE, target=1.0)
+        left = [Decision(each.broker, Reason.BELOW_LOW, n) for n, each in enumerate(sample.taking_part[1:], 1)]
+        given = {"pair": 0, "measure": Measure.RATE, "reason": Reason.TAKEN, "destination": "b:1"}
+        moves = [CandidateMove.of(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
+        return SheddingResult([fired, *left], moves, kept, "it sheds")
+
+    return Profile(shed, judges_pairs=True)
+
+
+def test_what_a_custom_shedder_returns_is_checked(monkeypatch):
+    held = [*HELD, HELD[0] | {"bundle": HEARTBEAT, "reason": "system_namespace"}]
+    monkeypatch.setitem(registry.PROFILES, "OverloadShedder", returning(HEARTBEAT, HELD[0]["bundle"]))
+    given = StrategyInput(Settings(strategy="OverloadShedder"), brokers_of(BROKERS), bundles_of(held), COUNTED)
+    assert [move.reason for move in decided_by(given).moves] == ["system_namespace", "taken"]
+    monkeypatch.setitem(registry.PROFILES, "OverloadShedder", returning("t/n/unknown"))
+    with pytest.raises(PlanError, match=r"OverloadShedder: t/n/unknown is not a bundle of 'a:1'") as refused:
+        decided_by(given)
+    assert refused.value.reason is Reason.BAD_RESULT
