@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from tests.vectors.rows import brokers_of, bundles_of, decided_by
@@ -171,7 +172,7 @@ def returning(*bundles: str) -> Profile:
     def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         fired = Decision("a:1", Reason.FIRED, 0, destination="b:1", fired=True, measure=Measure.RATE, target=1.0)
         left = [Decision(each.broker, Reason.BELOW_LOW, n) for n, each in enumerate(sample.taking_part[1:], 1)]
-        given = {"pair": 0, "measure": Measure.RATE, "reason": Reason.TAKEN, "destination": "b:1"}
+        given: dict[str, Any] = {"pair": 0, "measure": Measure.RATE, "reason": Reason.TAKEN, "destination": "b:1"}
         moves = [CandidateMove.of(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
         return SheddingResult([fired, *left], moves, kept, "it sheds")
 
@@ -180,7 +181,7 @@ def returning(*bundles: str) -> Profile:
 
 def test_what_a_custom_shedder_returns_is_checked(monkeypatch):
     held = [*HELD, HELD[0] | {"bundle": HEARTBEAT, "reason": "system_namespace"}]
-    monkeypatch.setitem(registry.PROFILES, "OverloadShedder", returning(HEARTBEAT, HELD[0]["bundle"]))
+    monkeypatch.setitem(registry.PROFILES, "OverloadShedder", returning(HEARTBEAT, str(HELD[0]["bundle"])))
     given = StrategyInput(Settings(strategy="OverloadShedder"), brokers_of(BROKERS), bundles_of(held), COUNTED)
     assert [move.reason for move in decided_by(given).moves] == ["system_namespace", "taken"]
     monkeypatch.setitem(registry.PROFILES, "OverloadShedder", returning("t/n/unknown"))
