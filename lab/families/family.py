@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from lab.experiments.scenario import Reports, ScenarioError, Share
+from lab.experiments.scenario import Reports, Share, Strict, read
 
 FOLDER = Path(__file__).parent
 
@@ -17,11 +16,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 Minutes = Annotated[int, Field(ge=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Machines(_Strict):
+class Machines(Strict):
     """The brokers.
 
     Attributes:
@@ -39,27 +34,27 @@ class Machines(_Strict):
     slowness: tuple[Positive, Positive] = (1.3, 1.8)
 
 
-class Daily(_Strict):
+class Daily(Strict):
     """Daily cycles; each bundle has its own peak."""
 
     amplitude: tuple[Share, Share]
 
 
-class Drift(_Strict):
+class Drift(Strict):
     """Slow random changes, see `load_series.drift`."""
 
     spread: Positive
     hours: Positive
 
 
-class Shifts(_Strict):
+class Shifts(Strict):
     """Jumps of the level, see `load_series.shifts`."""
 
     per_day: Positive
     spread: Positive
 
 
-class Bursts(_Strict):
+class Bursts(Strict):
     """Minutes of high traffic, see `load_series.bursts`."""
 
     per_day: Positive
@@ -67,14 +62,14 @@ class Bursts(_Strict):
     factor: tuple[Positive, Positive]
 
 
-class Pauses(_Strict):
+class Pauses(Strict):
     """Topics that are on and off, see `load_series.pauses`."""
 
     on: float = Field(ge=1)
     off: float = Field(ge=1)
 
 
-class Jobs(_Strict):
+class Jobs(Strict):
     """Periodic jobs, see `load_series.jobs`."""
 
     every: Minutes
@@ -82,7 +77,7 @@ class Jobs(_Strict):
     factor: tuple[Positive, Positive]
 
 
-class Topics(_Strict):
+class Topics(Strict):
     """Bundles of one kind.
 
     Attributes:
@@ -107,7 +102,7 @@ class Topics(_Strict):
     jobs: Jobs | None = None
 
 
-class Changes(_Strict):
+class Changes(Strict):
     """Brokers that come and go.
 
     Attributes:
@@ -122,7 +117,7 @@ class Changes(_Strict):
     spare: int = Field(0, ge=0)
 
 
-class Family(_Strict):
+class Family(Strict):
     """A family of clusters under days of load; a seed draws one of them.
 
     Attributes:
@@ -152,26 +147,10 @@ class Family(_Strict):
         return self
 
 
-def load(file: Path) -> Family:
-    """Return the family of a file.
-
-    Raises:
-        ScenarioError: with the file, and the key or line that is wrong.
-    """
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-        return Family.model_validate(document | {"name": file.stem})
-    except ValidationError as error:
-        problems = [f"{'.'.join(map(str, item['loc'])) or 'family'}: {item['msg']}" for item in error.errors()]
-        raise ScenarioError(f"{file}: {'; '.join(problems)}") from None
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError(f"{file}: {error}") from None
-
-
 def load_all(folder: Path = FOLDER) -> dict[str, Family]:
     """Return the families of a folder by name.
 
     Raises:
-        ScenarioError: as `load`.
+        ScenarioError: with the file, and the key or line that is wrong.
     """
-    return {file.stem: load(file) for file in sorted(folder.glob("*.toml"))}
+    return {file.stem: read(file, Family) for file in sorted(folder.glob("*.toml"))}

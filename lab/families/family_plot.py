@@ -48,12 +48,11 @@ def moves_against_range(results: Mapping[str, FamilyResults], titles: Mapping[st
 
 
 def _marks(names: Sequence[str], colours: Palette) -> dict[str, dict[str, Any]]:
-    """Return the marks: AvgShedder and GainShedder filled, controls as crosses, the others as outlines."""
+    """Return the marks: AvgShedder and GainShedder filled, the others as outlines."""
     marks: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(names):
         avg = name.startswith("AvgShedder")
-        colour = colours.accent if avg else colours.hot if name.startswith("control") else colours.good
-        marker = "x+"[name.endswith("means")] if name.startswith("control") else _SHAPES[number % len(_SHAPES)]
+        colour, marker = colours.accent if avg else colours.good, _SHAPES[number % len(_SHAPES)]
         if name == NOTHING:
             colour, marker = colours.text, "_"
         if name == GAIN:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from lab.experiments import result_files
+from lab.families.contestants import AVG
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-DIGITS = 3
-
 Figures = dict[str, float | None]
-"""The measures of a run by name, see `sustained.Sustained`."""
+"""The measures of a run by name, see `family_run.Sustained`."""
 
 
 class FamilyResults(NamedTuple):
@@ -32,10 +29,6 @@ class FamilyResults(NamedTuple):
     seeds: tuple[int, ...]
     runs: dict[str, list[Figures]]
 
-    def only(self, variants: Collection[str]) -> FamilyResults:
-        """Return the results of some contestants."""
-        return self._replace(runs={name: runs for name, runs in self.runs.items() if name in variants})
-
     def of_seeds(self, variant: str, measure: str) -> list[float]:
         """Return a measure of each seed that has it."""
         return [figure for run in self.runs[variant] if (figure := run[measure]) is not None]
@@ -46,43 +39,21 @@ class FamilyResults(NamedTuple):
         return {measure: fmean(figures) for measure, figures in kept.items() if figures}
 
 
-class Seal(NamedTuple):
-    """The hash of a family's results, which nobody should see yet.
-
-    Attributes:
-        commit: commit of the sources that produced the results.
-        sha256: hash of the results without the commit.
-    """
-
-    commit: str
-    seeds: tuple[int, ...]
-    sha256: str
-
-    @classmethod
-    def of(cls, results: FamilyResults) -> Self:
-        """Return the seal of some results."""
-        text = _text(results._replace(commit=""))
-        return cls(results.commit, results.seeds, hashlib.sha256(text.encode()).hexdigest())
-
-    @classmethod
-    def read(cls, file: Path) -> Self:
-        """Return the seal in a file."""
-        document = result_files.load(file)
-        return cls(document["commit"], tuple(document["seeds"]), document["sha256"])
-
-    def write(self, file: Path) -> None:
-        """Write the seal."""
-        result_files.save(file, json.dumps(self._asdict()) + "\n")
-
-
-def rounded(figures: Mapping[str, float | None]) -> Figures:
-    """Return the figures as they are stored."""
-    return {name: None if figure is None else round(figure, DIGITS) for name, figure in figures.items()}
+def ratio(results: Mapping[str, FamilyResults], variant: str, measure: str, plus: float = 0, to: str = AVG) -> float:
+    """Return the mean over the families of a measure in multiples of another's, after adding `plus` to both."""
+    compared = [(family.mean(variant)[measure], family.mean(to)[measure]) for family in results.values()]
+    return fmean((own + plus) / (other + plus) for own, other in compared)
 
 
 def write(folder: Path, results: FamilyResults) -> None:
     """Write a family's results."""
-    result_files.save(folder / f"{results.family}.json", _text(results))
+    rows = (
+        {"contestant": name, "seed": seed, **run}
+        for name, of_seeds in results.runs.items()
+        for seed, run in zip(results.seeds, of_seeds, strict=True)
+    )
+    text = result_files.document({"family": results.family, "commit": results.commit}, rows)
+    result_files.save(folder / f"{results.family}.json", text)
 
 
 def read_all(folder: Path) -> dict[str, FamilyResults]:
@@ -98,12 +69,3 @@ def _read(file: Path) -> FamilyResults:
         figures = {name: value for name, value in row.items() if name not in ("contestant", "seed")}
         runs.setdefault(row["contestant"], []).append(figures)
     return FamilyResults(file.stem, document["commit"], seeds, runs)
-
-
-def _text(results: FamilyResults) -> str:
-    rows = (
-        {"contestant": name, "seed": seed, **run}
-        for name, of_seeds in results.runs.items()
-        for seed, run in zip(results.seeds, of_seeds, strict=True)
-    )
-    return result_files.document({"family": results.family, "commit": results.commit}, rows)

@@ -6,7 +6,7 @@
     python -m lab.gain cases                 # single cases, minute by minute
     python -m lab.gain draw                  # the page, from the committed results
 
-With --page, the results are those that are committed. The held-out families are opened by `lab.families`.
+With --page, the results are those that are committed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ from scripts.drawing import ROOT
 
 from lab.experiments import page
 from lab.experiments.__main__ import commit_of_sources, refuse_changes
-from lab.families import family_page
-from lab.families.choosing import best
-from lab.families.contestants import GAIN, contestants, joined_later, priced
+from lab.families.contestants import AVG, GAIN, contestants, priced
 from lab.families.family import load_all
-from lab.families.family_results import FamilyResults, read_all, write
+from lab.families.family_results import FamilyResults, write
 from lab.families.family_run import run
 from lab.gain import gain_page
 from lab.gain.parts import PARTS, without
 from lab.gain.single_cases import run_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lab.experiments.variants import Variant
     from lab.families.family import Family
@@ -51,29 +49,19 @@ class _Question(NamedTuple):
 
     families: tuple[str, ...]
     seeds: tuple[int, ...]
-    contestants: Callable[[], Mapping[str, Variant]]
+    contestants: Mapping[str, Variant]
 
 
-def _parts() -> dict[str, Variant]:
-    (gain,) = joined_later()
-    return dict.fromkeys((GAIN, *PARTS), gain)
-
-
-def _best_of_grid() -> dict[str, Variant]:
-    """Return AvgShedder, its best settings of the grid, and GainShedder."""
-    compared = contestants(chosen := best(read_all(family_page.RESULTS / "grid")))[: 1 + len(chosen)]
-    return {variant.name: variant for variant in (*compared, *joined_later())}
-
-
-def _prices() -> dict[str, Variant]:
-    return {variant.name: variant for variant in map(priced, PRICES)}
-
-
+_ALL = contestants()
 QUESTIONS = {
-    "parts": _Question(("daily", "hidden_cost", "unequal", "bursts"), (1, 2, 3, 4, 5), _parts),
+    "parts": _Question(
+        ("daily", "hidden_cost", "unequal", "bursts"), (1, 2, 3, 4, 5), dict.fromkeys((GAIN, *PARTS), _ALL[GAIN])
+    ),
     # Seeds on which nothing was tuned.
-    "spread": _Question(("mix",), tuple(range(6, 26)), _best_of_grid),
-    "prices": _Question((), (1, 2, 3, 4, 5), _prices),
+    "spread": _Question(
+        ("mix",), tuple(range(6, 26)), {name: of for name, of in _ALL.items() if name.startswith((AVG, GAIN))}
+    ),
+    "prices": _Question((), (1, 2, 3, 4, 5), {variant.name: variant for variant in map(priced, PRICES)}),
 }
 
 
@@ -88,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         training = [name for name, family in families.items() if family.kind == "training"]
         for name in options.families or question.families or training:
             seeds = question.seeds[: options.seeds]
-            write(folder / options.what, _compared(families[name], question.contestants(), seeds, commit))
+            write(folder / options.what, _compared(families[name], question.contestants, seeds, commit))
     elif options.what == "cases":
         run_cases(folder / "cases", commit)
     if options.page or options.what == "draw":

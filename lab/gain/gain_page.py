@@ -5,20 +5,22 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+import matplotlib as mpl
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from scripts.drawing import FOLDER as PICTURES
 from scripts.drawing import PALETTES, ROOT
 from scripts.markdown import between, picture
 
 from lab.experiments.page import COMMITTED
+from lab.experiments.plots import explain, fields_in_rows, page_style, svg
 from lab.experiments.results import read
 from lab.experiments.scenario import load
 from lab.experiments.tables import Table, seeds
 from lab.families import family_page, family_plot
-from lab.families.choosing import ratio
 from lab.families.contestants import AVG, GAIN
 from lab.families.family import load_all
-from lab.families.family_results import read_all
-from lab.gain.gain_plot import one_burst
+from lab.families.family_results import ratio, read_all
 from lab.gain.goals import CLEARLY, loses_clearly, verdicts
 from lab.gain.parts import PARTS, RANDOM, SHUFFLED
 from lab.gain.single_cases import BURST, FOLDER, NETWORK, CaseRun, read_case
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from scripts.drawing import Palette
+
     from lab.experiments.results import Results
     from lab.families.family_results import FamilyResults
 
@@ -36,12 +40,15 @@ DOCUMENT = ROOT / "docs" / "gain-shedder.md"
 SHOWN_SEED = 2
 """Of the burst in the picture."""
 
+_FIRST, _LAST = 70, 130
+"""Minutes of the burst that are shown."""
+
 _MEASURES = {"moves_per_day": 1, "range_mean": 0, "disturbed_per_day": 1}
 
 
 def written() -> dict[Path, str]:
     """Return the document and its pictures, with their texts."""
-    held_out, training = (read_all(family_page.RESULTS / kind) for kind in ("held_out", "training"))
+    held_out, training = (read_all(family_page.RESULTS / kind) for kind in ("held-out", "training"))
     parts, spread, prices = (read_all(RESULTS / what) for what in ("parts", "spread", "prices"))
     (burst_commit, burst), (network_commit, network) = (
         read_case(RESULTS / "cases" / f"{name}.json") for name in (BURST, NETWORK)
@@ -64,7 +71,7 @@ def written() -> dict[Path, str]:
     pictures = {}
     for mode, colours in PALETTES.items():
         pictures[f"experiments-gain-{mode}.svg"] = family_plot.moves_against_range(held_out, titles, colours)
-        pictures[f"experiments-burst-{mode}.svg"] = one_burst(shown, of_burst, colours)
+        pictures[f"experiments-burst-{mode}.svg"] = _drawn_burst(shown, of_burst, colours)
     return {DOCUMENT: text} | {PICTURES / name: svg for name, svg in pictures.items()}
 
 
@@ -165,6 +172,40 @@ def _burst(runs: Sequence[CaseRun], commit: str) -> str:
         "Scores of the hottest and the coldest broker during one burst, with AvgShedder and with GainShedder.",
     )
     return "\n\n".join([drawn, f"Seed {SHOWN_SEED} of `{BURST}`. All seeds:", _of_case(runs, commit)])
+
+
+def _drawn_burst(runs: Sequence[CaseRun], burst: tuple[int, int], colours: Palette) -> str:
+    """Return the hottest and the coldest broker over time, a field for each run; bars are bundles that move.
+
+    Args:
+        burst: first minute of the burst, and the first one after it.
+    """
+    with mpl.rc_context(page_style(colours)):
+        figure, (fields,) = fields_in_rows(1, len(runs), (400, 198), top=60, gaps=(0.08, 0), sharey="row")
+        minutes, shown = range(_FIRST, _LAST), slice(_FIRST, _LAST)
+        for run, field in zip(runs, fields, strict=True):
+            field.axvspan(*burst, color=colours.box, zorder=0)
+            field.fill_between(
+                minutes,
+                run.coldest[shown],
+                run.hottest[shown],
+                color=colours.accent,
+                alpha=0.3,
+                linewidth=0,
+            )
+            moved = [(minute, run.moved[minute]) for minute in minutes if run.moved[minute]]
+            field.bar([at for at, _ in moved], [count for _, count in moved], color=colours.hot, width=0.8)
+            total = sum(run.moved[shown])
+            field.set_title(f"{run.contestant}: {total} bundles moved", loc="left", fontweight="bold", pad=5)
+            field.set_xlim(_FIRST, _LAST - 1)
+            field.set_ylim(0, 100)
+        marks = [
+            Patch(color=colours.accent, alpha=0.3, linewidth=0, label="from the coldest to the hottest broker"),
+            Patch(color=colours.hot, linewidth=0, label="bundles that move"),
+            Patch(color=colours.box, linewidth=0, label="burst"),
+        ]
+        explain(figure, [*marks, Line2D([], [], linestyle="none")], "minutes", "score, percent", columns=4)
+        return svg(figure)
 
 
 def _of_case(runs: Sequence[CaseRun], commit: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.families.choosing import HOTTER, ratio
 from lab.families.contestants import GAIN
+from lab.families.family_results import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lab.families.family_results import FamilyResults
 
 MOVES, MOVES_OF_LARGE, LARGE = 0.5, 0.6, ("held_slow_large", "large_bundles")
+HOTTER = 0.5
 CLEARLY = 1.1
 
 

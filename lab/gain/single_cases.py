@@ -11,7 +11,7 @@ from lab.experiments.building import build
 from lab.experiments.measures import Recorder
 from lab.experiments.run import balance
 from lab.experiments.scenario import load_all
-from lab.families.contestants import GAIN, avg, joined_later
+from lab.families.contestants import AVG, GAIN, contestants
 from lab.gain.parts import MESSAGES, without
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 BURST, NETWORK = "one_burst", "network_bound"
-SEEDS = {BURST: (1, 2, 3, 4, 5), NETWORK: (1, 2, 3, 4, 5)}
+SEEDS = (1, 2, 3, 4, 5)
 
 
 class CaseRun(NamedTuple):
@@ -60,10 +60,10 @@ def run_case(case: Scenario, variant: Variant, name: str, seed: int) -> CaseRun:
 
 def run_cases(folder: Path, commit: str) -> None:
     """Run all cases and write their results."""
-    (gain,), usual = joined_later(), avg("AvgShedder", {})
+    variants = contestants()
     for name, case in load_all(FOLDER).items():
-        compared = {usual.name: usual, **({MESSAGES: gain} if name == NETWORK else {}), GAIN: gain}
-        runs = [run_case(case, variant, who, seed) for who, variant in compared.items() for seed in SEEDS[name]]
+        compared = (AVG, MESSAGES, GAIN) if name == NETWORK else (AVG, GAIN)
+        runs = [run_case(case, variants[AVG if who == AVG else GAIN], who, seed) for who in compared for seed in SEEDS]
         text = result_files.document({"case": name, "commit": commit}, (run._asdict() for run in runs))
         result_files.save(folder / f"{name}.json", text)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,25 +11,18 @@ from lab.experiments.run import minute_of
 from lab.experiments.scenario import ScenarioError
 from lab.families import family_page
 from lab.families.__main__ import main
-from lab.families.choosing import GRID_FAMILIES, best, loses, ratio
-from lab.families.contestants import AVG, DEFAULTS, RANDOM, SHUFFLED, avg, contestants, grid, joined_later
+from lab.families.contestants import AVG, contestants
 from lab.families.drawing_clusters import draw
-from lab.families.family import Family, load, load_all
-from lab.families.family_results import FamilyResults, read_all, write
-from lab.families.family_run import run
-from lab.families.random_bundles import drawn
-from lab.families.sustained import DaysRecorder
+from lab.families.family import Family, load_all
+from lab.families.family_results import Figures, read_all, write
+from lab.families.family_run import DaysRecorder
 
-from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_simulator.minutes import load_series
 from pulsar_simulator.minutes.simulation import Simulation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lab.families.sustained import Sustained
 
 FAMILIES = load_all()
 SHORT = """
@@ -68,7 +59,6 @@ def test_training_and_held_out_families_have_no_seed_in_common() -> None:
     assert len(training) >= 5
     assert len(held_out) >= 5
     assert not training & held_out
-    assert all(FAMILIES[name].kind == "training" for name in GRID_FAMILIES)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +74,7 @@ def test_what_is_wrong_in_a_file_is_named(change: str, to: str, named: str, tmp_
     file = tmp_path / "mine.toml"
     file.write_text(SHORT.replace(change, to).replace("KIND", "training"), encoding="utf-8")
     with pytest.raises(ScenarioError, match=r"mine\.toml") as refused:
-        load(file)
+        load_all(tmp_path)
     assert named in str(refused.value)
 
 
@@ -172,7 +162,7 @@ def test_bursts_and_jobs_come_on_top() -> None:
     assert hourly[60:].tolist() == hourly[:-60].tolist()
 
 
-def measured(ranges: list[float], changes: list[int]) -> Sustained:
+def measured(ranges: list[float], changes: list[int]) -> Figures:
     recorder = DaysRecorder(0)
     for width in ranges:
         recorder.minute(np.array([50.0 + width, 50.0]), np.array([True, True]), np.array([3.0, 1.0]) * 2**20)
@@ -182,11 +172,11 @@ def measured(ranges: list[float], changes: list[int]) -> Sustained:
 
 def test_what_days_are_measured_by() -> None:
     figures = measured([40.0] * 72 + [10.0] * 72, [])
-    assert figures.moves_per_day == 10
-    assert figures.disturbed_per_day == pytest.approx(10 * 50)
-    assert (figures.range_mean, figures.range_p95, figures.hottest_p99) == (25, 40, 90)
-    assert figures.minutes_above_80_per_day == 720
-    assert figures.settling is None
+    assert figures["moves_per_day"] == 10
+    assert figures["disturbed_per_day"] == 10 * 50
+    assert (figures["range_mean"], figures["range_p95"], figures["hottest_p99"]) == (25, 40, 90)
+    assert figures["minutes_above_80_per_day"] == 720
+    assert figures["settling"] is None
 
 
 @pytest.mark.parametrize(
@@ -200,78 +190,23 @@ def test_what_days_are_measured_by() -> None:
 def test_a_cluster_has_settled_after_a_change_once_it_stays_close_for_minutes(
     ranges: list[float], changes: list[int], settling: float
 ) -> None:
-    assert measured(ranges, changes).settling == settling
+    assert measured(ranges, changes)["settling"] == settling
 
 
-def candidate(bundle: str, reason: Reason) -> CandidateMove:
-    return CandidateMove(0, "a", "b", bundle, 0, Measure.RATE, 1.0, 1.0, 1.0, reason)
-
-
-def test_random_bundles_are_as_many_and_none_that_must_stay() -> None:
-    moves = [candidate(f"free-{i}", Reason.OVER_REMAINING) for i in range(20)]
-    moves += [candidate("taken", Reason.TAKEN), candidate("stays", Reason.RECENTLY_UNLOADED)]
-    taken = set()
-    for seed in range(50):
-        of_seed = [move.bundle for move in drawn(moves, Random(seed)) if move.taken]
-        assert len(of_seed) == 1
-        taken |= set(of_seed)
-    assert len(taken) > 10
-    assert "stays" not in taken
-
-
-def test_controls_lose_by_moves_by_disturbed_load_and_by_range() -> None:
-    variants = {variant.name: variant for variant in contestants({})}
-    figures = {name: run(short("daily", 400), variants[name], 99) for name in (AVG, RANDOM, SHUFFLED)}
-    for control in (RANDOM, SHUFFLED):
-        for measure, least in (("moves_per_day", 1.2), ("disturbed_per_day", 1.2), ("range_mean", 1.0)):
-            assert figures[control][measure] > least * figures[AVG][measure]  # type: ignore[operator]
-
-
-def test_the_grid_holds_pulsar_s_default_and_its_best_follow_the_rule() -> None:
-    tried = list(grid())
-    defaults = [variant.name for variant in tried if variant.settings == avg("", {"min_bundle_share": 0.0}).settings]
-    assert len(tried) == len({variant.name for variant in tried}) == 24
-    assert defaults == [DEFAULTS]
-    usual = {"moves_per_day": 99.0, "range_mean": 10.0, "hottest_p99": 70.0}
-    runs = {variant.name: [dict(usual)] for variant in tried}
-    runs[tried[3].name] = [usual | {"moves_per_day": 9.0, "range_mean": 11.0}]
-    runs[tried[4].name] = [usual | {"moves_per_day": 49.0}]
-    runs[tried[5].name] = [usual | {"moves_per_day": 19.0, "hottest_p99": 71.0}]
-    runs[tried[6].name] = [usual | {"range_mean": 9.0}]
-    runs[tried[7].name] = [usual | {"range_mean": 5.0, "moves_per_day": 100.0}]
-    chosen = best({"f": FamilyResults("f", "", (1,), runs)})  # type: ignore[arg-type]
-    assert {what: variant.name for what, variant in chosen.items()} == {
-        "fewest moves": tried[4].name,
-        "smallest range": tried[6].name,
-    }
-
-
-def test_from_files_to_results_and_a_seal_that_other_results_break(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(family_page, "RESULTS", tmp_path / "results")
+def test_from_files_to_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--families", str(files(tmp_path)), "--output", str(tmp_path / "results"), "--processes", "1"]
     assert main(where) == 0
     (mine,) = read_all(tmp_path / "results" / "training").values()
-    assert set(mine.runs) == {variant.name for variant in (*contestants({}), *joined_later())}
+    assert set(mine.runs) == contestants().keys()
     assert (mine.family, mine.seeds) == ("mine", (7,))
     assert "| AvgShedder |" in capsys.readouterr().out
-    assert main([*where, "--seal"]) == 0
-    seal = tmp_path / "results" / "sealed" / "theirs.json"
-    assert set(json.loads(seal.read_text())) == {"commit", "seeds", "sha256"}
-    assert not (tmp_path / "results" / "held_out").exists()
-    assert "AvgShedder" not in capsys.readouterr().out
-    # A strategy that is judged later changes no hash.
-    assert main([*where, "--open", "--strategy", "lab.families.shuffled_means:shed"]) == 0
-    (theirs,) = read_all(tmp_path / "results" / "held_out").values()
-    assert set(theirs.runs) - set(mine.runs) == {"lab.families.shuffled_means:shed"}
-    file = tmp_path / "theirs.toml"
-    file.write_text(file.read_text().replace("per_broker = 6", "per_broker = 5"))
-    assert main([*where, "--open"]) == 1
-    assert "theirs: not the results" in capsys.readouterr().err
-    assert len(read_all(tmp_path / "results" / "held_out")["theirs"].runs) == len(theirs.runs)
-    assert main([*where, "theirs"]) == 2
-    assert "no training family theirs; there are mine" in capsys.readouterr().err
+    assert not (tmp_path / "results" / "held-out").exists()
+    own = "tests.lab.test_experiments:every_third"
+    assert main([*where, "theirs", "--strategy", own]) == 0
+    (theirs,) = read_all(tmp_path / "results" / "held-out").values()
+    assert set(theirs.runs) - set(mine.runs) == {own}
+    assert main([*where, "others"]) == 2
+    assert "no family others; there are mine, theirs" in capsys.readouterr().err
 
 
 WRITTEN = family_page.written()
@@ -292,23 +227,11 @@ def test_a_changed_number_changes_pictures_and_tables(tmp_path: Path, monkeypatc
     assert [file.name for file in WRITTEN if WRITTEN[file] == after[file]] == []
 
 
-def test_committed_results_are_of_committed_sources_and_of_all_contestants() -> None:
-    everyone = [
-        variant.name for variant in (*contestants(best(read_all(family_page.RESULTS / "grid"))), *joined_later())
-    ]
-    training = read_all(family_page.RESULTS / "training")
-    assert training.keys() == {name for name, family in FAMILIES.items() if family.kind == "training"}
-    for name, results in training.items():
-        assert list(results.runs) == everyone
+@pytest.mark.parametrize("kind", ["training", "held-out"])
+def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind: str) -> None:
+    committed = read_all(family_page.RESULTS / kind)
+    assert committed.keys() == {name for name, family in FAMILIES.items() if family.kind == kind}
+    for name, results in committed.items():
+        assert list(results.runs) == list(contestants())
         assert set(results.seeds) <= set(FAMILIES[name].seeds)
         assert "changes" not in results.commit
-    sealed = {file.stem for file in (family_page.RESULTS / "sealed").glob("*.json")}
-    assert sealed == {name for name, family in FAMILIES.items() if family.kind == "held-out"}
-
-
-def test_controls_move_and_disturb_more_in_the_committed_results() -> None:
-    training = read_all(family_page.RESULTS / "training")
-    for control in (RANDOM, SHUFFLED):
-        assert ratio(training, control, "moves_per_day", 1) > 1.2
-        assert ratio(training, control, "disturbed_per_day", 1) > 1.2
-    assert [loses(training, control) for control in (RANDOM, SHUFFLED)] == [False, True]
