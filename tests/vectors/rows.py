@@ -91,7 +91,7 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
     kept, force = KeptState(ShedderState(hits=hits)), given.force_threshold
     tables = given.settings, given.brokers, given.bundles
     found = decided_by(StrategyInput(*tables, given.counting, kept, policies or Policies(), force_threshold=force))
-    decisions = found.completed()
+    decisions = found.completed
     return Finished(decisions, found.moves, hits_after(decisions))
 
 

@@ -53,7 +53,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
             max((decision.high_hits or 0 for decision in judged), default=0),
         ),
         splits_passed_over=run.splits.passed_over,
-        splits_told=(*run.splits.told, *split_planning.helpful(run, plan.completed(), plan.moves, plan.traffic)),
+        splits_told=(*run.splits.told, *split_planning.helpful(run, plan.completed, plan.moves, plan.traffic)),
     )
 
 
@@ -100,7 +100,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
         splits: rows of the splits table.
         fields: fields of the summary that do not follow from the files.
     """
-    request, decisions = run.request, plan.completed()
+    request, decisions = run.request, plan.completed
     moves = move_table(request.cluster, plan.moves)
     write_moves(run.folder, moves)
     empty = {"restarts"} if not state.restarts else set()
@@ -109,7 +109,8 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     write_decisions(run.folder, decided, document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
-    passed_over = Counter(move.reason for move in plan.moves if not move.taken)
+    passed_over = sum(plan.reasons.values(), Counter[Reason]())
+    del passed_over[Reason.TAKEN]
     summary = Summary(
         **fields,
         sentence=plan.sentence,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import explain
@@ -46,8 +46,9 @@ class Sources:
     otherwise: Callable[[], Wanted | None] = lambda: None
 
 
-class Plan(NamedTuple):
-    """A plan before it is written.
+@dataclass(frozen=True)
+class Plan:
+    """A plan before it is written. It may have a million moves, so they are walked through as rarely as possible.
 
     Attributes:
         decisions: one for each pair or broker that was judged; `completed` adds the bundles that move.
@@ -64,18 +65,24 @@ class Plan(NamedTuple):
     moves: list[CandidateMove]
     kept: KeptState | None = None
     sentence: str = ""
-    traffic: Mapping[str, float] = {}
-    samples: Mapping[str, float] = {}
-    drains: Mapping[str, DrainProgress] = {}
+    traffic: Mapping[str, float] = field(default_factory=dict)
+    samples: Mapping[str, float] = field(default_factory=dict)
+    drains: Mapping[str, DrainProgress] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def taken(self) -> list[CandidateMove]:
         """Return the moves that are to be made."""
-        return [move for move in self.moves if move.taken]
+        return [move for move in self.moves if move.reason is Reason.TAKEN]
 
+    @cached_property
+    def reasons(self) -> dict[int, Counter[Reason]]:
+        """Return the number of candidates by pair and reason."""
+        return explain.reasons_by_pair(self.moves)
+
+    @cached_property
     def completed(self) -> list[Decision]:
         """Return the decisions with the number of bundles that move, and the reason if none of a pair's does."""
-        return explain.complete(self.decisions, self.taken, explain.reasons_by_pair(self.moves))
+        return explain.complete(self.decisions, self.taken, self.reasons)
 
 
 def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:
@@ -112,7 +119,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     report = [drains.report(leaving), strategy.report(chosen)]
     if sources.rolling:
         report[1] = report[1]._replace(sentence=f"{report[1].sentence}. {sources.rolling}")
-    made = _joined(report, [*leaving, *chosen])._replace(kept=strategy.kept)
+    made = replace(_joined(report, [*leaving, *chosen]), kept=strategy.kept)
     if not made.taken and (other := sources.otherwise()):
         (moves,) = within_caps(other)
         moves = other.regrouped(moves) if other.regrouped else moves
@@ -154,4 +161,4 @@ def _with_other(made: Plan, report: SourceReport, moves: list[CandidateMove]) ->
     ends = {end for move in moves if move.taken for end in (move.source, move.destination)}
     decisions = [decision.with_hits_reset(ends) for decision in made.decisions]
     joined = _joined([report, SourceReport(decisions, made.sentence, made.traffic, made.samples, made.drains)], moves)
-    return joined._replace(moves=[*moves, *made.moves], kept=made.kept, traffic=report.traffic or made.traffic)
+    return replace(joined, moves=[*moves, *made.moves], kept=made.kept, traffic=report.traffic or made.traffic)

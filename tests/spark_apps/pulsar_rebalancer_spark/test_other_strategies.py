@@ -94,7 +94,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path):
         *("taken", "recently_unloaded", "namespace_excluded", "bundle_quarantined", "cap_run"),
     }
     decisions = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    assert [decision_of(row) for row in decisions] == expected.completed()
+    assert [decision_of(row) for row in decisions] == expected.completed
     assert summary.sentence == expected.sentence
     assert expected.kept is not None
     assert plan.read_state(run).kept == expected.kept.document()

@@ -139,7 +139,7 @@ def test_what_is_told_is_what_moves_in_the_end(policies, caps, reason, told):
     settings = THRESHOLD.model_copy(update=caps)
     answer = judged(COUNTED, policies=Policies(**policies), settings=settings)
     assert answer.samples == {}
-    decision = answer.completed()[0]
+    decision = answer.completed[0]
     assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken))
     assert told in (decision.explanation or "")
     assert told in answer.sentence
