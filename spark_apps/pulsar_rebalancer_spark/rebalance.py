@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException
 from pulsar_rebalancer.decide import plan_files, run_plan
 from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
+from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
@@ -51,18 +51,19 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan.delete()
     if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
-    with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=1) as learning:
+    with ThreadPoolExecutor(max_workers=1) as beside:
         own = beside.submit(lambda: _session_of_run(spark(), run))
         held = beside.submit(lambda: bundles.of_run(own.result(), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
-        lesson = learning.submit(_learn, run)
 
         def means() -> StoragePath:
             return bundles.means_of_sample(run, held.result, kept.result)
 
         try:
-            learned = lesson.result()
+            # While Spark starts and computes the means.
+            learned = lesson_of(run)
+            learned.write(run)
             planned = run_plan.plan_run(run, RunBundles(run, means, learned.costs), learned)
             kept.result()
         finally:
@@ -70,12 +71,6 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             # The session is released after the means are written, even if something failed.
             beside.submit(lambda: release(own.result()))
     return plan_files.write_run(run, planned)
-
-
-def _learn(run: RunInput) -> RunLesson:
-    lesson = lesson_of(run)
-    lesson.write(run)
-    return lesson
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:

@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
 from pulsar_rebalancer.state.counting import samples_after, taken_at
 from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState
 from pulsar_rebalancer.strategies.fitting import force_threshold
-from pulsar_rebalancer.strategies.left_out import apart_of
+from pulsar_rebalancer.strategies.left_out import apart
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -36,12 +36,13 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
     low = profile_of(run.settings).thresholds(run.settings).get("low")
+    not_compared = apart(run.settings, run.policies, run.before.drains.brokers)
     return write(
         run,
         plan,
         _state(run, plan),
         run.splits.rows,
-        **scores_fields(scores, scores_after(scores, plan.taken, plan.traffic), apart_of(run, run.settings)),
+        **scores_fields(scores, scores_after(scores, plan.taken, plan.traffic), not_compared),
         drains=dict(plan.drains),
         forced=forced if request.forced else None,
         counting=run.counting.reason,

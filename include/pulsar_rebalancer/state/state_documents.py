@@ -121,15 +121,14 @@ class DecisionState(StateDocument):
             return self
         changed = {
             "hits": {broker: hit for broker, hit in self.hits.items() if broker not in self.restarts},
-            "kept": _without_hits(self.kept),
+            "kept": {
+                part: {name: value for name, value in figures.items() if name != "hits"}
+                for part, figures in self.kept.items()
+            },
             "samples": dict(sorted((self.samples | self.restarts).items())),
             "restarts": {},
         }
         return self.model_copy(update=changed)
-
-
-def _without_hits(kept: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {part: {name: value for name, value in figures.items() if name != "hits"} for part, figures in kept.items()}
 
 
 class Unload(BaseModel):

@@ -26,11 +26,6 @@ def left_out_of(run: Snapshot, settings: Settings | None = None, policies: Polic
     return left_out(settings or run.settings, policies or run.policies, quarantined=quarantined, drained=drained)
 
 
-def apart_of(run: Snapshot, settings: Settings) -> dict[str, Reason]:
-    """Return a run's brokers that the strategy in these settings does not compare with others, each with the reason."""
-    return apart(settings, run.policies, run.before.drains.brokers)
-
-
 def left_out(
     settings: Settings, policies: Policies, *, quarantined: Iterable[str] = (), drained: Iterable[str] = ()
 ) -> dict[str, Reason]:
