@@ -65,7 +65,7 @@ def _measure(part: str, repetitions: int, only: str) -> None:
         return
     if commit() != sources:
         raise BenchmarkError(f"the sources changed meanwhile, from {sources} to {commit()}")
-    Result(part, sources, machine(), load_before, at, repetitions, module.SETTINGS, comparisons).keep()
+    Result(part, sources, machine(), load_before, at, repetitions, comparisons).keep()
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

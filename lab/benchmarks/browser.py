@@ -34,7 +34,6 @@ GOAL = Goal.fixed(1.0)
 MOST_BYTES = 300_000
 RUNS = 30
 
-SETTINGS = {"runs of the last half hour": RUNS, "bundles of a broker": 10}
 
 _NOTED = """new MutationObserver((_, observer) => {
   if (!document.querySelector('h1 .word')) return;

@@ -28,7 +28,7 @@ from pulsar_rebalancer.run.tables import (
     write,
 )
 from pulsar_rebalancer.state.learned import NOTHING, Learned, LearnedBroker
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -55,9 +55,6 @@ FIRING = {
     "max_bundles_per_broker": 12,
     "overloaded_threshold": 75,
 }
-
-ONE_IN_TWENTY = {"hit_count_low": 8, "hit_count_high": 8}
-"""With these instead, only pairs fire whose hot broker has had hits before: one in twenty."""
 
 EAGER_TRANSFER = {"hit_count_transfer": 0, "shedding_delay_seconds": 0}
 """Without them TransferShedder only counts a hit, and waits after a broker was unloaded."""
@@ -101,7 +98,6 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
         counted_at=before,
         strategy=chosen.strategy,
         means="means-1-bench.parquet",
-        hits=dict.fromkeys(_names(brokers, reserved)[1::40] if chosen.hit_count_low > 1 else (), HitCount(7, 7)),
         kept=KeptState(ShedderState(learned=learned)).document(),
     )
     moves = MovesState(unloads={name: _unload(before) for name in held["bundle"].to_pylist()[::5000]})

@@ -22,7 +22,6 @@ SIZES = ((10, 100), (100, 100), (1000, 100))
 GOALS = {(1000, 100): (Goal.fixed(4.0), 300.0)}
 """Goals of seconds and MiB by size."""
 
-SETTINGS = {"seconds_each": LATE, "connection": "as it is by default", "transport": "HTTP over loopback"}
 _PROBED = 10
 _START_SECONDS = 120
 

@@ -1,8 +1,7 @@
 """`interval`: the DAG of a cluster through real Airflow, task by task, next to the same tasks with nothing in them.
 
-Both run in one Airflow against one simulated cluster, by turns. The runs that are measured are
-scheduled, in mode observe: each of them counts hits, fires and picks bundles, and leaves the cluster as it is for the
-next.
+Both run in one Airflow against one simulated cluster, by turns. The runs that are measured are scheduled, in mode
+observe: each of them counts hits, fires and picks bundles, and leaves the cluster as it is for the next.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from pulsar_rebalancer_airflow.spark_archive import cached_archive
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SIZES = ((200, 128),)
+BROKERS, EACH = 200, 128
 TASKS = ("collect", "validate", "decide", "record", "gate", "report")
 WHOLE = "whole run"
 OBSERVED, FLOOR = "pulsar_rebalance__observed", "benchmark_floor"
@@ -40,33 +39,16 @@ LONGEST = 1.4
 
 # Between two runs there is time for one of the floor.
 EACH_RUN_FIRES = {"hit_count_low": 1, "hit_count_high": 1, "interval_seconds": 30, "state_max_gap": 100}
-SETTINGS = {"master": "local[2]", "database": "SQLite", "cluster": EACH_RUN_FIRES}
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:
-    """Measure every size; the first runs of each DAG, which warm caches, are left out."""
-    for brokers, each in SIZES:
-        size = f"{brokers:,} x {each}"
-        if only in size:
-            yield from _compared(size, *_measured(brokers, each, repetitions))
-
-
-Seconds = dict[str, list[Taken]]
-
-
-def _compared(size: str, ours: Seconds, floor: Seconds) -> Iterator[Comparison]:
-    for name in TASKS:
-        yield Comparison(f"{size}, {name}", {"run": ours[name], "floor": floor[name]})
-    words = f"{LONGEST} x floor, 10 s at most"
-    goal = Goal.of(lambda seconds: min(LONGEST * seconds, 10.0), floor[WHOLE], words=words)
-    yield Comparison(f"{size}, {WHOLE}", {"run": ours[WHOLE], "floor": floor[WHOLE]}, goal)
-
-
-def _measured(brokers: int, each: int, repetitions: int) -> tuple[Seconds, Seconds]:
+    """Measure the DAG and its floor; the first runs of each, which warm caches, are left out."""
+    size = f"{BROKERS} x {EACH}"
+    if only not in size:
+        return
     ours, floor = (defaultdict[str, list[Taken]](list) for _ in range(2))
     with tempfile.TemporaryDirectory() as place, Processes() as processes:
-        folder = Path(place)
-        airflow = _airflow(folder, processes, brokers, brokers * each)
+        airflow = _airflow(Path(place), processes)
         for number, run in enumerate(islice(airflow.ended_runs(OBSERVED), repetitions + 1)):
             _check(airflow, run)
             trivial = airflow.wait(FLOOR, airflow.trigger(FLOOR))
@@ -75,13 +57,17 @@ def _measured(brokers: int, each: int, repetitions: int) -> tuple[Seconds, Secon
             if number:
                 _note(ours, airflow, OBSERVED, run)
                 _note(floor, airflow, FLOOR, trivial)
-    return ours, floor
+    for name in TASKS:
+        yield Comparison(f"{size}, {name}", {"run": ours[name], "floor": floor[name]})
+    words = f"{LONGEST} x floor, 10 s at most"
+    goal = Goal.of(lambda seconds: min(LONGEST * seconds, 10.0), floor[WHOLE], words=words)
+    yield Comparison(f"{size}, {WHOLE}", {"run": ours[WHOLE], "floor": floor[WHOLE]}, goal)
 
 
-def _airflow(folder: Path, processes: Processes, brokers: int, bundles: int) -> LocalAirflow:
+def _airflow(folder: Path, processes: Processes) -> LocalAirflow:
     """Start Airflow with both DAGs."""
     archive = cached_archive(ROOT / ".cache")
-    connection = simulated_cluster.start(processes, folder, brokers=brokers, bundles=bundles)
+    connection = simulated_cluster.start(processes, folder, brokers=BROKERS, bundles=BROKERS * EACH)
     home = AirflowHome(
         folder=folder / "airflow",
         clusters={"observed": EACH_RUN_FIRES | {"connection": "bench"}},
@@ -110,7 +96,7 @@ def _check(airflow: LocalAirflow, run: DagRun) -> None:
         raise BenchmarkError(f"{run['dag_run_id']}: sample {summary.counting}, {summary.sentence}")
 
 
-def _note(seconds: Seconds, airflow: LocalAirflow, dag: str, run: DagRun) -> None:
+def _note(seconds: dict[str, list[Taken]], airflow: LocalAirflow, dag: str, run: DagRun) -> None:
     seconds[WHOLE].append(Taken(_seconds(run)))
     for task in airflow.tasks(dag, run["dag_run_id"]):
         if task["task_id"] in TASKS:

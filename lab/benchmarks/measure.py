@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 import subprocess
 import threading
@@ -30,12 +29,10 @@ class Taken:
     Attributes:
         seconds: wall-clock time.
         mib: peak resident memory of the process and its descendants together, MiB.
-        cpu_seconds: CPU time of all its processes.
     """
 
     seconds: float
     mib: float = 0.0
-    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,6 @@ def process(
     Raises:
         BenchmarkError: the command failed; the message has the end of its output.
     """
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
     with subprocess.Popen(
         command,
@@ -146,9 +142,7 @@ def process(
         memory.stop()
     if running.returncode:
         raise BenchmarkError(f"{' '.join(command)[:300]} failed:\n{output[-3000:]}")
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    return Taken(float(output.split()[-1]) if says else seconds, memory.peak, cpu)
+    return Taken(float(output.split()[-1]) if says else seconds, memory.peak)
 
 
 class TreeMemory(threading.Thread):

@@ -1,4 +1,4 @@
-"""Write the kept results into docs/performance.md, and draw them: `python -m lab.benchmarks.page`."""
+"""Write the kept results into docs/performance.md: `python -m lab.benchmarks.page`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from scripts import markdown
-from scripts.drawing import FOLDER, PALETTES, Drawing, Palette
 
 from lab.benchmarks.conditions import QUIET
 from lab.benchmarks.measure import ROOT, BenchmarkError, median, peak
@@ -24,7 +23,7 @@ CONDITIONS = "conditions"
 
 
 def renew() -> None:
-    """Renew the page and its pictures.
+    """Renew the page.
 
     Raises:
         BenchmarkError: the results are not of one commit and one machine; the page is as before.
@@ -32,12 +31,7 @@ def renew() -> None:
     results = of_one_run()
     text = renewed(PAGE.read_text(encoding="utf-8"), CONDITIONS, conditions(results))
     for result in results:
-        words = f"Seconds of {result.part} as bars; the table below has the figures."
-        content = [markdown.picture(f"benchmark-{result.part}", words), table(result.comparisons), caption(result)]
-        text = renewed(text, result.part, "\n\n".join(content))
-        for mode, colours in PALETTES.items():
-            file = FOLDER / f"benchmark-{result.part}-{mode}.svg"
-            file.write_text(bars(result.part, result.comparisons, colours), encoding="utf-8")
+        text = renewed(text, result.part, f"{table(result.comparisons)}\n\n{caption(result)}")
     PAGE.write_text(text, encoding="utf-8")
 
 
@@ -73,25 +67,6 @@ def caption(result: Result) -> str:
     """Return how often a part was measured, and the load before."""
     under = f"**measured under load**: {result.load:.1f}" if result.load >= QUIET else f"load {result.load:.1f}"
     return f"Median (smallest-largest) of {result.repetitions} repetitions; {under} before the part."
-
-
-def bars(part: str, comparisons: Sequence[Comparison], colours: Palette) -> str:
-    """Return a picture: the median seconds of every subject as bars, a group for each comparison."""
-    rows = sum(len(comparison.taken) for comparison in comparisons)
-    most = max(median(taken) for comparison in comparisons for taken in comparison.taken.values())
-    drawing = Drawing(760, 40 + 20 * rows + 26 * len(comparisons), colours, f"Seconds of {part}")
-    y = 24.0
-    for comparison in comparisons:
-        drawing.text(16, y, comparison.name, bold=True)
-        y += 8
-        for number, (name, taken) in enumerate(comparison.taken.items()):
-            colour = (colours.accent, colours.dim, colours.good)[number % 3]
-            drawing.text(150, y + 11, name, size=11, colour=colours.dim)
-            drawing.box(270, y, max(2.0, 400 * median(taken) / most), 13, colour=colour, fill=colour)
-            drawing.text(278 + 400 * median(taken) / most, y + 11, f"{median(taken):.3g} s", size=11)
-            y += 20
-        y += 18
-    return drawing.svg()
 
 
 def figure(taken: Sequence[Taken]) -> str:

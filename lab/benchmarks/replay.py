@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lab.benchmarks.measure import BenchmarkError, Comparison, Goal, Taken, alternately
 from lab.benchmarks.recordings import START, write
-from lab.benchmarks.spark import SETTINGS as SPARK
 from lab.benchmarks.spark import submit
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
@@ -31,7 +30,6 @@ GRID: list[dict[str, Any]] = [
 ]
 VARIANTS = 45
 """Of the grid, with the current settings."""
-SETTINGS = SPARK | {"grid": GRID}
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:

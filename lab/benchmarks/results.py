@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,7 +23,6 @@ class Result:
         commit: commit of the sources; ends in `-dirty` if they had uncommitted changes.
         machine: processor, memory, system and versions.
         load: load of the machine before the part.
-        settings: settings of the measured cluster.
     """
 
     part: str
@@ -33,7 +31,6 @@ class Result:
     load: float
     at: datetime
     repetitions: int
-    settings: dict[str, Any]
     comparisons: list[Comparison]
 
     def keep(self) -> None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MASTER = "local[2]"
-SETTINGS = {"master": MASTER, "conf": CONF | LOCAL_CONF, "java": JAVA_OPTIONS}
 
 
 def submit_command(**conf: str) -> list[str]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 SIZES = ((200, 128), (10000, 100))
-SETTINGS = {"cluster": clusters.FIRING}
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:

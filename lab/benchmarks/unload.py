@@ -32,7 +32,6 @@ NAMESPACES, RANGES = ("tests/one", "tests/two"), 32
 AT_ONCE = (1, 2, 4, 8, 16, 32)
 ONE = "one after the other"
 _RETRIES, _TIMEOUT_SECONDS = 2, 60
-SETTINGS = {"brokers": 3, "pulsar": VERSION, "bundles": len(NAMESPACES) * RANGES, "retries": _RETRIES}
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:

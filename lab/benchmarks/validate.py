@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 GOALS = {(200, 128): (Goal.fixed(1.0), 2048.0), (10000, 100): (Goal.fixed(10.0), 2048.0)}
 """Goals of seconds and MiB by size."""
 
-SETTINGS = {"cluster": clusters.FIRING}
-
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:
     """Measure both sizes."""

@@ -32,7 +32,7 @@ class Checkout:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.page, self.repetitions = folder, folder / "docs" / "performance.md", 0
-        (folder / "docs" / "pictures").mkdir(parents=True)
+        (folder / "docs").mkdir()
         self.page.write_text(BEFORE)
         (folder / ".gitignore").write_text(".benchmarks/\n")
         self.git("init", "--quiet")
@@ -60,8 +60,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     monkeypatch.setattr(conditions, "ROOT", tmp_path)
     monkeypatch.setattr(results, "FOLDER", tmp_path / ".benchmarks")
     monkeypatch.setattr(page, "PAGE", made.page)
-    monkeypatch.setattr(page, "FOLDER", tmp_path / "docs" / "pictures")
-    part = SimpleNamespace(measure=made.measure, SETTINGS={}, __doc__="`part`: what it measures.")
+    part = SimpleNamespace(measure=made.measure, __doc__="`part`: what it measures.")
     monkeypatch.setattr(command, "import_module", lambda _name: part)
     monkeypatch.setattr(conditions, "machine", lambda: "a machine")
     monkeypatch.setattr(command, "machine", lambda: conditions.machine())
@@ -149,7 +148,7 @@ def test_sources_that_change_meanwhile_are_no_result(checkout, monkeypatch, caps
         yield from measure(*arguments)
         checkout.commit("meanwhile")
 
-    part = SimpleNamespace(measure=changing, SETTINGS={}, __doc__="`part`: what it measures.")
+    part = SimpleNamespace(measure=changing, __doc__="`part`: what it measures.")
     monkeypatch.setattr(command, "import_module", lambda _name: part)
     assert command.main(["decide"]) == 1
     assert "the sources changed meanwhile" in capsys.readouterr().out

@@ -96,7 +96,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m lab.families bursts --strategy my_package.my_module:shed": of_families,
     "make families PAGE=1": make(of_families),
     "python -m lab.families held_bursts": of_families,
-    **dict.fromkeys((f"python -m lab.gain {what}" for what in ("parts", "spread", "prices", "cases")), of_gain),
+    **dict.fromkeys((f"python -m lab.gain {what}" for what in ("parts", "prices", "cases")), of_gain),
     "make wheel": make(by("tests/project/test_wheel.py")),
     "make release": make(by("tests/project/test_wheel.py::test_a_release_is_built_checked_and_tagged")),
     "make test-sdist": make(by("tests/project/test_wheel.py::test_the_source_distribution_is_the_repository")),

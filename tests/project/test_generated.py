@@ -46,7 +46,6 @@ def test_every_picture_is_shown_in_light_and_dark():
     found = set(re.findall(r"pictures/([\w-]+\.(?:svg|png))", shown))
     files = {file.name for file in (ROOT / "docs/pictures").iterdir()}
     assert found == files
-    # Those of the benchmarks are drawn from figures that no other machine gives, those of the page by a browser;
-    # tests/lab compares those of the experiments with their results.
-    drawn = {name for name in files if not name.startswith(("benchmark-", "page-", "experiments-"))}
+    # Those of the page are drawn by a browser; tests/lab compares those of the experiments with their results.
+    drawn = {name for name in files if not name.startswith(("page-", "experiments-"))}
     assert {file.name for file in pictures} == drawn
