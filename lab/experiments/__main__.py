@@ -1,4 +1,4 @@
-"""Run scenarios with every variant and seed, and draw tables and pictures of the results.
+"""Run scenarios with every variant and seed, and write tables of the results.
 
     python -m lab.experiments [NAME ...] [--seeds 10] [--strategy package.module:function] [--page | --draw]
 
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from scripts.drawing import ROOT
 
 from lab.experiments import page
-from lab.experiments.report import html
 from lab.experiments.results import Results, gathered, read_all, write
 from lab.experiments.run import StrategyError, run
 from lab.experiments.scenario import FOLDER, Scenario, load_all, named
@@ -63,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.page:
         page.draw(page.written())
     else:
-        report = options.output / "report.html"
-        report.write_text(html(read_all(folder, scenarios), scenarios), encoding="utf-8")
+        report = options.output / "report.md"
+        report.write_text(page.report(read_all(folder, scenarios), scenarios), encoding="utf-8")
         print(report, flush=True)
     return 0
 

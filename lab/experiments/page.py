@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scripts.drawing import FOLDER, PALETTES, ROOT
 from scripts.markdown import between, picture
 
-from lab.experiments.plots import moves_against_range, range_over_time
+from lab.experiments.plots import range_over_time
 from lab.experiments.problems import PROBLEMS
 from lab.experiments.results import read_all
 from lab.experiments.scenario import load_all
@@ -34,18 +34,10 @@ SHOWN = (
     "OverloadShedder + LeastLongTermMessageRate",
     "TransferShedder",
 )
-"""Variants in the pictures: one for each shedder."""
+"""Variants in the picture: one for each shedder."""
 
 OVER_TIME = ("jitter", "one_broker_added", "hundred_hot_hundred_new")
-AGAINST_MOVES = ("cold_start", *OVER_TIME, "two_brokers_stopped", "restless_month")
-
-_ALTERNATIVES = {
-    "experiments-range": "The range of the brokers' scores over time in three scenarios, a column for each shedder: "
-    "median and band over the seeds, next to the same placement without shedding; docs/reference/experiments.md has "
-    "the figures.",
-    "experiments-moves": "Bundles moved against the mean range, a field for each scenario, a mark for each shedder; "
-    "docs/reference/experiments.md has the figures.",
-}
+PICTURE = "experiments-range"
 
 
 def written() -> dict[Path, str]:
@@ -56,8 +48,18 @@ def written() -> dict[Path, str]:
     return {
         DOCUMENT: text,
         REFERENCE: "\n\n".join(_reference(results, scenarios)) + "\n",
-        **_pictures(results, scenarios),
+        **{
+            FOLDER / f"{PICTURE}-{mode}.svg": range_over_time(
+                [results[name] for name in OVER_TIME], SHOWN, scenarios, colours
+            )
+            for mode, colours in PALETTES.items()
+        },
     }
+
+
+def report(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> str:
+    """Return the tables of any results, as Markdown."""
+    return "\n\n".join([of_problems(results).markdown(), *_reference(results, scenarios)]) + "\n"
 
 
 def draw(files: Mapping[Path, str]) -> None:
@@ -66,24 +68,14 @@ def draw(files: Mapping[Path, str]) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def _pictures(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> dict[Path, str]:
-    over_time, against_moves = (
-        [results[name] for name in names if name in results] for names in (OVER_TIME, AGAINST_MOVES)
-    )
-    pictures = {}
-    for mode, colours in PALETTES.items():
-        drawn = (
-            range_over_time(over_time, SHOWN, scenarios, colours),
-            moves_against_range(against_moves, SHOWN, scenarios, colours),
-        )
-        for name, svg in zip(_ALTERNATIVES, drawn, strict=True):
-            pictures[FOLDER / f"{name}-{mode}.svg"] = svg
-    return pictures
-
-
 def _first_screen(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) -> list[str]:
     return [
-        *(picture(name, words) for name, words in _ALTERNATIVES.items()),
+        picture(
+            PICTURE,
+            "The range of the brokers' scores over time in three scenarios, a column for each shedder: median and "
+            "band over the seeds, next to the same placement without shedding; docs/reference/experiments.md has the "
+            "figures.",
+        ),
         of_problems(results).markdown(),
         _origin(results, scenarios),
         "\n".join(f"* **{problem.title}**: {problem.rule}" for problem in PROBLEMS),

@@ -1,4 +1,4 @@
-"""Pictures of results as SVG, for a light or a dark page: the range over time, and moves against range."""
+"""The picture of the results as SVG, for a light or a dark page: the range over time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from lab.experiments.tables import short
 from lab.experiments.variants import baseline_of
@@ -56,39 +55,6 @@ def range_over_time(
         return svg(figure)
 
 
-def moves_against_range(
-    results: Sequence[Results], variants: Sequence[str], scenarios: Mapping[str, Scenario], colours: Palette
-) -> str:
-    """Return bundles moved against the mean range, a field for each scenario: medians, with least and largest."""
-    columns = min(3, len(results))
-    rows = -(-len(results) // columns)
-    with mpl.rc_context(page_style(colours)):
-        figure, grid = fields_in_rows(rows, columns, (245, 190), top=74, gaps=(0.2, 0.32))
-        fields = grid.ravel().tolist()
-        for of_scenario, field in zip(results, fields, strict=False):
-            for number, variant in enumerate(variants):
-                style = _marker(number, colours)
-                _draw_point(field, of_scenario, baseline_of(variant), {"marker": "x", "color": style["color"]})
-                _draw_point(field, of_scenario, variant, style)
-            field.set_ylim(bottom=0)
-            field.set_xlim(right=max(1, field.get_xlim()[1]))
-            field.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            _name(field, scenarios, of_scenario, results)
-        for unused in fields[len(results) :]:
-            unused.set_visible(False)
-        marks = [
-            Line2D([], [], linestyle="none", label=short(variant), **_marker(number, colours))
-            for number, variant in enumerate(variants)
-        ]
-        marks.append(
-            Line2D(
-                [], [], linestyle="none", marker="x", color=colours.dim, label="no shedding, placement of that colour"
-            )
-        )
-        explain(figure, marks, "bundles moved", "mean range of the scores, points", columns=3)
-        return svg(figure)
-
-
 def _name(field: Axes, scenarios: Mapping[str, Scenario], drawn: Results, others: Sequence[Results]) -> None:
     """Name a field by its scenario, with the number of its seeds where another field has more."""
     title, seeds = scenarios[drawn.scenario].title.partition(":")[0], len(drawn.seeds)
@@ -120,25 +86,6 @@ def _draw_band(field: Axes, results: Results, variant: str, colours: Palette) ->
         transform=field.get_xaxis_transform(),
     )
     field.set_xlim(0, minutes[-1])
-
-
-def _draw_point(field: Axes, results: Results, variant: str, style: dict[str, Any]) -> None:
-    spreads = [results.spread(variant, measure) for measure in ("bundles_moved", "range_mean")]
-    (x, y), (moved, ranges) = [spread.median or 0.0 for spread in spreads], [spread.known for spread in spreads]
-    field.plot([moved[0], moved[-1]], [y, y], color=style["color"], linewidth=0.8)
-    field.plot([x, x], [ranges[0], ranges[-1]], color=style["color"], linewidth=0.8)
-    field.plot([x], [y], linestyle="none", clip_on=False, zorder=3, **style)
-
-
-def _marker(number: int, colours: Palette) -> dict[str, Any]:
-    """Return the mark of a variant: rings of different sizes can be distinguished where they are at the same place."""
-    colour = (colours.accent, colours.hot, colours.good, colours.text, colours.dim)[number % 5]
-    return {
-        "marker": "o",
-        "markersize": 3 + 2.5 * number,
-        "color": colour,
-        "markerfacecolor": colour if number == 0 else "none",
-    }
 
 
 def _explained(colours: Palette) -> list[Line2D | Patch]:

@@ -58,20 +58,6 @@ class Figure(NamedTuple):
     value: float
     bounds: Bounds
 
-    @property
-    def level(self) -> int:
-        """Return the index of the verdict."""
-        return self.bounds.level(self.value)
-
-    def crossings(self) -> list[tuple[float, float, int]]:
-        """Return each bound, the distance to it, and the index of the verdict on its other side."""
-        level = self.bounds.level
-        return [
-            # A figure at a bound is still on the better side of it.
-            (bound, bound - self.value, level(bound if self.value > bound else math.nextafter(bound, math.inf)))
-            for bound in self.bounds[:2]
-        ]
-
     def __str__(self) -> str:
         """Return the figure with its unit."""
         return "never settled" if math.isinf(self.value) else _amount(f"{self.value:.3g}", self.bounds.unit)
@@ -91,30 +77,13 @@ class Judgement(NamedTuple):
 
     Attributes:
         verdict: good, normal or bad.
-        figure: the first of the figures that are judged; infinite if bundles never settle.
         text: all judged figures, with units.
-        to_flip: distance to the nearest bound at which the verdict changes, negative if a figure has to fall.
-        unit: unit of `to_flip`.
-        flips_to: the verdict beyond that bound.
         overall: the same share over all moving scenarios, percent; None for other problems, or if one was not run.
-        baseline: the variant without shedding that it is compared with; empty if it is compared with none.
     """
 
     verdict: str
-    figure: float
     text: str
-    to_flip: float
-    unit: str
-    flips_to: str
     overall: float | None = None
-    baseline: str = ""
-
-    @property
-    def flip(self) -> str:
-        """Return text that says what would change the verdict."""
-        if math.isinf(self.to_flip):
-            return f"{self.flips_to} once it settles"
-        return f"{self.flips_to} at {_amount(f'{self.to_flip:+.3g}', self.unit)}"
 
 
 def _amount(figure: str, unit: str) -> str:
@@ -127,16 +96,12 @@ class Problem(NamedTuple):
     Attributes:
         title: as in the PIP.
         rule: how the numbers become a verdict.
-        scenarios: scenarios that decide the verdict.
         judge: the rule as a function of the results by scenario, and a variant; KeyError if a scenario was not run.
-        compared: the rule needs the variant without shedding as well.
     """
 
     title: str
     rule: str
-    scenarios: tuple[str, ...]
     judge: Callable[[Mapping[str, Results], str], Judgement]
-    compared: bool = False
 
 
 def judge(results: Mapping[str, Results], variant: str) -> list[Judgement | None]:
@@ -145,28 +110,9 @@ def judge(results: Mapping[str, Results], variant: str) -> list[Judgement | None
 
 
 def judged(figures: Sequence[Figure], overall: float | None = None) -> Judgement:
-    """Return the judgement on figures: the worst of their verdicts.
-
-    The nearest bound is the nearest in relation to its size. If no single bound changes the verdict, because two
-    figures are bad, it is the farthest of the bounds that have to be crossed.
-    """
-    worst = max(figure.level for figure in figures)
-    flips = []
-    for index, figure in enumerate(figures):
-        others = max((other.level for number, other in enumerate(figures) if number != index), default=0)
-        flips += [
-            (abs(distance) / bound, distance, figure.bounds.unit, max(level, others))
-            for bound, distance, level in figure.crossings()
-            if max(level, others) != worst
-        ]
-    if flips:
-        _, distance, unit, level = min(flips)
-    else:
-        last = [(figure.crossings()[-1], figure.bounds.unit) for figure in figures]
-        _, distance, unit = max((abs(distance) / bound, distance, unit) for (bound, distance, _), unit in last)
-        level = max(level for (_, _, level), _ in last)
-    text = ", ".join(map(str, figures))
-    return Judgement(VERDICTS[worst], figures[0].value, text, distance, unit, VERDICTS[level], overall)
+    """Return the judgement on figures: the worst of their verdicts."""
+    worst = max(figure.bounds.level(figure.value) for figure in figures)
+    return Judgement(VERDICTS[worst], ", ".join(map(str, figures)), overall)
 
 
 def percent(count: float, moved: float) -> float:
@@ -203,7 +149,7 @@ def _heterogeneous(results: Mapping[str, Results], variant: str) -> Judgement:
     ranges = [[_median(results[name], which, "range_end") for which in (variant, baseline)] for name in FAR_STRONGER]
     hottest, left_alone = (_median(results[OTHER_PROCESSES], which, "largest_end") for which in (variant, baseline))
     share = fmean(100 * with_it / without for with_it, without in ranges)
-    return judged([Figure(share, SHARE_OF_RANGE), Figure(hottest - left_alone, HOTTER)])._replace(baseline=baseline)
+    return judged([Figure(share, SHARE_OF_RANGE), Figure(hottest - left_alone, HOTTER)])
 
 
 def _jitter(results: Mapping[str, Results], variant: str) -> Judgement:
@@ -252,35 +198,29 @@ PROBLEMS = (
         f"of that without shedding, mean of the two: {SHARE_OF_RANGE.words()}. And in the cluster with other processes "
         f"({OTHER_PROCESSES}), how much hotter the hottest broker ends than without shedding: {HOTTER.words()}. The "
         "worse of the two verdicts counts. The run without shedding uses the same placement as the strategy.",
-        (*FAR_STRONGER, OTHER_PROCESSES),
         _heterogeneous,
-        compared=True,
     ),
     Problem(
         "load jitter",
         f"The medians of the unload events in {' and '.join(UNSTEADY)}, added up: {EVENTS.words()}.",
-        UNSTEADY,
         _jitter,
     ),
     Problem(
         "over-placement",
         f"Where no broker is a candidate ({NO_CANDIDATE}), the share of the bundles moved that went to a broker "
         f"already 5 points above the mean: {PLACED_HOT.words()}. {_OF_MOVED}{_OVERALL}",
-        (NO_CANDIDATE,),
         _over_placement,
     ),
     Problem(
         "over-unloading",
         f"Where a score may have a history ({HISTORY_SCORE}), the share of the bundles moved whose source was 5 points "
         f"below the mean within the ten minutes after: {OVERSHOT.words()}. {_OF_MOVED}{_OVERALL}",
-        (HISTORY_SCORE,),
         _over_unloading,
     ),
     Problem(
         "slow load balancing",
         f"A hundred hot and a hundred new brokers ({HUNDRED_NEW}): how long it takes to settle, {SETTLED.words()}; and "
         f"what is left at the end, {RANGE_LEFT.words()}. The worse of the two verdicts counts.",
-        (HUNDRED_NEW,),
         _speed,
     ),
 )

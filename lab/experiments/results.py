@@ -6,20 +6,20 @@ import json
 import math
 from dataclasses import fields
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lab.experiments import result_files
 from lab.experiments.measures import Measures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from lab.experiments.run import Run
 
 VERSION = 4
+Kind = TypeVar("Kind")
 
 _DIGITS = 5
 """Significant digits of a measure in a file."""
@@ -82,6 +82,40 @@ class Results(NamedTuple):
         return float(sum(getattr(measures, measure) or 0 for measures in self.measures[variant]))
 
 
+def document(head: Mapping[str, Any], rows: Iterable[Any], name: str = "runs") -> str:
+    """Return the text of a file: the fields of the head, then the rows under their name."""
+    lines = ",\n".join(map(json.dumps, rows))
+    return f'{json.dumps(head)[:-1]}, "{name}": [\n{lines}\n]}}\n'
+
+
+def save(file: Path, text: str) -> None:
+    """Write a file, all or nothing, and the folders that are missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)
+
+
+def load(file: Path, version: int | None = None) -> dict[str, Any]:
+    """Return the content of a file.
+
+    Args:
+        version: number that the file must have; None for a format without versions.
+
+    Raises:
+        ValueError: the file has another version.
+    """
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if content.get("version") != version:
+        raise ValueError(f"{file}: version {content.get('version')}, this program reads {version}; run it again")
+    return content
+
+
+def load_each(folder: Path, read: Callable[[Path], Kind]) -> dict[str, Kind]:
+    """Return what each file of a folder holds, by the file's name without its ending."""
+    return {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+
+
 def gathered(scenario: str, commit: str, runs: Iterable[Run]) -> Results:
     """Return the runs of a scenario as its results."""
     by_variant: dict[str, list[Run]] = {}
@@ -101,8 +135,8 @@ def write(folder: Path, results: Results) -> None:
         alike.setdefault(figures, []).append(variant)
     head = {"version": VERSION, "scenario": results.scenario, "commit": results.commit, "seeds": results.seeds}
     runs = ({"variants": variants} | json.loads(figures) for figures, variants in alike.items())
-    text = result_files.document(head | {"variants": list(results.measures)}, runs)
-    result_files.save(folder / f"{results.scenario}.json", text)
+    text = document(head | {"variants": list(results.measures)}, runs)
+    save(folder / f"{results.scenario}.json", text)
 
 
 def read(file: Path) -> Results:
@@ -111,7 +145,7 @@ def read(file: Path) -> Results:
     Raises:
         ValueError: the file has another version.
     """
-    document = result_files.load(file, VERSION)
+    document = load(file, VERSION)
     line_of = {variant: line for line in document["runs"] for variant in line["variants"]}
     measures = {variant: _rows(line_of[variant]["measures"]) for variant in document["variants"]}
     bands = {variant: Band(**line_of[variant]["band"]) for variant in document["variants"]}

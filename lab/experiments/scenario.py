@@ -207,25 +207,15 @@ def read(file: Path, model: type[Model]) -> Model:
     """
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError(f"{file}: {error}") from None
-    return checked(document | {"name": file.stem}, model, str(file))
-
-
-def checked(document: dict[str, Any], model: type[Model], where: str) -> Model:
-    """Return a document as a model.
-
-    Raises:
-        ScenarioError: with where it is from, and the key that is wrong.
-    """
-    try:
-        return model.model_validate(document)
+        return model.model_validate(document | {"name": file.stem})
     except ValidationError as error:
         problems = [
             f"{'.'.join(map(str, item['loc'])) or 'all of it'}: {item['msg'].removeprefix('Value error, ')}"
             for item in error.errors(include_url=False, include_context=False)
         ]
-        raise ScenarioError(f"{where}: {'; '.join(problems)}") from None
+        raise ScenarioError(f"{file}: {'; '.join(problems)}") from None
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise ScenarioError(f"{file}: {error}") from None
 
 
 def load_all(folder: Path = FOLDER) -> dict[str, Scenario]:

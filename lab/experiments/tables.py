@@ -1,4 +1,4 @@
-"""The results as rows of text, for the report and for the documents."""
+"""The results as rows of text."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def of_scenario(results: Results) -> Table:
 
 
 def of_problems(results: Mapping[str, Results]) -> Table:
-    """Return the judgements of the five problems, what was published, and what has to happen for them to change."""
+    """Return the judgements of the five problems, and what was published."""
     names = dict.fromkeys(name for scenario in results.values() for name in scenario.measures)
     variants = [name for name in names if not name.startswith(BASELINE)]
     cells = {variant: tuple(map(_verdict, judge(results, variant))) for variant in variants}
@@ -131,7 +131,7 @@ def _verdict(judgement: Judgement | None) -> str:
     if judgement is None:
         return "not run"
     overall = "" if judgement.overall is None else f"; over all {judgement.overall:.3g} %"
-    return f"{judgement.verdict}\n{judgement.text}{overall}\n{judgement.flip}"
+    return f"{judgement.verdict}\n{judgement.text}{overall}"
 
 
 def _text(spread: Spread) -> str:

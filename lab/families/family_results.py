@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.experiments import result_files
+from lab.experiments import results as files
 from lab.families.contestants import AVG
 
 if TYPE_CHECKING:
@@ -52,17 +52,17 @@ def write(folder: Path, results: FamilyResults) -> None:
         for name, of_seeds in results.runs.items()
         for seed, run in zip(results.seeds, of_seeds, strict=True)
     )
-    text = result_files.document({"family": results.family, "commit": results.commit}, rows)
-    result_files.save(folder / f"{results.family}.json", text)
+    text = files.document({"family": results.family, "commit": results.commit}, rows)
+    files.save(folder / f"{results.family}.json", text)
 
 
 def read_all(folder: Path) -> dict[str, FamilyResults]:
     """Return the results of a folder by family."""
-    return result_files.load_each(folder, _read)
+    return files.load_each(folder, _read)
 
 
 def _read(file: Path) -> FamilyResults:
-    document = result_files.load(file)
+    document = files.load(file)
     seeds = tuple(dict.fromkeys(row["seed"] for row in document["runs"]))
     runs: dict[str, list[Figures]] = {}
     for row in document["runs"]:

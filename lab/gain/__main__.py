@@ -1,7 +1,6 @@
 """Run the proof for GainShedder, in one process.
 
     python -m lab.gain parts [FAMILY ...]    # without one of its parts, and controls
-    python -m lab.gain spread [FAMILY ...]   # twenty further seeds
     python -m lab.gain prices [FAMILY ...]   # other values of min_gain
     python -m lab.gain cases                 # single cases, minute by minute
     python -m lab.gain draw                  # the page, from the committed results
@@ -21,7 +20,7 @@ from scripts.drawing import ROOT
 
 from lab.experiments import page
 from lab.experiments.__main__ import commit_of_sources, refuse_changes
-from lab.families.contestants import AVG, GAIN, contestants, priced
+from lab.families.contestants import GAIN, contestants, priced
 from lab.families.family import load_all
 from lab.families.family_results import FamilyResults, write
 from lab.families.family_run import run
@@ -56,10 +55,6 @@ _ALL = contestants()
 QUESTIONS = {
     "parts": _Question(
         ("daily", "hidden_cost", "unequal", "bursts"), (1, 2, 3, 4, 5), dict.fromkeys((GAIN, *PARTS), _ALL[GAIN])
-    ),
-    # Seeds on which nothing was tuned.
-    "spread": _Question(
-        ("mix",), tuple(range(6, 26)), {name: of for name, of in _ALL.items() if name.startswith((AVG, GAIN))}
     ),
     "prices": _Question((), (1, 2, 3, 4, 5), {variant.name: variant for variant in map(priced, PRICES)}),
 }

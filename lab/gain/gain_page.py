@@ -49,7 +49,7 @@ _MEASURES = {"moves_per_day": 1, "range_mean": 0, "disturbed_per_day": 1}
 def written() -> dict[Path, str]:
     """Return the document and its pictures, with their texts."""
     held_out, training = (read_all(family_page.RESULTS / kind) for kind in ("held-out", "training"))
-    parts, spread, prices = (read_all(RESULTS / what) for what in ("parts", "spread", "prices"))
+    parts, prices = (read_all(RESULTS / what) for what in ("parts", "prices"))
     (burst_commit, burst), (network_commit, network) = (
         read_case(RESULTS / "cases" / f"{name}.json") for name in (BURST, NETWORK)
     )
@@ -58,7 +58,6 @@ def written() -> dict[Path, str]:
         ("goals", _goals(held_out)),
         ("prices", _prices(prices, training)),
         ("parts", _parts(parts)),
-        ("spread", _spread(spread)),
         ("burst", _burst(burst, burst_commit)),
         ("network", _of_case(network, network_commit)),
         ("hundred", _at_the_end(read(COMMITTED / "hundred_hot_hundred_new.json"))),
@@ -146,26 +145,6 @@ def _parts(results: Mapping[str, FamilyResults]) -> str:
     return "\n\n".join([table, by_family, rule, controls, _origin(results)])
 
 
-def _spread(results: Mapping[str, FamilyResults]) -> str:
-    contestants = [*next(iter(results.values())).runs]
-    rows = [
-        [
-            name,
-            contestant,
-            *(_quantiles(family.of_seeds(contestant, measure)) for measure in ("moves_per_day", "range_mean")),
-        ]
-        for name, family in results.items()
-        for contestant in contestants
-    ]
-    better = [
-        f"{name}, seed by seed: fewer moves than AvgShedder in {_below(family, 'moves_per_day')} of "
-        f"{len(family.seeds)}, a smaller range in {_below(family, 'range_mean')}"
-        for name, family in results.items()
-    ]
-    table = Table(["family", "", "moves per day", "mean range"], rows).markdown()
-    return "\n\n".join([table, "\n".join(f"* {line}." for line in better), _origin(results)])
-
-
 def _burst(runs: Sequence[CaseRun], commit: str) -> str:
     drawn = picture(
         "experiments-burst",
@@ -239,11 +218,6 @@ def _hotter(results: Mapping[str, FamilyResults], name: str, than: str) -> str:
 
 def _quantiles(figures: Sequence[float]) -> str:
     return f"{median(figures):.1f} ({min(figures):.1f} to {max(figures):.1f})"
-
-
-def _below(family: FamilyResults, measure: str) -> int:
-    pairs = zip(family.of_seeds(GAIN, measure), family.of_seeds(AVG, measure), strict=True)
-    return sum(own < other for own, other in pairs)
 
 
 def _origin(results: Mapping[str, FamilyResults]) -> str:

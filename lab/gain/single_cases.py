@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.experiments import result_files
+from lab.experiments import results as files
 from lab.experiments.building import build
 from lab.experiments.measures import Recorder
 from lab.experiments.run import balance
@@ -64,11 +64,11 @@ def run_cases(folder: Path, commit: str) -> None:
     for name, case in load_all(FOLDER).items():
         compared = (AVG, MESSAGES, GAIN) if name == NETWORK else (AVG, GAIN)
         runs = [run_case(case, variants[AVG if who == AVG else GAIN], who, seed) for who in compared for seed in SEEDS]
-        text = result_files.document({"case": name, "commit": commit}, (run._asdict() for run in runs))
-        result_files.save(folder / f"{name}.json", text)
+        text = files.document({"case": name, "commit": commit}, (run._asdict() for run in runs))
+        files.save(folder / f"{name}.json", text)
 
 
 def read_case(file: Path) -> tuple[str, list[CaseRun]]:
     """Return the commit and the runs of a case."""
-    document = result_files.load(file)
+    document = files.load(file)
     return document["commit"], [CaseRun(**row) for row in document["runs"]]

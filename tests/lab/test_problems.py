@@ -13,11 +13,9 @@ from lab.experiments.problems import (
     OTHER_PROCESSES,
     PROBLEMS,
     Bounds,
-    Figure,
     Judgement,
     brokers_differ,
     judge,
-    judged,
     moving_scenarios,
 )
 from lab.experiments.results import Results, gathered
@@ -60,7 +58,7 @@ def stronger(**measures: Any) -> dict[str, Results]:
 
 def test_two_far_stronger_brokers_count_as_their_mean() -> None:
     first, second = (results(name, range_end=end) for name, end in zip(FAR_STRONGER, (10.0, 40.0), strict=True))
-    assert judgement(0, first | second | results(OTHER_PROCESSES)).figure == (20 + 80) / 2
+    assert judgement(0, first | second | results(OTHER_PROCESSES)).text.startswith("50 %")
 
 
 def judgement(problem: int, given: dict[str, Results]) -> Judgement:
@@ -70,31 +68,28 @@ def judgement(problem: int, given: dict[str, Results]) -> Judgement:
 
 
 @pytest.mark.parametrize(
-    ("problem", "given", "verdict", "figure", "flip"),
+    ("problem", "given", "verdict", "text"),
     [
-        (0, stronger(range_end=25.0) | results(OTHER_PROCESSES), "good", 50, "normal at +0 %"),
-        (0, stronger(range_end=45.0) | results(OTHER_PROCESSES), "normal", 90, "bad at +0 %"),
-        (0, stronger(range_end=46.0) | results(OTHER_PROCESSES), "bad", 92, "normal at -2 %"),
-        (0, stronger(range_end=5.0) | results(OTHER_PROCESSES, largest_end=65.0), "good", 10, "bad at +0 points"),
-        (0, stronger(range_end=5.0) | results(OTHER_PROCESSES, largest_end=66.0), "bad", 10, "good at -1 points"),
-        (1, results("jitter", unload_events=1) | results("cpu_spike"), "good", 1, "normal at +0 events"),
-        (1, results("jitter", unload_events=4) | results("cpu_spike", unload_events=1), "normal", 5, "bad at +0"),
-        (1, results("jitter", unload_events=6) | results("cpu_spike"), "bad", 6, "normal at -1 event"),
-        (4, results("hundred_hot_hundred_new", settled_after=9, range_end=14.0), "good", 9, "bad at +1 points"),
-        (4, results("hundred_hot_hundred_new", settled_after=9, range_end=7.0), "good", 9, "normal at +1 minute"),
-        (4, results("hundred_hot_hundred_new", settled_after=59, range_end=7.0), "normal", 59, "bad at +1 minute"),
-        (4, results("hundred_hot_hundred_new", settled_after=2, range_end=16.0), "bad", 2, "good at -1 points"),
-        (4, results("hundred_hot_hundred_new", settled_after=90, range_end=16.0), "bad", 90, "normal at -30 minutes"),
-        (4, results("hundred_hot_hundred_new", settled_after=None), "bad", math.inf, "normal once it settles"),
+        (0, stronger(range_end=25.0) | results(OTHER_PROCESSES), "good", "50 %"),
+        (0, stronger(range_end=45.0) | results(OTHER_PROCESSES), "normal", "90 %"),
+        (0, stronger(range_end=46.0) | results(OTHER_PROCESSES), "bad", "92 %"),
+        (0, stronger(range_end=5.0) | results(OTHER_PROCESSES, largest_end=65.0), "good", "10 %"),
+        (0, stronger(range_end=5.0) | results(OTHER_PROCESSES, largest_end=66.0), "bad", "10 %"),
+        (1, results("jitter", unload_events=1) | results("cpu_spike"), "good", "1 event"),
+        (1, results("jitter", unload_events=4) | results("cpu_spike", unload_events=1), "normal", "5 events"),
+        (1, results("jitter", unload_events=6) | results("cpu_spike"), "bad", "6 events"),
+        (4, results("hundred_hot_hundred_new", settled_after=9, range_end=14.0), "good", "9 minutes"),
+        (4, results("hundred_hot_hundred_new", settled_after=9, range_end=7.0), "good", "9 minutes"),
+        (4, results("hundred_hot_hundred_new", settled_after=59, range_end=7.0), "normal", "59 minutes"),
+        (4, results("hundred_hot_hundred_new", settled_after=2, range_end=16.0), "bad", "2 minutes"),
+        (4, results("hundred_hot_hundred_new", settled_after=90, range_end=16.0), "bad", "90 minutes"),
+        (4, results("hundred_hot_hundred_new", settled_after=None), "bad", "never settled"),
     ],
 )
-def test_verdicts_follow_the_stated_rules(
-    problem: int, given: dict[str, Results], verdict: str, figure: float, flip: str
-) -> None:
+def test_verdicts_follow_the_stated_rules(problem: int, given: dict[str, Results], verdict: str, text: str) -> None:
     outcome = judgement(problem, given)
-    assert (outcome.verdict, outcome.figure) == (verdict, figure)
-    assert outcome.baseline == ("" if problem else baseline_of("it"))
-    assert outcome.flip.startswith(flip)
+    assert outcome.verdict == verdict
+    assert outcome.text.partition(",")[0] == text
 
 
 def test_a_problem_whose_scenario_was_not_run_is_not_judged() -> None:
@@ -116,7 +111,7 @@ def test_shares_of_the_bundles_moved_are_as_worked_by_hand(problem: int, measure
     one = results(scenario, *({"bundles_moved": 10 * seed, measure: count} for seed, count in ((1, 1), (2, 0), (3, 2))))
     another = results("by_hand_one_empty", bundles_moved=20, **{measure: 5})
     outcome = judgement(problem, moving() | one | another)
-    assert outcome.figure == 5
+    assert outcome.text == "5 %"
     assert outcome.overall == pytest.approx((5 + 25) / len(moving_scenarios()))
     rule = PROBLEMS[problem].rule
     assert scenario in rule
@@ -126,34 +121,13 @@ def test_shares_of_the_bundles_moved_are_as_worked_by_hand(problem: int, measure
 
 
 def test_who_moved_nothing_placed_and_took_nothing_wrong() -> None:
-    assert [judgement(problem, moving()).figure for problem in (2, 3)] == [0, 0]
+    assert [judgement(problem, moving()).text for problem in (2, 3)] == ["0 %", "0 %"]
 
 
 def test_the_share_over_all_needs_all_scenarios() -> None:
     one = results("by_hand_history_score", bundles_moved=4, overshoots=3)
-    assert judgement(3, one)[:3] == ("bad", 75, "75 %")
+    assert judgement(3, one)[:2] == ("bad", "75 %")
     assert judgement(3, one).overall is None
-
-
-TWO = Bounds(10, 20, "a"), Bounds(5, 5, "b")
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ((9, 0), ("good", 1, "a", "normal")),
-        ((11, 0), ("normal", -1, "a", "good")),
-        ((19, 0), ("normal", 1, "a", "bad")),
-        ((21, 0), ("bad", -1, "a", "normal")),
-        ((0, 4.9), ("good", 0.1, "b", "bad")),
-        ((11, 6), ("bad", -1, "b", "normal")),
-        # Both are bad: the second is nearer to its bound, but the first has to cross as well.
-        ((30, 6), ("bad", -10, "a", "normal")),
-    ],
-)
-def test_how_far_a_verdict_is_from_changing(values: tuple[float, float], expected: tuple[str, float, str, str]) -> None:
-    outcome = judged([Figure(value, bounds) for value, bounds in zip(values, TWO, strict=True)])
-    assert (outcome.verdict, round(outcome.to_flip, 6), outcome.unit, outcome.flips_to) == expected
 
 
 def test_rules_state_the_bounds_that_are_used() -> None:
