@@ -13,7 +13,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.show.page.buckets import Timeline
-from pulsar_rebalancer.show.page.page_model import Overview, RequestView, RunAnswer, Status
+from pulsar_rebalancer.show.page.page_model import Overview, RunAnswer, Status
 from pulsar_rebalancer.show.page.plan_view import BundlesFound, CostView, StayView
 from pulsar_rebalancer_airflow.provider import OPTIONS
 from pulsar_simulator.__main__ import _parser
@@ -88,8 +88,7 @@ def faults_table() -> str:
 def page_types() -> str:
     """Return the TypeScript types of the documents that the page reads."""
     documents = [
-        (model, "serialization")
-        for model in (Overview, Status, Timeline, RunAnswer, RequestView, StayView, BundlesFound, CostView)
+        (model, "serialization") for model in (Overview, Status, Timeline, RunAnswer, StayView, BundlesFound, CostView)
     ]
     _, schema = models_json_schema(documents)  # type: ignore[arg-type]
     lines = ["// The documents that the page reads; written by scripts/reference.py."]

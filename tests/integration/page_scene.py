@@ -86,7 +86,7 @@ def press(chromium: Browser, button: str, reason: str = "") -> None:
         chromium.until("document.activeElement.name === 'reason'")
         chromium.write(reason)
     send(chromium, lambda: chromium.press("Enter", 13), "!document.querySelector('dialog')")
-    chromium.until(f"document.querySelector('.orders li b').textContent === '{button.rstrip('…')}'")
+    chromium.until(f"document.querySelector('.sent b').textContent === '{button.rstrip('…')}'")
 
 
 def send(chromium: Browser, act: Callable[[], object], done: str) -> None:
@@ -101,7 +101,7 @@ def send(chromium: Browser, act: Callable[[], object], done: str) -> None:
 
 def told(chromium: Browser, said: str) -> str:
     """What became of the act that was asked for last."""
-    text = "document.querySelector('.orders li').textContent"
+    text = "document.querySelector('.sent p').textContent"
     return str(chromium.until(f"{text}.includes({json.dumps(said)}) && {text}"))
 
 
@@ -137,10 +137,9 @@ def planned(chromium: Browser, paged: World, times: int = 1) -> str:
     return str(chromium.run("document.querySelector('dialog').innerText"))
 
 
-def carried_out(chromium: Browser, paged: World, times: int = 1) -> Outcome:
+def carried_out(chromium: Browser, paged: World) -> Outcome:
     """Press *Carry out*; returns the run that accepts or refuses the plan."""
-    for _ in range(times):
-        chromium.run("document.querySelector('dialog .carry').click()")
-    chromium.until("document.querySelector('dialog .said').textContent.includes('waiting for its turn')")
+    chromium.run("document.querySelector('dialog .carry').click()")
+    told(chromium, "waiting for its turn")
     (run_id,) = paged.queued("by_hand")
     return paged.begin(run_id, "by_hand")

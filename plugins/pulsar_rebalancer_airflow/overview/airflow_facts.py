@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
@@ -53,6 +53,10 @@ _ASKS = "approve"
 
 _STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG)
 """Prefixes of the DAGs that the page starts."""
+
+
+_OF_PEOPLE = (*_STARTED, ROLL_DAG)
+"""Prefixes of the DAGs that people start."""
 
 
 CANCELLED = exists().where(
@@ -234,19 +238,21 @@ def _question(
 
 
 def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:
-    """Return the page with links to its run, the most useful log and the validation result.
+    """Return the page with links to its run, the most useful log, the validation result and people's requests.
 
     Args:
         failed: the newest run if it failed, else None.
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = page.status.model_copy(update={"dag_id": dag_id})
-    links, folder = Links(dag=dag), storage.run(page.folder)
+    of_people = "|".join(f"{prefix}{storage.cluster}" for prefix in _OF_PEOPLE)
+    requests = f"{base_path()}/dag_runs?{urlencode({'dag_id_pattern': of_people, 'run_type': 'manual'})}"
+    links, folder = Links(dag=dag, requests=requests), storage.run(page.folder)
     if folder is not None:
         run = f"{dag}/runs/{quote(page.run_id, safe='')}"
         validation = page_path(dag_id, page.run_id, page.folder) if page_of(folder).exists() else ""
         task = "validate" if status.state is State.BLOCKED else "report"
-        links = Links(dag=dag, run=run, log=f"{run}/tasks/{task}", validation=validation)
+        links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{task}", "validation": validation})
     if failed is not None and status.state in (State.FAILED, State.STALE):
         run = f"{dag}/runs/{quote(failed.run_id, safe='')}"
         links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{failed.task}" if failed.task else run})

@@ -22,14 +22,13 @@ from pulsar_rebalancer.show.page.buckets import Timeline
 from pulsar_rebalancer.show.page.bundle_costs import bundle_costs
 from pulsar_rebalancer.show.page.bundle_search import find_bundles
 from pulsar_rebalancer.show.page.drained import stay_views
-from pulsar_rebalancer.show.page.page_model import Acts, Overview, RequestView, RunAnswer, Status
+from pulsar_rebalancer.show.page.page_model import Acts, Overview, RunAnswer, Status
 from pulsar_rebalancer.show.page.plan_view import BundlesFound, CostView, StayView
 from pulsar_rebalancer.show.page.timeline import Span, timeline
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.strategies.fitting import load_clusters
 from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.overview import airflow_facts
-from pulsar_rebalancer_airflow.overview.requests import MOST, requests
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of
 from pulsar_rebalancer_airflow.replay.replay_link import report_path
 from pulsar_rebalancer_airflow.replay.replay_web import report_of_run
@@ -126,10 +125,10 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])
 def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
-    """Return the outcome of a run that a person started.
+    """Return the outcome of a run that the page started.
 
     Raises:
-        HTTPException: 404 if the run does not exist, or people do not start its DAG.
+        HTTPException: 404 if the run does not exist, or the page does not start its DAG.
     """
     outcome = answer_of(session, dag_id, run_id)
     if outcome is None:
@@ -168,18 +167,6 @@ def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tu
         HTTPException: 404 if the DAG belongs to no cluster.
     """
     return bundle_costs(ClusterStorage(storage_root(), _entry(dag_id)[1].name), broker, _now())
-
-
-@router.get("/dags/{dag_id}/requests")
-def people_asked(
-    dag_id: str, session: SessionDep, user: GetUserDep, limit: Annotated[int, Query(ge=1, le=MOST)] = 10
-) -> list[RequestView]:
-    """Return people's newest requests about a cluster, newest first.
-
-    Raises:
-        HTTPException: 404 if the DAG belongs to no cluster.
-    """
-    return requests(session, ClusterStorage(storage_root(), _entry(dag_id)[1].name), user, _now(), limit)
 
 
 @router.get("/dags/{dag_id}/timeline")

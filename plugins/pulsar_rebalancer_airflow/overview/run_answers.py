@@ -1,4 +1,4 @@
-"""A sentence about the outcome of a run that a person started."""
+"""A sentence about the outcome of a run that the page started."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow.models.dagrun import DagRun
-from airflow.models.log import Log
 from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from pulsar_rebalancer.config.enums import Action
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.page.page_model import AWAITING_APPROVAL, RunAnswer
+from pulsar_rebalancer.show.page.page_model import RunAnswer
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.status import answered, of_run
 from pulsar_rebalancer.show.page.view import State
 from pulsar_rebalancer.strategies.fitting import load_clusters
-from pulsar_rebalancer.texts import number_of, one_line
+from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.failures import MESSAGE
 from pulsar_rebalancer_airflow.locations import (
     APPLY_DAG,
     BY_HAND_DAG,
     CONTROL_DAG,
     REBALANCE_DAG,
-    ROLL_DAG,
     clusters_file,
     rebalance_dags,
     storage_of,
@@ -37,9 +35,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.show.page.recent_runs import Run
 
-_OF_PEOPLE = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG, ROLL_DAG)
-_CANCELLED = "Cancelled on the page of the cluster: "
-"""Prefix of the notes that the page attaches to runs that people cancel; other notes say something else."""
+_OF_PEOPLE = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG)
 
 _IN_PROGRESS = {
     DagRunState.QUEUED: RunAnswer(state="waiting", text="for its turn"),
@@ -48,36 +44,33 @@ _IN_PROGRESS = {
 
 
 def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
-    """Return the outcome of a run; None if the run does not exist, or people do not start its DAG."""
+    """Return the outcome of a run; None if the run does not exist, or the page does not start its DAG.
+
+    The outcome of a run that has started another to carry out a plan is that run's.
+    """
     prefix = next((dag for dag in _OF_PEOPLE if dag_id.startswith(dag)), "")
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
     if not prefix or run is None:
         return None
     state = DagRunState(run.state)
     if _was_cancelled(session, run):
-        return RunAnswer(state="cancelled", text=_before_it_began(session, run))
+        return RunAnswer(state="cancelled", text="before it began.")
     if state in _IN_PROGRESS:
-        rolls = prefix == ROLL_DAG and state is DagRunState.RUNNING and bool((run.conf or {}).get("plan"))
-        return RunAnswer(state="rolling", text="") if rolls else _IN_PROGRESS[state]
+        return _IN_PROGRESS[state]
     files = _files(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
     if state is DagRunState.FAILED:
         return _refused(session, dag_id, run_id, of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = left_by(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(text=_ordered(result if isinstance(result, dict) else {}))
-    if prefix == ROLL_DAG:
-        result = left_by(session, dag_id, run_id, key="return_value", task="roll")
-        shown = isinstance(result, dict) and "plan" in result
-        return RunAnswer(text="The roll is shown; no broker restarts yet." if shown else Reason.ROLLED.meaning)
-    if prefix in (APPLY_DAG, BY_HAND_DAG):
-        started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
-        if started is None and prefix == APPLY_DAG:
-            return RunAnswer(text="Nothing is carried out: the plan was rejected.")
-        if started is None:
-            return _by_hand(session, run)
-        text = f"The plan was {'approved' if prefix == APPLY_DAG else 'accepted'}; run {started} carries it out."
-        return RunAnswer(text=text, next_run=str(started))
-    return _came_to(session, dag_id, files) if files else RunAnswer(text="It left no files.")
+    if prefix == REBALANCE_DAG:
+        return _came_to(session, dag_id, files) if files else RunAnswer(text="It left no files.")
+    started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
+    if started is not None:
+        carries_out = answer_of(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
+        return carries_out or RunAnswer(text=f"Run {started} carries the plan out.")
+    rejected = RunAnswer(text="Nothing is carried out: the plan was rejected.")
+    return rejected if prefix == APPLY_DAG else _by_hand(session, run)
 
 
 def _was_cancelled(session: Session, run: DagRun) -> bool:
@@ -85,16 +78,6 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
         return True
     found = select(DagRun.id).where(DagRun.id == run.id, CANCELLED)
     return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
-
-
-def _before_it_began(session: Session, run: DagRun) -> str:
-    """Return who marked a run as failed before it began, according to Airflow's audit log, and why."""
-    of_run = (Log.dag_id == run.dag_id, Log.task_id.is_(None), Log.run_id == run.run_id)
-    failed = (Log.event == "patch_dag_run", Log.extra.contains('"state": "failed"'))
-    by = session.scalar(select(Log.owner).where(*of_run, *failed).order_by(Log.id.desc()).limit(1))
-    note = (run.dag_run_note and run.dag_run_note.content) or ""
-    why = f": {note.removeprefix(_CANCELLED)}" if note.startswith(_CANCELLED) else "."
-    return one_line(f"before it began{f', by {by}' if by else ''}{why}", 600)
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:
@@ -167,4 +150,4 @@ def _asked(session: Session, dag_id: str, run: Run) -> RunAnswer:
     entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
     waits = entry is not None and facts.waits_until(entry.settings, datetime.now(UTC)) is not None
     said = answered(run, facts, waits=waits)
-    return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state=AWAITING_APPROVAL, text="")
+    return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state="awaiting approval", text="")

@@ -123,9 +123,14 @@ class FindingView(View):
 
 
 class Links(View):
-    """Links to other pages, as paths on the API server. An empty path means that there is no link."""
+    """Links to other pages, as paths on the API server. An empty path means that there is no link.
+
+    Attributes:
+        requests: the runs that people have started, in Airflow.
+    """
 
     dag: str = ""
+    requests: str = ""
     run: str = ""
     log: str = ""
     validation: str = ""
@@ -263,55 +268,16 @@ class Overview(View):
     acts: Acts = Acts()
 
 
-AWAITING_APPROVAL = "awaiting approval"
-"""State of a request whose plan a person has to approve. Its run has ended, so it cannot be cancelled."""
-
-
-class RequestView(View):
-    """A person's request and its outcome.
-
-    Attributes:
-        name: the action.
-        target: what the action is about: bundles, brokers, a plan, a run or a score; may be empty.
-        until: end of a pause; None for other actions.
-        by, at, reason: who asked, when and why.
-        dag, run: ids of the DAG run that is carrying out the request.
-        state, text: as in `RunAnswer`.
-        done, total: number of the plan's bundles that have an outcome, and total number of its bundles; 0 if the
-            request moves no bundles now.
-        seconds_left: time until all these bundles have an outcome at the current pace; None if unknown.
-        cancel: `run` if the run can be cancelled, `stop` if the plan can be stopped; empty if neither is possible, or
-            if the user may do neither.
-    """
-
-    name: str
-    target: str = ""
-    until: AwareDatetime | None = None
-    by: str
-    at: AwareDatetime
-    reason: str = ""
-    dag: str
-    run: str
-    state: str
-    text: str
-    done: int = 0
-    total: int = 0
-    seconds_left: float | None = None
-    cancel: str = ""
-
-
 class RunAnswer(View):
-    """The outcome of a run that a person started.
+    """The outcome of a run that the page started.
 
     Attributes:
-        state: `waiting` (in the queue), `running`, `rolling`, `awaiting approval`, `done`, `refused` (for a reason),
-            `failed` or `cancelled`.
+        state: `waiting` (in the queue), `running`, `awaiting approval`, `done`, `refused` (for a reason), `failed` or
+            `cancelled`.
         text: text to show after the state; may be empty.
         plan: hash of the plan that the run shows; empty if it shows no plan, or if the plan would have no effect.
-        next_run: id of the rebalancing run that this run started, whose outcome is shown next; empty if there is none.
     """
 
     state: str = "done"
     text: str
     plan: str = ""
-    next_run: str = ""

@@ -11,13 +11,14 @@ import { moment, points } from "./texts.js";
 /** @import { Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /** @import { Request } from "./dialog.js" */
+/** @import { Sent } from "./sent.js" */
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
  * @typedef {Words & { dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, optional?: boolean,
  *   off?: string, request: () => Request }} Act - `moves`, `waits`, `noRoll` and `off`: as in `disabled`; `optional`:
  *   the reason may be empty
- * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined, follow: () => void }}
- *   Page - `now`: by the server's clock, milliseconds
+ * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined,
+ *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
  */
 
 const MARKS_DAMAGED = "Some marks of drained brokers cannot be read. A release of any broker rewrites the others; " +
@@ -56,12 +57,12 @@ export function neededFor(view, now) {
  * @param {Act} act
  * @param {Page} page
  */
-export function open(act, { base, follow }) {
+function open(act, { base, follow }) {
   const sendOnce = sender(act.request, base);
   openDialog({ ...act, fields: act.fields?.() }, async (form, { dialog }) => {
-    await sendOnce(form);
+    const run = await sendOnce(form);
     dialog.close();
-    follow();
+    follow({ name: act.name, dag: act.dag, run });
   });
 }
 

@@ -1,12 +1,12 @@
 // Manual actions: a form, the plan that its dry run shows in the same dialog, and the button that carries it out.
 
 import { dagPath, runPath } from "./address.js";
-import { attempt, choices, openDialog, send, sender, started } from "./dialog.js";
+import { attempt, choices, openDialog, sender, started } from "./dialog.js";
 import { disabled, newerOf, notCarriedOut } from "./disabled.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./picker.js";
 import { plan, shortNames } from "./plan.js";
-import { isOpen } from "./requests.js";
+import { isOpen } from "./sent.js";
 import { ask, Refusal } from "./server.js";
 import { moment } from "./texts.js";
 
@@ -206,27 +206,16 @@ export function showPlan(parts, shown, answer, dag, page) {
   go.classList.remove("go");
   buttons.querySelector(".carry")?.remove();
 
-  const accepted = () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") }));
-  let request = accepted();
-  let underWay = false;
-  const onclick = () => {
-    underWay = true;
-    return attempt(parts, carry, async () => {
-      await send(request, new FormData(form), page.base);
-      const { run } = request;
-      try {
-        await ended(parts, page.base, dag, run);
-        dialog.close();
-        page.follow();
-      } catch (problem) {
-        // It was refused: pressed again, it is another run.
-        if (problem instanceof Refusal && problem.status === 422) request = accepted();
-        throw problem;
-      }
-    }).finally(() => {
-      underWay = false;
+  const sendOnce = sender(
+    () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") })),
+    page.base,
+  );
+  const onclick = () =>
+    attempt(parts, carry, async () => {
+      const run = await sendOnce(new FormData(form));
+      dialog.close();
+      page.follow({ name: "Carry out", dag, run });
     });
-  };
   const carry = make("button", { type: "button", class: "go carry", onclick }, "Carry out");
   buttons.append(carry);
   const look = () => {
@@ -236,7 +225,7 @@ export function showPlan(parts, shown, answer, dag, page) {
       { dag, moves: true, waits: view?.marks_drains, noRoll: true, off },
       newerOf(page.present(), shown),
     );
-    carry.disabled = !answer.plan || underWay || why !== "";
+    carry.disabled = !answer.plan || why !== "";
     const text = why || changed(shown, page.present());
     if (warning.textContent !== text) warning.textContent = text;
   };

@@ -144,7 +144,7 @@ export function sender(make, base) {
  * @param {string} base
  * @throws {Refusal} Airflow refused the request
  */
-export async function send({ dag, path, method, body }, form, base) {
+async function send({ dag, path, method, body }, form, base) {
   try {
     const address = `${airflowRoot(base)}/api/v2/dags/${encodeURIComponent(dag)}/${path}`;
     await ask(address, { method, body: JSON.stringify(body(form)) });

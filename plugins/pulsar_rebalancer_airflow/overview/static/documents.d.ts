@@ -117,6 +117,7 @@ export interface Line {
 
 export interface Links {
   dag: string;
+  requests: string;
   run: string;
   log: string;
   validation: string;
@@ -218,23 +219,6 @@ export interface PlanView {
   harm: string;
 }
 
-export interface RequestView {
-  name: string;
-  target: string;
-  until: string | null;
-  by: string;
-  at: string;
-  reason: string;
-  dag: string;
-  run: string;
-  state: string;
-  text: string;
-  done: number;
-  total: number;
-  seconds_left: number | null;
-  cancel: string;
-}
-
 export interface RollView {
   text: string;
   done: number;
@@ -245,7 +229,6 @@ export interface RunAnswer {
   state: string;
   text: string;
   plan: string;
-  next_run: string;
 }
 
 export interface ShownQuestion {

@@ -1,26 +1,26 @@
 // Requests the documents of the page repeatedly, and shows them.
 
-import { acts, neededFor, offered, open } from "./acts.js";
+import { acts, neededFor } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
 import { costReader, costs } from "./costs.js";
-import { disabled } from "./disabled.js";
 import { later, make, renew } from "./dom.js";
 import { drains } from "./drains.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { pairs } from "./pairs.js";
 import { plan, shortNames } from "./plan.js";
-import { ALL, FEW, isOpen, news, requestList } from "./requests.js";
-import { ask, Refusal } from "./server.js";
 import { roll } from "./roll.js";
+import { isOpen, sentence } from "./sent.js";
+import { ask, Refusal } from "./server.js";
 import { strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
 
-/** @import { Links, Overview, RequestView, Status, Timeline } from "./documents.d.ts" */
+/** @import { Links, Overview, RunAnswer, Status, Timeline } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /** @import { Page } from "./acts.js" */
+/** @import { Sent } from "./sent.js" */
 
 const VERSION = 1;
 const { base = "" } = document.documentElement.dataset;
@@ -39,10 +39,9 @@ let announced = "";
 let waiting = 0;
 let reading = 0;
 let asking = 0;
-let requested = FEW;
-let unfinished = 0;
-/** @type {Map<string, string> | undefined} */
-let requestStates;
+let heard = "";
+/** @type {Sent | undefined} - until its outcome is known */
+let sent;
 
 /** @type {Page} */
 const acting = { base, dag, now: serverNow, present: () => last.view, follow };
@@ -115,7 +114,7 @@ function show(view) {
   }
   const buttons = section("acts", "section", { "aria-label": "Actions" });
   renew(buttons, neededFor(view, serverNow()), () => acts(view, acting));
-  if (!past) section("orders");
+  section("sent", "section", { "aria-label": "The last request" });
   showLoad(view);
   section("time");
   renew(section("validation"), [view.findings, view.validated, links], () => findings(view));
@@ -146,11 +145,12 @@ function showLoad(view) {
 }
 
 /** @param {Links} links */
-function linked({ dag, run, log }) {
+function linked({ dag, run, log, requests }) {
   return [
     dag && [uiLink(dag, "DAG"), " "],
     run && [uiLink(run, "newest run"), " "],
-    log && uiLink(log, "its log"),
+    log && [uiLink(log, "its log"), " "],
+    requests && uiLink(requests, "people's requests"),
   ];
 }
 
@@ -165,35 +165,31 @@ function announce({ cluster, state, sentence, in_force: force }) {
   live.textContent = `${cluster}: ${state}. ${sentence} ${force}`;
 }
 
-async function refreshRequests() {
-  /** @type {RequestView[]} */
-  const all = await ask(`${base}${dagPath(dag)}/requests?limit=${requested}`);
-  const stopOff = last.view ? disabled({ dag: last.view.acts.control }, last.view) : "";
-  const actions = { stop, more, changed: follow, stopOff };
-  renew(section("orders"), [all, stopOff], () => requestList(all, requested, base, actions));
+/** @param {Sent} request */
+function follow(request) {
+  sent = request;
+  refreshAnswer().catch(report);
+}
+
+/** Show the outcome of the request that was sent last, until it is final. */
+async function refreshAnswer() {
+  const request = sent;
+  if (!request) return;
+  /** @type {RunAnswer} */
+  const answer = await ask(`${base}${runPath(request.dag, request.run)}/answer`);
+  if (request !== sent) return;
+  renew(section("sent"), [request, answer], () => sentence(request, answer, base));
+  const said = `${request.name}: ${answer.state} ${answer.text}`;
+  const changed = said !== heard;
+  heard = said;
+  if (changed) live.textContent = said;
   clearTimeout(asking);
-  const open = all.filter(isOpen).length;
-  if (open) asking = later(2, () => updates.checked && follow());
-  if (open < unfinished && updates.checked) refresh().catch(report);
-  unfinished = open;
-  const heard = requestStates && news(all, requestStates);
-  if (heard) live.textContent = heard;
-  requestStates = new Map(all.map(({ run, state }) => [run, state]));
-}
-
-/** Show the outcomes of the requests, and refresh until all have ended. */
-function follow() {
-  refreshRequests().catch(report);
-}
-
-function more() {
-  requested = ALL;
-  follow();
-}
-
-function stop() {
-  const act = last.view && offered(last.view, serverNow).find(({ name }) => name === "Stop");
-  if (act) open(act, acting);
+  if (isOpen(answer)) {
+    asking = later(2, () => updates.checked && refreshAnswer().catch(report));
+  } else {
+    if (answer.state !== "awaiting approval") sent = undefined;
+    if (changed && updates.checked) refresh().catch(report);
+  }
 }
 
 /** @param {Timeline} data */
@@ -222,8 +218,8 @@ async function refresh() {
   // Automatic updates were disabled meanwhile.
   if (last.view && !updates.checked) return 15;
   show(view);
+  await refreshAnswer();
   if (view.of_one_run) return 15;
-  await refreshRequests();
   await refreshTime();
   return Math.min(15, Math.max(3, view.status.interval_seconds / 4));
 }

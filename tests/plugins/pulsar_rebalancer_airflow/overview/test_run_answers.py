@@ -1,13 +1,217 @@
-"""What the page says of a refused request."""
+"""The outcome of what the page asked Airflow for, from Airflow's own tables and the files of runs."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
+from airflow.models import import_all_models
+from airflow.models.asset import AssetModel
+from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.models.base import Base
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunType
+from sqlalchemy import create_engine, insert
+from sqlalchemy.orm import Session
+from tests.overview_scene import JUST_NOW, NOW, Scene, uneven
 
+from pulsar_rebalancer.config.resolution import RunParams
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer_airflow.overview import run_answers
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
+from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
+from pulsar_rebalancer_airflow.state_store import state_asset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Engine
+
+    from pulsar_rebalancer.state.state_documents import StateDocument
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    """Airflow's tables, empty."""
+    import_all_models()
+    made = create_engine("sqlite://")
+    Base.metadata.create_all(made)
+    return made
+
+
+@pytest.fixture
+def session(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(CLUSTERS_VARIABLE, str(tmp_path / "clusters.yaml"))
+    (tmp_path / "clusters.yaml").write_text("clusters: {east: {connection: east, mode: approve}}")
+    with Session(engine) as found:  # nothing of it is committed
+        yield found
+
+
+def asked(session: Session, kind: str, minutes: float, state: str = "queued", **given: Any) -> DagRun:
+    """A run that somebody started so many minutes ago."""
+    at = NOW - timedelta(minutes=minutes)
+    made: dict[str, Any] = {"run_id": f"page__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"}
+    made |= {"start_date": None if state == "queued" else at} | given
+    run = DagRun(f"pulsar_{kind}__east", state=DagRunState(state), queued_at=at, run_after=at, **made)
+    run.end_date = at if state in ("success", "failed") else None
+    session.add(run)
+    session.flush()
+    return run
+
+
+def task(session: Session, run: DagRun, name: str, **given: Any) -> Any:
+    """A task of a run; returns its id."""
+    number = uuid4()
+    row = {"id": number, "dag_id": run.dag_id, "run_id": run.run_id, "task_id": name, "pool": "default_pool"}
+    session.execute(insert(TaskInstance).values(row | {"try_number": 1} | given))
+    return number
+
+
+def left(session: Session, run: DagRun, name: str, key: str, value: Any) -> None:
+    """What a task of a run left."""
+    of_run = {"dag_id": run.dag_id, "run_id": run.run_id, "dag_run_id": run.id}
+    session.execute(insert(XComModel).values(of_run | {"task_id": name, "key": key, "map_index": -1, "value": value}))
+
+
+def answered(session: Session, run: DagRun) -> tuple[str, str]:
+    """The state of a run, and the text after it."""
+    answer = run_answers.answer_of(session, run.dag_id, run.run_id)
+    assert answer is not None
+    return answer.state, answer.text
+
+
+def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | None = None, force: str = "") -> DagRun:
+    """A run that a person started and that has ended, with its files."""
+    folder = scene.run(at, verdict=verdict, params=RunParams(force=force))
+    run_id = RunRequest.read(folder).airflow_run_id
+    run = asked(session, "rebalance", 1, "success", run_id=run_id)
+    left(session, run, "collect", "return_value", folder.uri)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "said"),
+    [
+        (None, "done", "Moved 4 bundles, each verified on its new broker."),
+        (Reason.OVER_CAP, "refused", "at the gate (over_cap): A plan to move 4 bundles was not carried out: The plan"),
+        (Reason.PAUSED, "refused", "at the gate (paused): A plan to move 4 bundles was not carried out: the cluster"),
+        (Reason.REJECTED, "refused", "at the gate (rejected): A plan to move 4 bundles was not carried out: A person"),
+        (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: Validation"),
+    ],
+)
+def test_a_plan_that_was_not_carried_out_is_not_done(
+    session: Session, tmp_path: Path, verdict: Reason | None, state: str, said: str
+) -> None:
+    scene = Scene(str(tmp_path), uneven(4))
+    scene.run(JUST_NOW - timedelta(minutes=1))
+    found, text = answered(session, balanced(session, scene, JUST_NOW, verdict))
+    assert (found, text[: len(said)]) == (state, said)
+
+
+@pytest.mark.parametrize(("force", "state"), [("", "done"), ("a broker was added", "refused")])
+def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(
+    session: Session, tmp_path: Path, force: str, state: str
+) -> None:
+    scene = Scene(str(tmp_path), uneven(4), mode="observe")
+    scene.run(JUST_NOW - timedelta(minutes=1))
+    found, text = answered(session, balanced(session, scene, JUST_NOW, force=force))
+    assert found == state
+    assert text.endswith("Would move 4 bundles, but mode observe moves nothing.")
+
+
+@pytest.mark.parametrize(("rolls", "state"), [(False, "done"), (True, "refused")])
+def test_a_plan_without_moves_is_done_unless_a_roll_held_them(
+    session: Session, tmp_path: Path, rolls: bool, state: str
+) -> None:
+    scene = Scene(str(tmp_path), uneven(4))
+    scene.rolls = rolls
+    if rolls:
+        scene.run(JUST_NOW - timedelta(minutes=1))
+    assert answered(session, balanced(session, scene, JUST_NOW))[0] == state
+
+
+def stored(session: Session, *documents: StateDocument) -> None:
+    """Put documents into the cluster's state."""
+    asset = session.merge(AssetModel(id=1, name=state_asset("east").name, uri=state_asset("east").uri))
+    session.flush()
+    for document in documents:
+        session.merge(AssetStateStoreModel(asset_id=asset.id, key=document.KEY, value=document.model_dump_json()))
+    session.flush()
+
+
+def test_a_plan_that_awaits_approval_follows_its_answer(session: Session, tmp_path: Path) -> None:
+    scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
+    scene.run(now - timedelta(minutes=1))
+    run = balanced(session, scene, now, Reason.AWAITING_APPROVAL)
+    plan_id = next(iter(scene.storage.newest_runs(now + timedelta(minutes=1)))).name
+    question = Question(plan_id=plan_id, at=now, run_id="ask__1")
+    answer = Answer(question=question, at=now, by="bob", reason="quiet")
+    approved = answer.model_copy(update={"carried_out_by": "approved__1"})
+
+    stored(session, question)
+    assert answered(session, run) == ("awaiting approval", "")
+    stored(session, Answers(plans={plan_id: answer}))
+    assert answered(session, run) == ("refused", "A plan to move 4 bundles was rejected by bob: quiet.")
+
+    stored(session, Answers(plans={plan_id: approved}))
+    asks = asked(session, "apply", 1, "running", run_id="ask__1")
+    assert answered(session, run) == ("running", "")
+    asks.state = DagRunState.SUCCESS
+    left(session, asks, "carry_out", "trigger_run_id", "approved__1")
+    asked(session, "rebalance", 0, run_id="approved__1", run_type=DagRunType.OPERATOR_TRIGGERED)
+    assert answered(session, run) == ("waiting", "for its turn")
+
+
+def test_a_plan_whose_approval_was_refused_says_so(session: Session, tmp_path: Path) -> None:
+    scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
+    scene.run(now - timedelta(minutes=1))
+    run = balanced(session, scene, now, Reason.AWAITING_APPROVAL)
+    plan_id = next(iter(scene.storage.newest_runs(now + timedelta(minutes=1)))).name
+    question = Question(plan_id=plan_id, at=now, run_id="ask__1")
+    approved = Answer(question=question, at=now, by="bob", reason="quiet", carried_out_by="approved__1")
+    answers = Answers(plans={plan_id: approved, "other": approved.model_copy(update={"carried_out_by": ""})})
+    stored(session, question, answers)
+    asks = asked(session, "apply", 1, "failed", run_id="ask__1")
+    task(session, asks, "carry_out", state="failed", end_date=NOW)
+    left(session, asks, "carry_out", "failure", "paused")
+
+    state, text = answered(session, run)
+
+    assert (state, text[:30]) == ("refused", "in carry_out (paused): The clu")
+    facts = airflow_facts.of_dag(session, scene.storage, "pulsar_rebalance__east")
+    assert facts.not_handed_over == {plan_id: Reason.PAUSED}
+
+
+def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(session: Session) -> None:
+    runs = [asked(session, "rebalance", minutes) for minutes in range(3)]
+    waits, cancelled, tried = runs
+    task(session, waits, "collect", state=None, try_number=0)
+    task(session, cancelled, "collect", state="skipped", try_number=0)
+    task(session, tried, "collect", state="skipped", try_number=1)
+
+    assert [answered(session, run) for run in runs] == [
+        ("waiting", "for its turn"),
+        ("cancelled", "before it began."),
+        ("waiting", "for its turn"),
+    ]
+    assert airflow_facts._queued(session, waits.dag_id) == (waits.run_id, tried.run_id)
+
+
+def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(session: Session) -> None:
+    accepted = asked(session, "by_hand", 2, "success", conf={"plan": "0" * 64})
+    left(session, accepted, "carry_out", "trigger_run_id", "by_hand__1")
+    assert answered(session, accepted) == ("done", "Run by_hand__1 carries the plan out.")
+    asked(session, "rebalance", 1, run_id="by_hand__1", run_type=DagRunType.OPERATOR_TRIGGERED)
+
+    assert answered(session, accepted) == ("waiting", "for its turn")
 
 
 @pytest.mark.parametrize(
@@ -16,9 +220,9 @@ from pulsar_rebalancer_airflow.overview import run_answers
 def test_what_to_do_is_said_once(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_answers, "failure_of", lambda *_: ("collect", "unauthorized"))
     monkeypatch.setattr(run_answers, "left_by", lambda *_, **__: message)
-    session: Any = None
+    nothing: Any = None
 
-    text = run_answers._refused(session, "dag", "run", "").text
+    text = run_answers._refused(nothing, "dag", "run", "").text
 
     assert text.count(Reason.UNAUTHORIZED.action) == 1
     assert ".." not in text

@@ -7,6 +7,7 @@ import { costReader } from "page/costs.js";
 import { left } from "page/drains.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, plan, splitText } from "page/plan.js";
+import { isOpen, sentence } from "page/sent.js";
 import { ask } from "page/server.js";
 
 const NOW = "2026-03-05T12:00:00Z";
@@ -113,6 +114,15 @@ for (
 test("paths are escaped, and Airflow is found below the same prefix", () => {
   assert.equal(runPath("a/b", "manual__2026+00:00"), "/dags/a%2Fb/runs/manual__2026%2B00%3A00");
   assert.equal(airflowRoot(BASE), "/air");
+});
+
+test("the request that was sent last has its state, its outcome and its run", () => {
+  const shown = sentence({ name: "Pause", dag: "d", run: "r+1" }, { state: "refused", text: "at the gate." }, BASE);
+  assert.equal(shown.textContent, "Pause refused at the gate. Its run");
+  assert.equal(all("a", shown)[0].attributes.href, "/air/dags/d/runs/r%2B1");
+  assert.deepEqual(["waiting", "running", "awaiting approval", "done"].map((state) => isOpen({ state })), [
+    ...[true, true, false, false],
+  ]);
 });
 
 for (
