@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -43,13 +42,10 @@ from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose, kubernetes
-from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
-from tests.include.pulsar_rebalancer.decide.snapshots import name as bundle
 from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
-from pulsar_rebalancer.decide.rolls import check_removal
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
@@ -292,20 +288,6 @@ def asked_from_outside(words: list[str]) -> None:
         for limit, code in ((given["--max-age-seconds"], check_age.CRITICAL), ("1e12", check_age.OK)):
             changed = given | {"--root": root, "--max-age-seconds": limit}
             assert check_age.main([part for pair in changed.items() for part in pair]) == code
-
-
-def removal_checked(words: list[str]) -> None:
-    """The load of a broker fits on the others, until the sample is too old."""
-    assert words[:3] == ["python", "-m", "pulsar_rebalancer.decide.rolls.check_removal"]
-    broker, given = words[3], dict(zip(words[4::2], words[5::2], strict=True))
-    with tempfile.TemporaryDirectory() as root:
-        name = broker.removesuffix(":8080")
-        cluster = Snapshots(Path(root), {name: {bundle(1): 5.0}, "b": {}, "c": {}})
-        cluster.owned = {owner.replace(f"{name}:1", broker): held for owner, held in cluster.owned.items()}
-        cluster.take(after=datetime.now(UTC) - NOW)
-        for limit, code in ((given["--max-age-seconds"], check_removal.FITS), ("1e-9", check_removal.UNKNOWN)):
-            changed = given | {"--root": root, "--max-age-seconds": limit}
-            assert check_removal.main([broker, *(part for pair in changed.items() for part in pair)]) == code
 
 
 def exported(words: list[str]) -> None:

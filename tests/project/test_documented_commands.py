@@ -43,7 +43,6 @@ from tests.project.exercised import (
     of_gain,
     on_kubernetes,
     posted,
-    removal_checked,
     removed,
     strategy,
     triggered,
@@ -136,8 +135,6 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m pulsar_rebalancer.show.check_age": asked_from_outside,
     "python -m pulsar_rebalancer.show.check_age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
-    "python -m pulsar_rebalancer.decide.rolls.check_removal broker-3:8080 --root /var/lib/pulsar-rebalancer "
-    "--cluster east --max-age-seconds 300": removal_checked,
     'AIRFLOW_URL=https://airflow.example.com AIRFLOW_TOKEN="$TOKEN" '
     "python -m pulsar_rebalancer_airflow.drain_and_wait broker-3:8080 --cluster east --seconds 900": by(DRAINED),
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,

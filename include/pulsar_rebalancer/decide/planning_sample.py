@@ -90,11 +90,7 @@ class PlanningSample:
         """
         highest = self.settings.roll_max_score
         limit = {} if highest is None else {"overloaded_threshold": highest}
-        return self.with_settings(prefer_later_versions=False, **limit)
-
-    def with_settings(self, **changes: float) -> Self:
-        """Return a copy with other settings."""
-        settings = self.settings.model_copy(update=changes)
+        settings = self.settings.model_copy(update={"prefer_later_versions": False, **limit})
         return replace(self, cluster_sample=replace(self.cluster_sample, settings=settings))
 
     @property

@@ -86,7 +86,7 @@ def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
     settings = snapshot.settings
     ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
-    sample = sample_of(snapshot).of_roll()
+    sample = sample_of(snapshot)
     result = []
     for name in order:
         try:
@@ -94,7 +94,7 @@ def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
         except PlanError as error:
             bundles, why_not = len(sample.bundles.of(name)), error.message
         else:
-            bundles, why_not = fit.bundles, "" if fit.fits else f"no {_lacks(fit)}"
+            bundles, why_not = fit.bundles, f"no {_lacks(fit)}" if fit.stay else ""
         runs = sum(_runs(bundles, settings, way) for way in ways) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent
@@ -197,10 +197,10 @@ def _outcome(snapshot: Snapshot) -> str:
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     try:
-        fit = removal(sample_of(snapshot).of_roll(), broker)
+        fit = removal(sample_of(snapshot), broker)
     except PlanError as error:
         return error.message
-    return "" if fit.fits else _lacks(fit)
+    return _lacks(fit) if fit.stay else ""
 
 
 def _lacks(fit: Removal) -> str:

@@ -13,6 +13,8 @@ from pulsar_rebalancer.decide.rolls import roll_plan
 from pulsar_rebalancer.decide.rolls.removal import removal, sample_of
 from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.outcome import Outcome
@@ -87,6 +89,23 @@ def test_a_broker_whose_load_fits_nowhere_is_shown_with_the_reason(tmp_path: Pat
     _, sample = snapshot(tmp_path, roll_max_score=22)
     (turn,) = roll_plan.turns(sample, ["a:1"])
     assert turn.why_not == "no room for 4 of 4 bundles on the others, below a score of 22: would_overload x4"
+
+
+def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path) -> None:
+    held = {"a": {name(0): 20.0, name(1): 10.0, name(2): 0.0, SYSTEM: 5.0}, "b": {name(10): 20.0}, "c": {}}
+    snapshots = Snapshots(tmp_path, held, overloaded_threshold=32)
+    snapshots.unloaded, snapshots.topics = {name(0): timedelta(minutes=1)}, {name(2): 0}
+    (turn,) = roll_plan.turns(Snapshot(snapshots.take()), ["a:1"])
+    assert (turn.bundles, turn.why_not) == (2, ""), "the grace period ends"
+
+    only_b = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
+    snapshots.policies = Policies(isolation=(only_b,))
+    (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
+    assert turn.why_not == "no room for 1 of 2 bundles on the others, below a score of 32: would_overload x1"
+
+    snapshots.policies = Policies(isolation=(only_b.model_copy(update={"primary": ("a",)}),))
+    (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
+    assert turn.why_not.endswith("policy_forbids x2")
 
 
 def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
@@ -231,7 +250,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     storage = ClusterStorage(str(tmp_path), "east")
     run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
-    return Summary.read(run).drains["c:1"].moving, removal(sample_of(Snapshot(run)).of_roll(), "c:1").fits
+    return Summary.read(run).drains["c:1"].moving, not removal(sample_of(Snapshot(run)), "c:1").stay
 
 
 @pytest.mark.parametrize(
