@@ -132,7 +132,8 @@ def test_what_caps_leave_and_the_files_of_a_plan_grow_with_it(tmp_path):
 
         def written() -> None:
             moves = caps.apply(walked, run.settings, run.policies.groups, [])
-            plan = plan_files.write_run(run, Plan(decisions, moves, KeptState()))
+            traffic = {move.source: 1e9 for move in moves}
+            plan = plan_files.write_run(run, Plan(decisions, moves, KeptState(), traffic=traffic))
             assert plan.bundles_taken > brokers / 4
 
         return written
