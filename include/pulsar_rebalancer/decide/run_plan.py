@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Action, Overrule
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Arriving, Plan, Sources, plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_lesson import RunLesson
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
 from pulsar_rebalancer.decide.sources.drains import drains
 from pulsar_rebalancer.decide.sources.wanted import Wanted, candidates_of, placed
@@ -29,9 +29,14 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.fitting import force_threshold
+from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.texts import capitalized, number_of
+
+if TYPE_CHECKING:
+    # Its tables of Arrow import pandas, which a DAG file must not.
+    from pulsar_rebalancer.decide.run_lesson import RunLesson
 
 
 def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) -> Plan:
@@ -56,7 +61,7 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) 
         forced=request.forced,
         force_threshold=force_threshold(request),
         unloaded_brokers=run.unloaded_brokers,
-        lesson=(learned or RunLesson()).lesson,
+        lesson=learned.lesson if learned else Lesson(),
         seed=run.folder.name,
     )
     return plan_with(run, lambda arriving: strategy.wanted(given, arriving))
