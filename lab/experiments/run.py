@@ -59,9 +59,9 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())
 
 
-def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder, kind: type[Balancer] = Balancer) -> None:
+def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder) -> None:
     """Let the strategy of the settings balance a cluster for some minutes, and record it."""
-    balancer = kind(Roster(spec.brokers.names, spec.workload.bundles.names), settings, spec.seed)
+    balancer = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings, spec.seed)
     scores = np.zeros(len(spec.brokers.names))
 
     def place(bundle: int, candidates: list[int]) -> int | None:

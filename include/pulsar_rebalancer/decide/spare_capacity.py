@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Overrule
@@ -31,10 +32,10 @@ class SpareCapacity:
     def __init__(
         self,
         samples: Mapping[str, PlanningSample],
-        overruled: Mapping[str, Container[Overrule]],
+        overruled: Mapping[str, Container[Overrule]] = MappingProxyType({}),
         *,
         fixed: bool = False,
-        gained: Mapping[str, float] | None = None,
+        gained: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._sample = next(iter(samples.values()))
         self._samples = samples
@@ -42,7 +43,7 @@ class SpareCapacity:
         self._fixed = fixed
         self._policies = {id(sample): sample.policy_filter() for sample in samples.values()}
         self._filled: set[str] = set()
-        self._gained = dict(gained or {})
+        self._gained = dict(gained)
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return a unit's moves, each with a destination that has enough capacity or with the reason it is not made.
@@ -68,7 +69,7 @@ class SpareCapacity:
 
     def _leaving(self, move: CandidateMove) -> CandidateMove:
         sample, gain = self._samples[move.source], self._gains([move])[str(move.destination)]
-        free = gain <= 0 or Overrule.OVERLOAD in self._overruled[move.source]
+        free = gain <= 0 or Overrule.OVERLOAD in self._overruled.get(move.source, ())
         if free or self._fits(str(move.destination), gain, sample):
             return move
         others = () if self._fixed else self._policies[id(sample)].candidates(move.bundle)

@@ -37,10 +37,9 @@ def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
 def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
     """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
 
-    Repeated calls have no further effect. Files of moving averages and costs are kept if a remaining copy
-    needs them. If a copy is unreadable, for example because another release wrote it, all of them are kept; a reset
-    resolves this. Copies with a higher sequence number are deleted, because the store was rolled back after they were
-    written.
+    Repeated calls have no further effect. Files of moving averages and costs are kept if a remaining copy needs them.
+    If a copy is unreadable, for example because another release wrote it, all of them are kept; a reset resolves this.
+    Copies with a higher sequence number are deleted, because the store was rolled back after they were written.
     """
     copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
     sequences = committed_sequences(storage)

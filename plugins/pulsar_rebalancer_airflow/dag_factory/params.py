@@ -82,8 +82,6 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
         return Param(None, type=["null", "string"], enum=[None, *SplitAlgorithm], **given)
     if name == "unload":
         return Param(False, type=["null", "boolean"], **given)
-    if name == "above":
-        return Param(None, type=["null", "number"], exclusiveMinimum=0, maximum=100, **given)
     if name in ("bundles", "positions"):
         return Param([], type=["null", "array"], items={"type": "string"}, **given)
     if name == "broker":  # the form shows the first type

@@ -50,7 +50,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
         SnapshotError: one of the run's files cannot be read.
     """
     sample = sample.draining([broker])
-    room, ends = SpareCapacity({broker: sample}, {broker: ()}), Counter[Reason]()
+    room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in placed(sample, candidates_of(sample, requested.drain(sample, [broker]))):
         move = room.fitted([wanted])[0] if wanted.taken else wanted
         if move.taken:

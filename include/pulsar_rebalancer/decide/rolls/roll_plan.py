@@ -15,9 +15,9 @@ from pulsar_rebalancer.decide.rolls.removal import removal, sample_of
 from pulsar_rebalancer.decide.rolls.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.decide.sources.drains import NEVER
 from pulsar_rebalancer.decide.sources.filling import arrived_lately, moved_lately
-from pulsar_rebalancer.decide.sources.returns import homes_in
+from pulsar_rebalancer.decide.sources.returns import wholes_of
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import is_of_brokers, namespace_of
+from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, considered
@@ -260,10 +260,8 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
 
 def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     """Return the parts into which Pulsar has split some of the bundles, each with the bundle that it is a part of."""
-    namespaces = set(map(namespace_of, bundles))
     batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
-    names = (str(name) for batch in batches for name in batch["bundle"].to_pylist())
-    return homes_in({name: name for name in bundles}, (name for name in names if namespace_of(name) in namespaces))
+    return wholes_of((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
 def _unwell(snapshot: Snapshot, started: Collection[str]) -> dict[str, Reason]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.state.state_documents import Unload
 
-NEW = timedelta(minutes=30)
+_NEW = timedelta(minutes=30)
 """A broker counts as new until its process reaches this age."""
 
 _REPORTED = timedelta(minutes=4)
@@ -36,9 +36,11 @@ def fill_new(snapshot: Snapshot) -> Wanted | None:
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
+    now = snapshot.request.collected_at
+    new = {name for name, at in snapshot.started.items() if at and abs(now - at) <= _NEW}
     # A broker that has just received bundles is left out: its report may lack them.
     getting = {end for unload in moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
-    brokers = sorted(new_brokers(snapshot) - getting)
+    brokers = sorted(new - getting)
     if not brokers:
         return None
     sample = PlanningSample.read(snapshot)
@@ -135,12 +137,6 @@ def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
 def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
     """Return the bundles that a broker received recently, which its report might not include yet."""
     return {bundle for bundle, unload in moved_lately(snapshot).items() if unload.owner == broker}
-
-
-def new_brokers(snapshot: Snapshot) -> frozenset[str]:
-    """Return the brokers whose processes started recently."""
-    now = snapshot.request.collected_at
-    return frozenset(name for name, at in snapshot.started.items() if at and abs(now - at) <= NEW)
 
 
 def check_broker(sample: PlanningSample, broker: str) -> None:

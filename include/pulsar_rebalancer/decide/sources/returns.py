@@ -1,10 +1,9 @@
-"""The returns of a rolling restart as a source: bundles go back to their homes, the brokers that had them before."""
+"""The returns of a rolling restart as a source: bundles go back to the broker that had them."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from functools import cache
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Overrule
@@ -18,30 +17,30 @@ from pulsar_rebalancer.run.attempts import TRIES
 from pulsar_rebalancer.strategies.caps import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.state.state_documents import Unload
     from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Wanted | None:
-    """Return the moves that bring bundles back to their homes, most traffic first; None if all are there.
+def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str) -> Wanted | None:
+    """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
 
-    Policies, exclusions and caps apply, and no home may exceed `overloaded_threshold`; a bundle that does not fit
+    Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`; a bundle that does not fit
     stays. The grace period applies too, except to a bundle that left only because its home was drained or down, and to
     a bundle that missed its home in fewer than `TRIES` runs. If all bundles stay, the plan has no decisions, only the
     reasons.
 
     Args:
-        home: brokerId of each bundle's home, which is also that of the parts into which Pulsar has split the bundle.
-            Bundles that no broker reports are ignored.
+        bundles: their names; the parts into which Pulsar has split them return as well. Bundles that no broker reports
+            are ignored.
+        home: brokerId of the broker that had them.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested(sample, homes_in(home, sample.owners))
+    requested = _requested(sample, wholes_of(sample.owners, bundles), home)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -51,8 +50,7 @@ def bring_back(snapshot: Snapshot, home: Mapping[str, str]) -> Wanted | None:
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
 
     def room() -> SpareCapacity:
-        of_sources: dict[str, PlanningSample] = dict.fromkeys(sources, sample)
-        return SpareCapacity(of_sources, dict.fromkeys(sources, ()), fixed=True, gained=unreported(sample))
+        return SpareCapacity(dict.fromkeys(sources, sample), fixed=True, gained=unreported(sample))
 
     def regrouped(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
         return in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
@@ -68,57 +66,36 @@ def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceRep
     return SourceReport([], f"Not brought back: {why}")
 
 
-def homes_in(known: Mapping[str, str], bundles: Iterable[str]) -> dict[str, str]:
-    """Return each bundle's entry in `known`, or the entry of the bundle from which it was split.
-
-    Bundles without an entry are left out.
-    """
-
-    @cache
-    def ranges() -> dict[str, list[tuple[HashRange, str]]]:
-        found: dict[str, list[tuple[HashRange, str]]] = {}
-        for name, home in sorted(known.items()):
-            found.setdefault(namespace_of(name), []).append((HashRange.of(name), home))
-        return found
-
-    def homes() -> Iterator[tuple[str, str]]:
-        for bundle in bundles:
-            if home := known.get(bundle):
-                yield bundle, home
-                continue
-            whole = ranges().get(namespace_of(bundle))
-            if whole is None:
-                continue
+def wholes_of(bundles: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Return the bundles that are known or parts of a known bundle, each with the known bundle."""
+    names, ranges = frozenset(known), dict[str, list[tuple[HashRange, str]]]()
+    for name in sorted(names):
+        ranges.setdefault(namespace_of(name), []).append((HashRange.of(name), name))
+    wholes = {}
+    for bundle in bundles:
+        if bundle in names:
+            wholes[bundle] = bundle
+        elif found := ranges.get(namespace_of(bundle)):
             part = HashRange.of(bundle)
-            at = bisect_right(whole, part.lower, key=lambda each: each[0].lower) - 1
-            if at >= 0 and whole[at][0].contains(part):
-                yield bundle, whole[at][1]
-
-    return dict(homes())
-
-
-def _requested(sample: PlanningSample, home: Mapping[str, str]) -> Iterator[RequestedMove]:
-    snapshot, unloads = sample.snapshot, sample.snapshot.before.moves.unloads
-    recent = snapshot.before.moves.recent(snapshot.request.collected_at, sample.settings.grace_period_minutes)
-    started = snapshot.started
-    for bundle, owner in sample.owners.items():
-        broker, unload = home.get(bundle, owner), unloads.get(bundle)
-        if broker == owner:
-            continue
-        if unload and not unload.missed(broker):
-            unload = recent.get(bundle)
-        reason = None
-        if broker not in sample.listed:
-            reason = Reason.DESTINATION_GONE
-        elif unload:
-            start = started[broker]
-            left_before = start is not None and start > unload.at
-            drained = snapshot.before.roll is not None and unload.source == broker
-            reason = None if left_before or drained else _moved_again(unload, broker)
-        yield RequestedMove(bundle, broker, reason)
+            whole, name = found[max(bisect_right(found, part.lower, key=lambda each: each[0].lower) - 1, 0)]
+            if whole.contains(part):
+                wholes[bundle] = name
+    return wholes
 
 
-def _moved_again(unload: Unload, home: str) -> Reason | None:
-    if not unload.missed(home):
-        return Reason.RECENTLY_UNLOADED
-    return None if unload.tries < TRIES else Reason.ASTRAY
+def _requested(sample: PlanningSample, bundles: Iterable[str], home: str) -> list[RequestedMove]:
+    now, moves = sample.snapshot.request.collected_at, sample.snapshot.before.moves
+    recent = moves.recent(now, sample.settings.grace_period_minutes)
+    started = sample.snapshot.started.get(home)
+
+    def why_not(bundle: str) -> Reason | None:
+        unload = moves.unloads.get(bundle)
+        if home not in sample.listed:
+            return Reason.DESTINATION_GONE
+        if unload is None or unload.source == home or (started and started > unload.at):
+            return None
+        if unload.missed(home):
+            return Reason.ASTRAY if unload.tries >= TRIES else None
+        return Reason.RECENTLY_UNLOADED if bundle in recent else None
+
+    return [RequestedMove(bundle, home, why_not(bundle)) for bundle in bundles if sample.owners[bundle] != home]

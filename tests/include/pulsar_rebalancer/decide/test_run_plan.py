@@ -253,7 +253,6 @@ def filled(
 ) -> tuple[Summary, dict[str, str], DecisionState]:
     """The plan of a run in which broker c is new, and its state."""
     snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), fill_new_brokers=given.pop("on", True))
-    snapshots.state = snapshots.state.model_copy(update={"counted_at": EARLIER})
     snapshots.started = {"c:1": given.pop("age", 5 * MINUTES)}
     snapshots.quarantined = given.pop("quarantined", [])
     if unloaded:
