@@ -85,10 +85,7 @@ SUBJECTS = {
     "manual plans": Subject(
         [f"{DOMAIN}/decide/sources/*.py", f"{DOMAIN}/decide/*.py", f"{DOMAIN}/state/manual_plans.py"],
         [f"tests/{DOMAIN}/decide", f"tests/{DOMAIN}/state"]
-        + [
-            f"tests/{OPERATORS}/test_{name}.py"
-            for name in ("by_hand", "decide", "control_own_shedding", "control_state")
-        ],
+        + [f"tests/{OPERATORS}/test_{name}.py" for name in ("by_hand", "decide", "control_state")],
     ),
 }
 

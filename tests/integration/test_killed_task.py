@@ -23,7 +23,6 @@ import pytest
 from tests.metrics_receiver import Received, receiving
 from tests.monitoring import asked_for
 
-from pulsar_rebalancer.names import SHEDDING
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.state.state_documents import DecisionState
@@ -77,7 +76,7 @@ def killed_at_first(operator, context):
         os.kill(os.getpid(), signal.SIGKILL)
 
 def patient(operator, context):
-    operator.timeout_seconds = 600  # However late the scheduler starts the stop, the hand-over is still in progress.
+    operator.timeout_seconds = 600  # However late the scheduler starts the second stop, the first still waits.
 
 ControlOperator.pre_execute = patient
 GateOperator.pre_execute = RecordOperator.pre_execute = killed_at_first
@@ -144,11 +143,11 @@ class Ended:
 
 @dataclass(frozen=True)
 class Stop:
-    """A stop, given while a hand-over waits for a broker.
+    """A stop, given while another stop waits for a bundle.
 
     Attributes:
         unloads: number of unloads of the wave.
-        meanwhile: state of the hand-over's run when the stop was stored.
+        meanwhile: state of the other stop's run when the stop was stored.
         run: the stopped run.
         answer: what the control DAG said of the stop.
     """
@@ -181,12 +180,11 @@ class Other:
     def stop(self, airflow: LocalAirflow) -> None:
         """Order a stop, while an unload is under way and another run of the control DAG is in progress."""
         awaited(lambda: self.cluster.faults.all()[0].times != UNLOADS, airflow, WEST)
-        (odd, *_) = self.cluster.active_brokers()
-        self.cluster.faults.add("other_configuration", broker=odd, values={SHEDDING: "true"})
-        busy = airflow.trigger(CONTROL, {"action": "take_over", "reason": "test"})
+        busy = airflow.trigger(CONTROL, {"action": "stop", "reason": "first"})
         awaited(lambda: "running" in [task["state"] for task in airflow.tasks(CONTROL, busy)[-1:]], airflow, WEST)
-        self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "test"})
-        awaited((airflow.home.storage / "west" / "state" / "control.json").exists, airflow, WEST)
+        self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "second"})
+        orders = airflow.home.storage / "west" / "state" / "control.json"
+        awaited(lambda: "second" in orders.read_text(), airflow, WEST)
         self._meanwhile = airflow.run(CONTROL, busy)["state"]
         self.cluster.faults.clear()
 

@@ -1,4 +1,4 @@
-"""Daily upkeep and the hand-over, run by Airflow."""
+"""Daily upkeep and an order, run by Airflow."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.integration
-
-SHEDDING = "loadBalancerSheddingEnabled"
 
 
 @pytest.fixture(scope="module")
@@ -71,23 +69,6 @@ def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World, tmp_p
     assert stored_report(north.storage.root, "pulsar_replay__north", "another run", name) is None
 
 
-def test_the_balancing_goes_back_and_comes_again(north: World) -> None:
-    brokers = north.served.cluster.active_brokers()
-
-    back = north.run("control", action="hand_back", reason="new release")
-    assert back.xcom("control")["shedding"] == dict.fromkeys(brokers, "true")
-    assert north.served.cluster.configuration.values() == {SHEDDING: "true"}
-    over = north.run("control", action="take_over", reason="release is fine")
-    assert over.xcom("control")["shedding"] == dict.fromkeys(brokers, "false")
-
-    names = [name for name in north.storage.state.names() if name.startswith("change-")]
-    records = [(north.storage.state / name).read_json() for name in names]
-    assert [(r["action"], r["reason"], r["outcome"]) for r in records] == [
-        ("hand_back", "new release", "taken"),
-        ("take_over", "release is fine", "taken"),
-    ]
-
-
-def test_a_hand_over_without_a_reason_fails(north: World) -> None:
-    assert north.run("control", action="take_over").state == "failed"
+def test_an_order_without_a_reason_fails(north: World) -> None:
+    assert north.run("control", action="skip").state == "failed"
     assert north.run("control").state == "success"

@@ -55,6 +55,7 @@ from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
 from pulsar_rebalancer_airflow.notifications.notifier import receivers
+from pulsar_simulator.configuration import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +113,13 @@ def observes(words: list[str]) -> None:
     found = _settings(Connection.from_json(json.dumps(connection), conn_id="own"))
     assert found.read_only
     assert found.seeds == ("http://broker:8080",)
+
+
+def set_on_brokers(words: list[str]) -> None:
+    """The setting can be changed while brokers run."""
+    assert words[:3] == ["pulsar-admin", "brokers", "update-dynamic-config"]
+    assert words[3::2] == ["--config", "--value"]
+    Configuration("local", stats_period=60).set(*words[4::2])
 
 
 def strategy(words: list[str]) -> None:

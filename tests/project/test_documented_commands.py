@@ -44,6 +44,7 @@ from tests.project.exercised import (
     on_kubernetes,
     posted,
     removed,
+    set_on_brokers,
     strategy,
     triggered,
     unpaused,
@@ -115,8 +116,8 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     '"extra": {"ca_file": "/etc/pulsar/ca.pem", "read_only": true} }\'': connection,
     "airflow dags trigger pulsar_rebalance__east "
     '--conf \'{"force": "two brokers were added", "force_threshold": 10}\'': triggered,
-    'airflow dags trigger pulsar_control__east --conf \'{"action": "take_over", "reason": "..."}\'': triggered,
-    'airflow dags trigger pulsar_control__east --conf \'{"action": "hand_back", "reason": "..."}\'': triggered,
+    "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false": set_on_brokers,
+    "pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value true": set_on_brokers,
     "airflow dags trigger pulsar_control__east --conf '{ "
     '"action": "pause", "until": "2027-01-02T06:00:00Z", "reason": "holiday freeze" }\'': triggered,
     "airflow dags trigger pulsar_by_hand__east --conf '{ "

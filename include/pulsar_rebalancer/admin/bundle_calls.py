@@ -240,7 +240,7 @@ class BundleAdmin:
         """
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "unload")
         query = {"authoritative": "false", "destinationBroker": destination}
-        await self._transport.write("PUT", url_path, query, timeout_s=self._transport.connection.unload_timeout_s)
+        await self._transport.put(url_path, query, timeout_s=self._transport.connection.unload_timeout_s)
 
     async def bounds(self, namespace: str) -> list[int]:
         """Return the bounds of a namespace's bundles, in ascending order; n bundles have n + 1 bounds."""
@@ -270,8 +270,7 @@ class BundleAdmin:
         Raises:
             AdminError: `split_refused` if the range is stale or the broker does not support the algorithm.
         """
-        await self._transport.write(
-            "PUT",
+        await self._transport.put(
             path("admin", "v2", "namespaces", *split_bundle(bundle), "split"),
             {"authoritative": "false", "unload": str(unload).lower(), "splitAlgorithmName": algorithm},
             timeout_s=self._transport.connection.unload_timeout_s,

@@ -174,17 +174,6 @@ class PulsarAdmin:
                 raise answer.bad(f"the answer does not say whether {name} is true or false")
         return texts
 
-    async def set_dynamic(self, name: str, value: str) -> None:
-        """Override a dynamic setting on all brokers.
-
-        Brokers accept values of the wrong type and then ignore them, so check the effective value afterwards.
-
-        Raises:
-            AdminError: `wrong_setting` if the name is unknown or not dynamic.
-        """
-        url_path = path("admin", "v2", "brokers", "configuration", name, value)
-        await self._transport.write("POST", url_path, on_412=Reason.WRONG_SETTING)
-
     # policies
 
     async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:

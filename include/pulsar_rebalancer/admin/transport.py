@@ -66,9 +66,8 @@ class Transport:
         request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, chosen=chosen)
         return await self.send(request, broker)
 
-    async def write(
+    async def put(
         self,
-        method: str,
         path: str,
         query: Mapping[str, object] | None = None,
         *,
@@ -81,7 +80,7 @@ class Transport:
         `timeout_s` defaults to the connection's read timeout.
         """
         timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
-        await self.send(Request(method, path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
+        await self.send(Request("PUT", path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
 
     async def brokers(self) -> list[str]:
         """Return the brokerIds of the active brokers, sorted, and store them with `know`."""

@@ -136,9 +136,6 @@ class Reason(StrEnum):
     READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The connection is read-only: a request that is not a GET was refused before it was sent.",
         "Remove read_only from the connection to let the rebalancer act.")
-    SETTING_NOT_TAKEN = ("setting_not_taken", BLOCK, Trait.NONE,
-        "Some brokers do not run with the value that was set.",
-        "Check the brokers that the message names, then trigger the DAG again: setting it twice is harmless.")
     # state
     STATE_LOST = ("state_lost", BLOCK, Trait.NONE,
         "The state store is empty, but earlier runs were committed.",
@@ -216,7 +213,7 @@ class Reason(StrEnum):
         "Repair the brokers named, or raise the limit.")
     BUILTIN_SHEDDING_ON = ("builtin_shedding_on", HOLD, Trait.NONE,
         "Pulsar's own shedding is on: two balancers would fight.",
-        "Run pulsar_control__<cluster> with the action take_over, or set loadBalancerSheddingEnabled to false.")
+        "Run pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false.")
     EVEN_DISTRIBUTION_ON = ("even_distribution_on", WARN, Trait.NONE,
         "loadBalancerDistributeBundlesEvenlyEnabled is on; planned destinations are honoured anyway.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,

@@ -1,4 +1,4 @@
-"""The DAG with which people pause or stop rebalancing, and manage a cluster's state and Pulsar's own shedding."""
+"""The DAG with which people pause or stop rebalancing, and manage a cluster's state."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
     with cluster_dag(
         "control",
         entry,
-        description=f"Pauses and stops runs of cluster {entry.name}, manages its state and Pulsar's own shedding",
-        # A stop must not wait for another run, which may wait for brokers.
+        description=f"Pauses and stops runs of cluster {entry.name}, and manages its state",
+        # A stop must not wait for another run, which may wait for bundles in progress.
         max_active_runs=16,
         # Each of the two tasks is the only writer of its documents, so one instance runs at a time.
         default_args={"max_active_tis_per_dag": 1},

@@ -24,9 +24,8 @@ _PAGES = {
         "docs/by-hand.md",
     ),
     "control": (
-        "Pauses and stops runs, switches Pulsar's own shedding off and on, and manages the state. Trigger it with an "
-        "*Action* and a reason.",
-        ("mode", "connection"),
+        "Pauses and stops runs, and manages the state. Trigger it with an *Action* and a reason.",
+        ("mode",),
         "docs/control.md",
     ),
     "apply": (

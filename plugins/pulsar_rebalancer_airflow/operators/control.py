@@ -6,15 +6,12 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowNotFoundException
-
-from pulsar_rebalancer.errors import RebalancerError, SnapshotError, StateError
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.state.orders.control_form import ControlAction
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.layout import time_of
-from pulsar_rebalancer_airflow.control import kept_state, own_shedding, stopping
+from pulsar_rebalancer_airflow.control import kept_state, stopping
 from pulsar_rebalancer_airflow.control.stored_orders import in_force
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
@@ -36,16 +33,15 @@ _NAMED = 20
 
 
 class ControlOperator(ClusterOperator):
-    """Complete a stop, or change the state or Pulsar's own shedding; then report the current orders.
+    """Complete a stop, or change the state; then report the current orders.
 
     After a stop or a pause, the task waits for bundles in progress. The file `state/change-<time>-<action>.json`
-    records the person, the time and the reason of a change. A retry repeats the action. A repeated switch of Pulsar's
-    shedding has no effect; a repeated reset or restore only increases the state's sequence number.
+    records the person, the time and the reason of a change. A retry repeats the action; a repeated reset or restore
+    only increases the state's sequence number.
 
     Args:
         ordered: result of the *order* task.
-        timeout_seconds: maximum time for brokers to apply a value, and for bundles in progress to be completed after a
-            stop.
+        timeout_seconds: maximum time for bundles in progress to be completed after a stop.
     """
 
     template_fields: Sequence[str] = ("ordered",)
@@ -59,14 +55,12 @@ class ControlOperator(ClusterOperator):
         """Carry out the action.
 
         Returns:
-            `in_force`, the sentence about current orders. Depending on the action, also `state`, `shedding`, `file`,
-            `unreadable` or `lost`. After a stop or a pause, also `stopped` (the outcome of bundles in progress) and
+            `in_force`, the sentence about current orders. Depending on the action, also `state`, `file`, `unreadable`
+            or `lost`. After a stop or a pause, also `stopped` (the outcome of bundles in progress) and
             `undecided` (True if a run has no plan yet).
 
         Raises:
-            AirflowFailException: a field is invalid or missing, the state cannot be restored (`kept_state.change`), or
-                shedding cannot be switched (`own_shedding.switch`).
-            AdminError: no broker answered.
+            AirflowFailException: a field is invalid or missing, or the state cannot be restored (`kept_state.change`).
         """
         with final_unless_passing(context):
             request, order = asked(context)
@@ -89,13 +83,11 @@ class ControlOperator(ClusterOperator):
             told["stopped"] = self._stopped(store, storage)
         elif action is ControlAction.EXPORT:
             told["file"] = kept_state.export(store, storage, order.at)
-        elif action in (ControlAction.TAKE_OVER, ControlAction.HAND_BACK):
-            told["shedding"] = own_shedding.switch(self.entry.settings, storage, action, order, self.timeout_seconds)
         elif action in (ControlAction.RESET, ControlAction.RESTORE):
             lost = kept_state.change(store, storage, action, order, request.file)
             told["state"] = _state(store)
         elif action is ControlAction.SHOW:
-            told |= {"state": _state(store), "shedding": self._shedding(), "unreadable": store.unreadable(storage)}
+            told |= {"state": _state(store), "unreadable": store.unreadable(storage)}
         return told | ({"lost": lost} if lost else {})
 
     def _stopped(self, store: StateStore, storage: ClusterStorage) -> dict[str, object] | str:
@@ -127,16 +119,6 @@ class ControlOperator(ClusterOperator):
         # A stop is shown while a run that it may affect is in progress.
         in_progress = stopping.in_progress(storage, last, datetime.now(UTC))
         return in_force(store, storage, self.entry.settings, time_of(last) if in_progress else None)
-
-    def _shedding(self) -> dict[str, str] | str:
-        """Return the value of Pulsar's shedding switch on each broker; a reason code if listing brokers fails."""
-        try:
-            return own_shedding.read(self.entry.settings.connection)
-        except AirflowNotFoundException:
-            return Reason.CONNECTION_NOT_FOUND
-        except RebalancerError as error:
-            self.log.warning("%s", error)
-            return error.reason
 
 
 def _state(store: StateStore) -> kept_state.StateSummary:

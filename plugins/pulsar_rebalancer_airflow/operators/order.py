@@ -14,7 +14,6 @@ from pulsar_rebalancer.storage.layout import time_of
 from pulsar_rebalancer_airflow.control import kept_state, stopping
 from pulsar_rebalancer_airflow.control.audit import loss, note
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
 
@@ -52,16 +51,13 @@ class OrderOperator(ClusterOperator):
         Raises:
             AirflowFailException: a field is invalid or missing, or a pause would end in the past or before the current
                 pause does (`wrong_setting`, `contradiction`); the stored orders are unreadable, and the action does not
-                replace them (`control_unreadable`); the connection is read-only (`read_only`).
+                replace them (`control_unreadable`).
         """
         with final_unless_passing(context):
             request, order = asked(context)
             store, storage = self._store(context), self.storage
             ordered = Ordered()
-            if request.action is ControlAction.HAND_BACK:  # two balancers would work against each other
-                PulsarAdminHook(self.entry.settings.connection).get_writing_settings()
-                store.put_stop(storage, order)
-            elif request.action in (ControlAction.RESET, ControlAction.RESTORE):
+            if request.action in (ControlAction.RESET, ControlAction.RESTORE):
                 _forget_used_skip(store, storage)
             elif request.action.is_order:
                 ordered["lost"] = _store(store, storage, request, order)

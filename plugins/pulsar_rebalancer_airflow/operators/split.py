@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from pulsar_rebalancer.admin import builtin_shedding
+from pulsar_rebalancer.admin.builtin_shedding import splitting_brokers
 from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
 from pulsar_rebalancer.carry_out.split_history import SplitHistory
 from pulsar_rebalancer.config.resolution import Origin
-from pulsar_rebalancer.names import SPLITTING
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.state.state_documents import MovesState
@@ -74,8 +73,8 @@ class SplitOperator(PlanPartOperator):
             asked = not overruled and any(split.condition for split in remaining)
 
             async def work(admin: PulsarAdmin) -> None:
-                by_broker = await builtin_shedding.read(admin, SPLITTING) if asked else {}
-                builtin = Reason.BUILTIN_SPLITTING_ON if "true" in by_broker.values() else None
+                splitting = await splitting_brokers(admin) if asked else []
+                builtin = Reason.BUILTIN_SPLITTING_ON if splitting else None
                 history.plan(remaining, datetime.now(UTC))
                 await carry_out_splits(
                     admin.bundles,
@@ -88,7 +87,7 @@ class SplitOperator(PlanPartOperator):
                     begin=history.begin,
                 )
                 if builtin is not None:
-                    raise AirflowSkipException(f"Closed by now: {builtin} {by_broker}")
+                    raise AirflowSkipException(f"Closed by now: {builtin} on {', '.join(splitting)}")
 
             self._work(self._connection(), work)
         return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))

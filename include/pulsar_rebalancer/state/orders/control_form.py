@@ -27,8 +27,6 @@ class ControlAction(StrEnum):
     CLOSE_BREAKER = "close_breaker"
     SKIP_BROKER = "skip_broker"
     STOP_ROLL = "stop_roll"
-    TAKE_OVER = "take_over"
-    HAND_BACK = "hand_back"
     EXPORT = "export"
     RESET = "reset"
     RESTORE = "restore"

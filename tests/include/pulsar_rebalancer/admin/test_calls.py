@@ -113,19 +113,9 @@ async def test_configuration() -> None:
     with brokers(2) as (one, two):
         one.on("GET", RUNTIME, SWITCHES | {"empty": None})
         two.on("GET", RUNTIME, SWITCHES)
-        name, odd = f"{ADMIN}/brokers/configuration/some/0.5", f"{ADMIN}/brokers/configuration/some/a%2Fb%3Fc"
-        one.on("POST", name, Response())
-        one.on("POST", odd, Response())
-        one.on("POST", f"{ADMIN}/brokers/configuration/static/1", refused(412, "Can't update non-dynamic"))
         async with connect(one) as admin:
             assert await admin.runtime_configuration() == SWITCHES | {"empty": ""}
             assert await admin.runtime_configuration(two.id) == SWITCHES
-            await admin.set_dynamic("some", "0.5")
-            await admin.set_dynamic("some", "a/b?c")
-            with pytest.raises(AdminError) as caught:
-                await admin.set_dynamic("static", "1")
-    assert caught.value.reason == "wrong_setting"
-    assert one.paths[-3:-1] == [f"POST {name}", f"POST {odd}"]
 
 
 @pytest.mark.parametrize(
@@ -235,8 +225,6 @@ async def test_names_of_no_form_are_refused_unsent() -> None:
                 ),
                 *(admin.bundles.lookup(t) for t in ("t", "http://a/b/c", "persistent://a/b", "persistent://a/b/..")),
                 admin.bundles.unload(f"../shop/{RANGE}", broker.id),
-                admin.set_dynamic("..", "x"),
-                admin.set_dynamic("name", ""),
                 admin.load_report("user@evil.example:80"),
                 admin.load_report("evil.example/x:80"),
             )

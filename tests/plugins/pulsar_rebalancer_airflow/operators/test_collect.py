@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from starlette.responses import JSONResponse
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 from tests.full_disk import full_disk
+from tests.include.pulsar_rebalancer.admin.scripted_broker import TOKEN, brokers
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
@@ -144,6 +147,22 @@ def test_refused_credentials_are_not_tried_again(served: Running, storage: Clust
 
     with pytest.raises(AirflowFailException, match="unauthorized"):
         collect(storage, state)
+
+
+def test_an_error_has_no_character_that_hides_or_forges_text(
+    monkeypatch: pytest.MonkeyPatch, storage: ClusterStorage, state: MemoryState
+) -> None:
+    hidden = "\x1b[31m\x00\u202e\u3164\u034f\u200b"
+    with brokers(1) as (broker,):
+        broker.on("GET", "/admin/v2/brokers", JSONResponse({"reason": f"no{hidden}way"}, 403))
+        connection = {"conn_type": "pulsar_admin", "host": broker.id, "password": TOKEN}
+        monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(connection))
+
+        with pytest.raises(AirflowFailException, match=r"answered 403, no \[31m way") as failed:
+            collect(storage, state)
+
+    assert str(failed.value).isprintable()
+    assert not {"\u3164", "\u034f"} & set(str(failed.value))
 
 
 def test_brokers_out_of_reach_are_tried_again(storage: ClusterStorage, state: MemoryState) -> None:
