@@ -1,4 +1,4 @@
-"""How figures become verdicts: by the stated rules, and how far each verdict is from changing."""
+"""How figures become verdicts, by the stated rules, and rows of the tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from lab.experiments.problems import (
     FAR_STRONGER,
     OTHER_PROCESSES,
     PROBLEMS,
-    Bounds,
     Judgement,
     brokers_differ,
     judge,
@@ -21,6 +20,7 @@ from lab.experiments.problems import (
 from lab.experiments.results import Results, gathered
 from lab.experiments.run import Run
 from lab.experiments.scenario import Change, load_all
+from lab.experiments.tables import of_scenario
 from lab.experiments.variants import baseline_of
 
 NOTHING = Measures(
@@ -120,19 +120,10 @@ def test_shares_of_the_bundles_moved_are_as_worked_by_hand(problem: int, measure
     assert "the mean of this share over the scenarios" in rule
 
 
-def test_who_moved_nothing_placed_and_took_nothing_wrong() -> None:
-    assert [judgement(problem, moving()).text for problem in (2, 3)] == ["0 %", "0 %"]
-
-
 def test_the_share_over_all_needs_all_scenarios() -> None:
     one = results("by_hand_history_score", bundles_moved=4, overshoots=3)
     assert judgement(3, one)[:2] == ("bad", "75 %")
     assert judgement(3, one).overall is None
-
-
-def test_rules_state_the_bounds_that_are_used() -> None:
-    assert Bounds(10, 20, "a").words() == "up to 10 a good, up to 20 a normal, above bad"
-    assert Bounds(5, 5, "b").words() == "above 5 b bad, else good"
 
 
 def test_shares_of_moved_bundles_are_of_all_scenarios_in_which_brokers_differ_and_none_stops() -> None:
@@ -154,3 +145,24 @@ def test_shares_of_moved_bundles_are_of_all_scenarios_in_which_brokers_differ_an
 def test_brokers_differ_by_their_load_or_because_one_joins(change: dict[str, object], moves: bool) -> None:
     given = load_all()["by_hand_history_score"].model_copy(update=change)
     assert brokers_differ(given) == moves
+
+
+@pytest.mark.parametrize(
+    ("settled", "text"),
+    [
+        ((139, None, None), "never (139, 2 never)"),
+        ((5, None, 8), "8 (5 to 8, 1 never)"),
+        ((None, None, None), "never"),
+        ((5, 5, 5), "5"),
+    ],
+)
+def test_a_seed_that_never_settles_counts_as_the_longest(settled: tuple[int | None, ...], text: str) -> None:
+    (found,) = results("hundred_hot_hundred_new", *({"settled_after": minutes} for minutes in settled)).values()
+    assert of_scenario(found).rows[1][4] == text
+
+
+def test_variants_with_the_same_figures_share_a_row() -> None:
+    (of_jitter,) = results("jitter").values()
+    measures = dict.fromkeys(("Shedder + placement", "Shedder, varied", "OtherShedder"), of_jitter.measures["it"])
+    table = of_scenario(of_jitter._replace(measures=measures))
+    assert [row[0] for row in table.rows] == ["Shedder + placement (also: varied; OtherShedder)"]
