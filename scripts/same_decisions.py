@@ -1,4 +1,4 @@
-"""Prove that two commits decide the same: moves, decisions, splits, state and summary of 2,768 runs, row by row.
+"""Prove that two commits decide the same: moves, decisions, splits, state and summary of 2,774 runs, row by row.
 
     .venv/bin/python scripts/same_decisions.py record BASE        # once, with the commit that is right
     .venv/bin/python scripts/same_decisions.py decide CHECKOUT    # --quick: one of eleven runs
@@ -58,9 +58,9 @@ ENTRIES = {
 }
 """What production calls, by the names that it has in any commit: the first that exists is used."""
 SPARK = (
-    "--master local[2] --driver-memory 1g --driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' "
-    "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.log.level=ERROR "
-    "--conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
+    "--master local[2] --driver-memory 1g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
+    "--conf spark.log.level=ERROR --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 "
+    "--driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m' pyspark-shell"
 )
 EVERY = 11
 """Of this number of recorded clusters, `--quick` decides one."""
