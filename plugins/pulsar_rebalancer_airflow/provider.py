@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow.cli.cli_config import CLICommand
     from pydantic import JsonValue
 
 _PACKAGE = "pulsar_rebalancer_airflow"
@@ -78,6 +81,7 @@ def get_provider_info() -> dict[str, Any]:
             f"{_PACKAGE}.replay.replay_link.ReplayLink",
         ],
         "plugins": [{"name": SECTION, "plugin-class": f"{_PACKAGE}.plugin.PulsarRebalancerPlugin"}],
+        "cli": [f"{_PACKAGE}.provider.get_cli_commands"],
         "asset-uris": [{"schemes": ["x-pulsar-rebalancer"], "handler": None}],
         "config": {
             SECTION: {"description": "Where the Pulsar rebalancer finds and stores its files.", "options": OPTIONS}
@@ -136,6 +140,19 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
     }
+
+
+def get_cli_commands() -> list[CLICommand]:
+    """Return `airflow pulsar-rebalancer`, which is the command `pulsar-rebalancer`."""
+    from airflow.cli.cli_config import ActionCommand, Arg
+
+    from pulsar_rebalancer.command.__main__ import SUBCOMMANDS, main
+
+    words = Arg(  # type: ignore[no-untyped-call]
+        ("words",), nargs=argparse.REMAINDER, metavar="SUBCOMMAND", help=f"{' or '.join(SUBCOMMANDS)}, and its options"
+    )
+    what = "Check and operate the Pulsar rebalancer"
+    return [ActionCommand("pulsar-rebalancer", what, lambda given: sys.exit(main(given.words)), [words])]
 
 
 def _modules(folder: str, *names: str) -> JsonValue:

@@ -32,6 +32,8 @@ from tests.metrics_receiver import Received, receiving
 from tests.monitoring import DASHBOARD, RULES, asked_for
 from tests.prometheus import Prometheus, prometheus
 
+from pulsar_rebalancer.command import drain
+from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.names import SHEDDING
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
@@ -39,7 +41,6 @@ from pulsar_rebalancer.show.run_text import describe
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.question import Answers, Question
-from pulsar_rebalancer_airflow import drain_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -384,12 +385,12 @@ def test_a_broker_is_drained_by_one_command_that_waits(
     login = httpx.post(f"{url}/auth/token", json={"username": "ada", "password": "ada"}, timeout=60)
     monkeypatch.setenv("AIRFLOW_URL", f"{url}/")
     monkeypatch.setenv("AIRFLOW_TOKEN", login.raise_for_status().json()["access_token"])
-    monkeypatch.setattr(drain_and_wait, "PAUSE_SECONDS", 0.1)
-    command = [broker, "--cluster", "wise", "--reason", "a test", "--seconds"]
+    monkeypatch.setattr(drain, "PAUSE_SECONDS", 0.1)
+    command = ["drain", broker, "--cluster", "wise", "--reason", "a test", "--seconds"]
     changed_in_file("wise", mode="auto", grace_period_minutes=0)
 
     with ThreadPoolExecutor() as pool:
-        draining, orders, runs = pool.submit(drain_and_wait.main, [*command, "1000"]), [], 0
+        draining, orders, runs = pool.submit(main, [*command, "1000"]), [], 0
         while not wait([draining], timeout=0.1).done:
             if waiting := wise.queued("by_hand"):
                 orders.append(wise.begin(waiting[0], "by_hand"))
@@ -407,7 +408,7 @@ def test_a_broker_is_drained_by_one_command_that_waits(
     stats = cluster.load_report(broker)["lastStats"]
     assert [bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")] == []
     monkeypatch.setenv("AIRFLOW_TOKEN", "wrong")
-    assert drain_and_wait.main([*command, "1000"]) == 2
+    assert main([*command, "1000"]) == 2
     assert "Airflow answered 403 to /api/v2/dags/pulsar_by_hand__wise/dagRuns" in capsys.readouterr().out
     assert by_hand(wise, url, "ada", action="release", broker=[broker, "away:8080"], reason="a test").state == "success"
     changed_in_file("wise", mode="approve", grace_period_minutes=None)

@@ -15,7 +15,10 @@ PAGES = (
 LANGUAGES = {"sh", "python", "yaml", "json", "ini", "text"}
 _FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
-_PROGRAMS = "make python pip airflow docker deploy/make_env spark-submit uv kubectl .venv/bin/pytest .venv/bin/python"
+_PROGRAMS = (
+    *("make", "python", "pip", "airflow", "pulsar-rebalancer", "docker", "deploy/make_env", "spark-submit", "uv"),
+    *("kubectl", ".venv/bin/pytest", ".venv/bin/python"),
+)
 
 
 class Block(NamedTuple):
@@ -47,7 +50,7 @@ def spans() -> set[str]:
 
 def commands() -> set[str]:
     """Every command, in shell blocks and in running text, as one line without its comment."""
-    found = {span for span in spans() if span.split()[0] in _PROGRAMS.split() and " " in span}
+    found = {span for span in spans() if span.split()[0] in _PROGRAMS and " " in span}
     return found.union(*(commands_in_blocks(page.name) for page in PAGES))
 
 

@@ -42,12 +42,13 @@ from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose, kubernetes
-from tests.include.pulsar_rebalancer.show.test_check_age import committed, ended_run
+from tests.include.pulsar_rebalancer.command.test_check_age import committed, ended_run
 from tests.project.documentation import ROOT, commands
 
+from pulsar_rebalancer.command import check_age
+from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.config.resolution import RunParams, parse_params
 from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.show import check_age
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
 from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -284,8 +285,8 @@ def deleted(words: list[str]) -> None:
 
 def asked_from_outside(words: list[str]) -> None:
     """The check of data age says that a run of yesterday is too old."""
-    assert words[:3] == ["python", "-m", "pulsar_rebalancer.show.check_age"]
-    given = dict(zip(words[3::2], words[4::2], strict=True))
+    assert words[:2] == ["pulsar-rebalancer", "check-age"]
+    given = dict(zip(words[2::2], words[3::2], strict=True))
     if not given:
         return
     assert set(given) == {"--root", "--cluster", "--max-age-seconds"}
@@ -295,7 +296,7 @@ def asked_from_outside(words: list[str]) -> None:
         committed(storage, 1, 86_400)
         for limit, code in ((given["--max-age-seconds"], check_age.CRITICAL), ("1e12", check_age.OK)):
             changed = given | {"--root": root, "--max-age-seconds": limit}
-            assert check_age.main([part for pair in changed.items() for part in pair]) == code
+            assert main(["check-age", *(part for pair in changed.items() for part in pair)]) == code
 
 
 def exported(words: list[str]) -> None:

@@ -66,6 +66,9 @@ CONNECTED = (
 )
 SCENES = "tests/integration/test_page_scenes.py::test_waiting_and_paused"
 LISTED = "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_lists_the_options"
+REGISTERED = (
+    "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_has_the_command_with_its_exit_codes"
+)
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply", "roll")
 
 
@@ -133,11 +136,12 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" \\ '
     '--oauth2-bearer "$TOKEN" '
     '--json \'{"chosen_options": ["Approve"], "params_input": {"reason": "it is quiet now"}}\'': by(APPROVED),
-    "python -m pulsar_rebalancer.show.check_age": asked_from_outside,
-    "python -m pulsar_rebalancer.show.check_age --root /var/lib/pulsar-rebalancer --cluster east "
+    "pulsar-rebalancer check-age": asked_from_outside,
+    "pulsar-rebalancer check-age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
+    "airflow pulsar-rebalancer": by(REGISTERED),
     'AIRFLOW_URL=https://airflow.example.com AIRFLOW_TOKEN="$TOKEN" '
-    "python -m pulsar_rebalancer_airflow.drain_and_wait broker-3:8080 --cluster east --seconds 900": by(DRAINED),
+    "pulsar-rebalancer drain broker-3:8080 --cluster east --seconds 900": by(DRAINED),
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
     "pip list": versions,
     "airflow config list --section pulsar_rebalancer": by(LISTED),

@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from scripts.release import missing
 from tests.own_git import git_environment
 
+from pulsar_rebalancer.command.__main__ import SUBCOMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 
 ASK = """
@@ -203,6 +205,11 @@ def test_the_simulated_cluster_is_an_extra_and_not_in_the_product(environment):
         assert "pulsar_simulator/LICENSE" in archive.namelist()
     said = run(environment.python, "-I", "-m", "pulsar_simulator", "--help", cwd=environment.folder)
     assert "--hot-score" in said
+
+
+def test_the_command_is_installed(environment):
+    said = run(environment.python.with_name("pulsar-rebalancer"), "--help", cwd=environment.folder)
+    assert [name for name in SUBCOMMANDS if f"\n    {name}" not in said] == []
 
 
 def test_both_pysparks_can_only_be_of_one_version(environment):

@@ -17,6 +17,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from airflow._shared.module_loading.file_discovery import find_path_from_directory
 
+from pulsar_rebalancer.command import check_age
 from pulsar_rebalancer_airflow import operators
 from pulsar_rebalancer_airflow.provider import get_provider_info
 from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
@@ -44,7 +45,10 @@ heavy = {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.validation.
 def cli(*words):
     args = cli_parser.get_parser().parse_args(words)
     with redirect_stdout(io.StringIO()) as said:
-        args.func(args)
+        try:
+            args.func(args)
+        except SystemExit as ended:
+            print(ended.code)
     return said.getvalue()
 
 def listed(what):
@@ -58,6 +62,7 @@ print(json.dumps({
     "apps": [app["url_prefix"] for app in get_fastapi_plugins()[0]],
     "providers": listed("list"), "links": listed("links"), "notifications": listed("notifications"),
     "options": cli("config", "list", "--section", "pulsar_rebalancer", "--show-values", "--color", "off"),
+    "command": cli("pulsar-rebalancer", *sys.argv[1:]),
     "storage_root": storage_root(), "heavy": sorted(heavy),
     "bundles": list(DagBundlesManager()._bundle_config),
 }))
@@ -87,7 +92,9 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
         "AIRFLOW__PULSAR_REBALANCER__STRATEGIES": "my_package:shed",
     }
-    done = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=300)
+    check = ("check-age", "--root", str(site), "--cluster", "east", "--max-age-seconds", "300")
+    command = [sys.executable, "-c", ASK, *check]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     answer: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
@@ -117,6 +124,12 @@ def test_airflow_lists_the_options(registered: Mapping[str, Any]) -> None:
         "strategies": "my_package:shed",
     }
     assert registered["storage_root"] == "s3://bucket/runs"
+
+
+def test_airflow_has_the_command_with_its_exit_codes(registered: Mapping[str, Any]) -> None:
+    said, _, code = registered["command"].strip().rpartition("\n")
+    assert said == "CRITICAL - cluster east: last outcome never, last committed decision never, limit 300 s"
+    assert int(code) == check_age.CRITICAL
 
 
 def test_airflow_lists_provider_links_and_notifier(registered: Mapping[str, Any]) -> None:

@@ -1,10 +1,14 @@
-"""Drain a broker and wait until no movable bundle is left on it, for a preStop hook or an autoscaler.
+"""Drain a broker and wait until no movable bundle is left on it.
 
-`python drain_and_wait.py BROKER --cluster NAME --seconds N` sends requests to Airflow at `AIRFLOW_URL` as the user
-whose token is in `AIRFLOW_TOKEN`. It needs only Python, so it can run in a broker's container. It prints one sentence
-and returns an exit code. 0: no movable bundle is left; 1: some are left after N seconds, and the drain continues; 2:
-Airflow refused the drain or cannot be used, or the command is wrong.
+For a preStop hook or an autoscaler. It asks Airflow at AIRFLOW_URL, as the user
+whose token is in AIRFLOW_TOKEN, and prints one sentence. Exit codes:
+
+  0  no movable bundle is left
+  1  some are left when the time is up; the drain, once ordered, continues
+  2  Airflow refused the drain or cannot be used, or the command is wrong
 """
+
+# This one file needs only Python: it is mounted into a broker's container, and runs there as a program.
 
 from __future__ import annotations
 
@@ -14,13 +18,10 @@ import os
 import sys
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 EMPTY, NOT_YET, REFUSED = 0, 1, 2
 
@@ -145,18 +146,20 @@ class Airflow:
             self._pause(f"Airflow does not answer {path} ({problem})")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Drain the broker, print a sentence, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="drain_and_wait.py", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
     parser.add_argument("broker", help="brokerId, host:port")
     parser.add_argument("--cluster", required=True, help="name in the clusters file")
     parser.add_argument("--seconds", required=True, type=float, help="longest time to wait")
-    parser.add_argument("--reason", default="drain_and_wait", help="reason of the drain, which people see")
-    given = parser.parse_args(arguments)
-    url, token = os.environ.get("AIRFLOW_URL", ""), os.environ.get("AIRFLOW_TOKEN", "")
-    if urlsplit(url).scheme not in ("http", "https") or not token.strip():
-        parser.error("the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
-    airflow = Airflow(url, token.strip(), given.cluster, given.seconds)
+    parser.add_argument("--reason", default="pulsar-rebalancer drain", help="reason of the drain, which people see")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Drain the broker, print a sentence, and return the exit code."""
+    url, token = os.environ.get("AIRFLOW_URL", ""), os.environ.get("AIRFLOW_TOKEN", "").strip()
+    if urlsplit(url).scheme not in ("http", "https") or not token:
+        return _said(REFUSED, "the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
+    airflow = Airflow(url, token, given.cluster, given.seconds)
     try:
         airflow.drain(given.broker, given.reason)
         airflow.wait(given.broker)
@@ -175,4 +178,6 @@ def _said(code: int, text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(_parser)
+    sys.exit(run(_parser.parse_args()))

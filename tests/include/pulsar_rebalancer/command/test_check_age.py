@@ -2,19 +2,28 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.plain_python import run_without_frameworks
 
-from pulsar_rebalancer.show.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages, main
+from pulsar_rebalancer.command.__main__ import main
+from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages
 from pulsar_rebalancer.storage.layout import ClusterStorage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_rebalancer.storage.path import StoragePath
+
+WITHOUT_FRAMEWORKS = """
+import sys
+sys.modules.update(airflow=None, pyspark=None, great_expectations=None)
+from pulsar_rebalancer.command.__main__ import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -37,7 +46,11 @@ def committed(storage: ClusterStorage, seq: int, seconds_ago: float) -> None:
 
 
 def check(storage: ClusterStorage, limit: str = "180") -> int:
-    return main(["--root", storage.root, "--cluster", storage.cluster, "--max-age-seconds", limit])
+    return main(asked(storage, limit))
+
+
+def asked(storage: ClusterStorage, limit: str) -> list[str]:
+    return ["check-age", "--root", storage.root, "--cluster", storage.cluster, "--max-age-seconds", limit]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +129,21 @@ def test_a_limit_that_is_none_is_refused(storage: ClusterStorage, limit: str) ->
     assert ended.value.code == CRITICAL
 
 
+def test_a_cluster_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        check(ClusterStorage(str(tmp_path), "../east"))
+
+    assert ended.value.code == CRITICAL
+
+
 def test_it_runs_without_airflow(storage: ClusterStorage) -> None:
     ended_run(storage, 40)
     committed(storage, 9, 4000)
     committed(storage, 10, 41)  # the number counts, not the name
-    arguments = ["--root", storage.root, "--cluster", "east", "--max-age-seconds", "3000"]
+    command = [sys.executable, "-c", WITHOUT_FRAMEWORKS, *asked(storage, "3000")]
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
 
-    done = run_without_frameworks("pulsar_rebalancer.show.check_age", *arguments)
+    done = subprocess.run(command, env=os.environ | path, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (OK, "")
     assert re.fullmatch(

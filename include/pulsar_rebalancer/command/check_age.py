@@ -1,26 +1,26 @@
-"""Report the age of the rebalancer's files. Run this outside Airflow, because a dead scheduler sends no alerts.
+"""Report how old the newest outcome and decision of a cluster are.
 
-`python -m pulsar_rebalancer.show.check_age --root ROOT --cluster NAME --max-age-seconds N` prints one line and exits
-with a Nagios plugin code: 0 OK; 1 WARNING, runs end without committing a decision; 2 CRITICAL, no run ends with an
-outcome.
+Run it on another machine: a scheduler that is down sends no alerts. It prints
+one line and exits as a Nagios plugin does:
+
+  0  OK
+  1  WARNING: runs end, but no decision was committed within the limit
+  2  CRITICAL: no run ended with an outcome within the limit, or the files or
+     the options cannot be read
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.backup import committed_sequences, copy_of
-from pulsar_rebalancer.storage.command_options import parser_of
 from pulsar_rebalancer.storage.layout import SKEW, ClusterStorage
 from pulsar_rebalancer.storage.path import failures_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
@@ -93,9 +93,31 @@ def _old(age: float | None) -> str:
     return "never" if age is None else f"{age:.0f} s old"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
+    parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
+    parser.add_argument("--max-age-seconds", required=True, type=_limit, help="maximum age; five intervals is good")
+
+
+def _cluster(text: str) -> str:
+    if CLUSTER_NAME.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
+    return text
+
+
+def _limit(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def run(given: argparse.Namespace) -> int:
     """Print the line, and return the exit code. Unreadable files count as CRITICAL."""
-    given = parser_of("pulsar_rebalancer.show.check_age", __doc__).parse_args(arguments)
     try:
         measured = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
@@ -104,7 +126,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CRITICAL
     print(line(given.cluster, measured, given.max_age_seconds))
     return judge_ages(measured, given.max_age_seconds)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,14 +7,14 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
 
-from pulsar_rebalancer_airflow import drain_and_wait
-from pulsar_rebalancer_airflow.drain_and_wait import EMPTY, NOT_YET, REFUSED, main
+from pulsar_rebalancer.command import drain
+from pulsar_rebalancer.command.__main__ import main
+from pulsar_rebalancer.command.drain import EMPTY, NOT_YET, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
     thread.start()
     monkeypatch.setenv("AIRFLOW_URL", f"http://127.0.0.1:{server.server_port}/base")
     monkeypatch.setenv("AIRFLOW_TOKEN", "secret")
-    monkeypatch.setattr(drain_and_wait, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(drain, "PAUSE_SECONDS", 0.01)
     yield server
     server.shutdown()
     thread.join()
@@ -75,7 +75,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
 
 
 def drained(seconds: float = 60) -> int:
-    return main([BROKER, "--cluster", "east", "--seconds", str(seconds)])
+    return main(["drain", BROKER, "--cluster", "east", "--seconds", str(seconds)])
 
 
 def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.
     assert paths[5:] == [f"/base/pulsar_rebalancer/{dag}/overview"] * 4
     assert {token for _, token, _ in script.asked} == {"Bearer secret"}
     forms = [body["conf"] for _, _, body in script.asked if body]
-    assert forms == [{"action": "drain", "broker": [BROKER], "reason": "drain_and_wait"}, {"plan": "abc"}]
+    assert forms == [{"action": "drain", "broker": [BROKER], "reason": "pulsar-rebalancer drain"}, {"plan": "abc"}]
 
 
 @pytest.mark.parametrize("code", ["other_plan", "shown_too_long_ago"])
@@ -137,14 +137,14 @@ def test_what_it_says_otherwise(
 
 
 @pytest.mark.parametrize(("url", "token"), [("", "t"), ("ftp://airflow", "t"), ("http://airflow", " ")])
-def test_address_and_token_are_needed(monkeypatch: pytest.MonkeyPatch, url: str, token: str) -> None:
+def test_address_and_token_are_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str, token: str
+) -> None:
     monkeypatch.setenv("AIRFLOW_URL", url)
     monkeypatch.setenv("AIRFLOW_TOKEN", token)
 
-    with pytest.raises(SystemExit) as ended:
-        drained()
-
-    assert ended.value.code == REFUSED
+    assert drained() == REFUSED
+    assert "AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed" in capsys.readouterr().out
 
 
 def test_nobody_answers(script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,13 +154,10 @@ def test_nobody_answers(script: Script, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "Airflow did not answer" in capsys.readouterr().out
 
 
-def test_it_needs_nothing_but_python() -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(drain_and_wait.__file__), "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_the_file_needs_nothing_but_python(script: Script) -> None:
+    script.answers = [BEGUN, SHOWN, BEGUN, DONE, page(0)]
+    program = [sys.executable, "-I", "-S", str(drain.__file__), BROKER, "--cluster", "east", "--seconds", "60"]
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert Path(str(drain_and_wait.__file__)).parent.joinpath("__init__.py").exists()
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (EMPTY, f"{BROKER} holds nothing that can move\n", "")

@@ -1,0 +1,1 @@
+"""The command `pulsar-rebalancer`: a module for each subcommand."""
