@@ -157,7 +157,9 @@ def _with_effect(
     """Return a copy of the record that also says how the moves and splits affect brokers and clients."""
     ends = {end for move in plan.taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in plan.taken]
-    unloaded += [(split["broker"], split["bundle"]) for split in splits if split["unload"]]
+    # A bundle that has moved since its split was planned is split on its present owner.
+    cut = [split["bundle"] for split in splits if split["unload"]]
+    unloaded += [(sample.owners[bundle], bundle) for bundle in cut if bundle in sample.owners]
     bundles = [sample.bundles.find(*each) for each in unloaded]
     return record.model_copy(
         update={

@@ -116,10 +116,10 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     if sources.rolling:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
     leaving, chosen = within_caps(drains, strategy)
-    report = [drains.report(leaving), strategy.report(chosen)]
+    reports = [drains.report(leaving), strategy.report(chosen)]
     if sources.rolling:
-        report[1] = report[1]._replace(sentence=f"{report[1].sentence}. {sources.rolling}")
-    made = replace(_joined(report, [*leaving, *chosen]), kept=strategy.kept)
+        reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
+    made = replace(_joined(reports, [*leaving, *chosen]), kept=strategy.kept)
     if not made.taken and (other := sources.otherwise()):
         (moves,) = within_caps(other)
         moves = other.regrouped(moves) if other.regrouped else moves
@@ -139,15 +139,15 @@ def _arriving(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
     return traffic
 
 
-def _joined(report: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
+def _joined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
     """Return the plan of several sources; the last one's sentence comes first."""
     return Plan(
-        decisions=[decision for each in report for decision in each.decisions],
+        decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
-        sentence=". ".join(each.sentence for each in reversed(report) if each.sentence),
-        traffic={broker: figure for each in reversed(report) for broker, figure in each.traffic.items()},
-        samples={broker: figure for each in report for broker, figure in each.samples.items()},
-        drains={broker: progress for each in report for broker, progress in each.drains.items()},
+        sentence=". ".join(each.sentence for each in reversed(reports) if each.sentence),
+        traffic={broker: figure for each in reversed(reports) for broker, figure in each.traffic.items()},
+        samples={broker: figure for each in reports for broker, figure in each.samples.items()},
+        drains={broker: progress for each in reports for broker, progress in each.drains.items()},
     )
 
 

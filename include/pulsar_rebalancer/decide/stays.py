@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import is_of_brokers
+from pulsar_rebalancer.names import is_of_brokers, namespace_of
 from pulsar_rebalancer.patterns import matching, of_glob
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample, namespaces_of
@@ -120,6 +120,7 @@ RULES = (
     Rule(Reason.TOO_MANY_TOPICS, Overrule.TOPIC_CEILING),
     Rule(Reason.NO_DESTINATION),
     Rule(Reason.SAME_BROKER),
+    Rule(Reason.ROLLING),
     Rule(Reason.WOULD_OVERLOAD, Overrule.OVERLOAD),
     Rule(Reason.CAP_BROKER, Overrule.CAPS),
     Rule(Reason.CAP_NAMESPACE, Overrule.CAPS),
@@ -165,6 +166,8 @@ def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | 
 def checked(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return a strategy's moves; a bundle that has a reason to stay stays for that reason, whatever the strategy says.
 
+    A destination that the strategy names must be permitted. Destinations that placement chooses are permitted anyway.
+
     Raises:
         PlanError: `bad_result` if a bundle that is to move is not reported by the named source, moves twice, or has a
             figure that is negative or not a number.
@@ -181,12 +184,19 @@ def checked(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[Candi
         if problem:
             raise PlanError(Reason.BAD_RESULT, f"{sample.settings.strategy}: {move.bundle:.200} {problem}")
         seen.add(move.bundle)
-    if not any(reasons.values()) and not any(left_out[move.source] for move in taken):
-        return checked
-    return [
-        move.put_off(left_out[move.source] or reasons[move.source, move.bundle] or move.reason) if move.taken else move
-        for move in checked
-    ]
+
+    @cache
+    def forbidden(namespace: str, source: str, destination: str) -> Reason | None:
+        return sample.forbids(f"{namespace}/", source, destination)
+
+    def stays(move: CandidateMove) -> Reason | None:
+        own = left_out[move.source] or reasons[move.source, move.bundle]
+        if own or not profile_of(sample.settings).judges_pairs:
+            return own
+        return forbidden(namespace_of(move.bundle), move.source, move.destination or "")
+
+    stay = {move.bundle: reason for move in taken if (reason := stays(move))}
+    return [move.put_off(stay.get(move.bundle, move.reason)) for move in checked] if stay else checked
 
 
 def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], seen: Collection[str]) -> str:

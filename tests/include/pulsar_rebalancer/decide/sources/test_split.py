@@ -171,3 +171,17 @@ def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> Non
 
     (split,) = read_splits(run)
     assert (split.bundle, split.positions, split.unload) == (LOW, (0x40000000,), True)
+
+
+@pytest.mark.parametrize(("owned", "topics"), [({"b": {LOW: 30.0}}, 3), ({"b": {}}, 0)], ids=["moved", "unreported"])
+def test_a_split_is_carried_out_where_its_bundle_is_now(
+    snapshots: Snapshots, owned: dict[str, dict[str, float]], topics: int
+) -> None:
+    plan = shown(snapshots, bundles=[LOW], unload=True)
+    snapshots.owned = {"a:1": {HIGH: 10.0}, "b:1": owned["b"], "c:1": {}}
+    entry = snapshots.handed_over(plan).model_dump(mode="json")
+
+    summary = plan_again(snapshots.storage, snapshots.take(params={"plan": plan.hash}, handed_over=entry))
+
+    assert summary.by_hand is not None
+    assert (summary.bundles_split, summary.by_hand.topics) == (1, topics)

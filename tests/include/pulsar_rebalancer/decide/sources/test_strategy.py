@@ -188,3 +188,19 @@ def test_what_a_custom_shedder_returns_is_checked(monkeypatch):
     with pytest.raises(PlanError, match=r"OverloadShedder: t/n/unknown is not a bundle of 'a:1'") as refused:
         decided_by(given)
     assert refused.value.reason is Reason.BAD_RESULT
+
+
+@pytest.mark.parametrize(
+    ("policies", "left_out", "expected"),
+    [
+        ({}, None, "taken"),
+        ({"unknown": {"t/n": "timeout"}}, None, "policy_unknown"),
+        ({}, "broker_quarantined", "no_destination"),
+    ],
+)
+def test_the_destination_that_a_custom_shedder_names_must_be_permitted(monkeypatch, policies, left_out, expected):
+    monkeypatch.setitem(registry.PROFILES, "OverloadShedder", returning(str(HELD[0]["bundle"])))
+    brokers = [BROKERS[0], BROKERS[1] | {"left_out": left_out}, BROKERS[2]]
+    tables = Settings(strategy="OverloadShedder"), brokers_of(brokers), bundles_of(HELD)
+    found = decided_by(StrategyInput(*tables, COUNTED, policies=Policies(**policies)))
+    assert [move.reason for move in found.moves] == [expected]
