@@ -131,7 +131,10 @@ SWAP = {"loads": {"a": 48, "b": 100}, "sizes": {"a": (2.4, 2.4), "b": (5, 5)}}
 class TestSwaps:
     @pytest.mark.parametrize(
         ("reason", "swapped"),
-        [("recently_unloaded", True), ("namespace_excluded", False), ("system_namespace", False)],
+        [
+            ("recently_unloaded", True),
+            *((why, False) for why in ("namespace_excluded", "bundle_excluded", "system_namespace", "to_be_split")),
+        ],
     )
     def test_what_never_moves_is_not_swapped_either(self, reason, swapped):
         result = shed(cluster(**SWAP, reason={"a": reason}), NOTHING)
