@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tests.pulsar.cluster import PulsarCluster
 
+_LOST_RACE = ("Failed to acquire ownership", "is already locked")
 _RACE_SECONDS = 30
 
 
@@ -93,7 +94,8 @@ class Admin:
             try:
                 answer = self.call("GET", f"/lookup/v2/topic/{topic.replace('://', '/')}").json()
             except httpx.HTTPStatusError as error:
-                if "Failed to acquire ownership" not in str(error) or time.monotonic() > deadline:
+                lost = any(words in str(error) for words in _LOST_RACE)
+                if not lost or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
             else:
