@@ -14,7 +14,6 @@ NAV = {
         "runs",
         "page",
         "control",
-        "by-hand",
         "rolling-restarts",
         "splitting",
         "strategies",

@@ -259,14 +259,6 @@ def triggered(words: list[str]) -> None:
         assert parse_control_form(values).changes
 
 
-def posted(words: list[str]) -> None:
-    """Airflow's REST API takes such a run; that it does is tested beside it."""
-    address, document = words[1], json.loads(words[-1])
-    assert address == "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns"
-    assert set(document["conf"]) <= set(dags()["pulsar_by_hand__east"].params)
-    by("tests/integration/test_by_hand.py::test_what_was_shown_is_carried_out")(words)
-
-
 def unpaused(words: list[str]) -> None:
     """There is such a DAG, and its runs may start."""
     airflow(words)

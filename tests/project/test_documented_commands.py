@@ -42,7 +42,6 @@ from tests.project.exercised import (
     of_families,
     of_gain,
     on_kubernetes,
-    posted,
     removed,
     set_on_brokers,
     strategy,
@@ -131,8 +130,6 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "airflow dags trigger pulsar_roll__east --conf '{ "
     '"brokers": ["broker-3:8080", "broker-4:8080"], "reason": "kernel 6.12" }\'': triggered,
     'airflow dags trigger pulsar_roll__east --conf \'{"plan": "<id>"}\'': triggered,
-    'curl "$AIRFLOW/api/v2/dags/pulsar_by_hand__east/dagRuns" --oauth2-bearer "$TOKEN" --json '
-    '\'{ "logical_date": null, "conf": {"plan": "<hash>"} }\'': posted,
     'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" \\ '
     '--oauth2-bearer "$TOKEN" '
     '--json \'{"chosen_options": ["Approve"], "params_input": {"reason": "it is quiet now"}}\'': by(APPROVED),

@@ -107,10 +107,10 @@ def _of_airflow(name: str) -> bool:
 @pytest.mark.parametrize(
     ("page", "heading", "members"),
     [
-        ("control", "# Control", tuple(ControlAction)),
+        ("control", "## Orders", tuple(ControlAction)),
         ("strategies", "## Shedders", tuple(Strategy)),
         ("strategies", "## Placement", tuple(Placement)),
-        ("by-hand", "## Make the plan", tuple(Action)),
+        ("control", "## Make a plan", tuple(Action)),
     ],
 )
 def test_every_member_has_a_row(page: str, heading: str, members: tuple[str, ...]) -> None:

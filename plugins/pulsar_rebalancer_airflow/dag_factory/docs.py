@@ -21,7 +21,7 @@ _PAGES = {
         "Moves, splits and drains on request. Trigger it with an *Action*: the *plan* task shows what would move. "
         "To carry the plan out, trigger it again with only the plan's hash.",
         ("mode", "max_shown_plan_age_seconds"),
-        "docs/by-hand.md",
+        "docs/control.md",
     ),
     "control": (
         "Pauses and stops runs, and manages the state. Trigger it with an *Action* and a reason.",
