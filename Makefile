@@ -82,10 +82,10 @@ coverage: setup ## measure which lines the tests without Airflow's processes rea
 benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m lab.benchmarks $(PART)
 
-experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/experiments.md, DRAW=1 only draws it
+experiments: setup ## repeat the published comparison of shedders in the simulated cluster; NAME="jitter cold_start" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/evidence.md, DRAW=1 only draws it
 	@$(PYTHON_BIN) -m lab.experiments $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page) $(if $(DRAW),--draw)
 
-families: setup ## compare strategies over families of sustained load; NAME="bursts scaling" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/families.md
+families: setup ## compare strategies over families of sustained load; NAME="bursts scaling" runs only these, SEEDS=2 uses fewer seeds; PAGE=1 renews docs/evidence.md
 	@$(PYTHON_BIN) -m lab.families $(NAME) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PAGE),--page)
 
 clean: ## remove everything generated, including the environment

@@ -22,7 +22,7 @@ NAV = {
     ],
     "Operate": ["operations", "deployment", "kubernetes", "alerts", "metrics", "simulation"],
     "Reference": ["reference/settings", "reference/reason-codes", "reference/bad-input", "api"],
-    "Measurements": ["performance", "experiments", "reference/experiments", "families", "reference/families"],
+    "Measurements": ["performance", "evidence"],
     "Develop": ["architecture", "/CONTRIBUTING", "/SECURITY", "/CHANGELOG"],
 }
 """Pages in `docs`, or in the root if they begin with a slash, by caption."""

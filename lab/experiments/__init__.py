@@ -1,1 +1,1 @@
-"""The published comparison of shedders, run again in the simulated cluster (docs/experiments.md)."""
+"""The published comparison of shedders, run again in the simulated cluster (docs/evidence.md)."""

@@ -2,8 +2,8 @@
 
     python -m lab.experiments [NAME ...] [--seeds 10] [--strategy package.module:function] [--page | --draw]
 
-Results of a scenario are one file. Report and documents are drawn from all files in the folder, so scenarios may be run
-one by one.
+Results of a scenario are one file. The report, or docs/evidence.md, is drawn from all files in the folder, so scenarios
+may be run one by one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 
 from scripts.drawing import ROOT
 
+from lab import evidence
 from lab.experiments import page
 from lab.experiments.results import Results, gathered, read_all, write
 from lab.experiments.run import StrategyError, run
 from lab.experiments.scenario import FOLDER, Scenario, load_all, named
 from lab.experiments.variants import VARIANTS, Variant, from_outside
-from lab.families import family_page
-from lab.gain import gain_page
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.texts import number_of
 
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit code: 2 if an argument names something that does not exist or is invalid."""
     options = _options(arguments)
     if options.draw:
-        page.draw(page.written() | family_page.written() | gain_page.written())
+        evidence.draw()
         return 0
     commit = commit_of_sources()
     try:
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for results in run_all(chosen, variants, range(1, options.seeds + 1), options.processes, commit):
         write(folder, results)
     if options.page:
-        page.draw(page.written())
+        evidence.draw()
     else:
         report = options.output / "report.md"
         report.write_text(page.report(read_all(folder, scenarios), scenarios), encoding="utf-8")
@@ -128,8 +127,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--scenarios", type=Path, default=FOLDER, help="folder of scenario files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "experiments", help="folder for results")
     documents = parser.add_mutually_exclusive_group()
-    documents.add_argument("--page", action="store_true", help="renew the committed results, then the documents")
-    documents.add_argument("--draw", action="store_true", help="draw the documents from the committed results")
+    documents.add_argument("--page", action="store_true", help="renew the committed results, then docs/evidence.md")
+    documents.add_argument("--draw", action="store_true", help="draw docs/evidence.md from the committed results")
     return parser.parse_args(arguments)
 
 

@@ -12,7 +12,7 @@ from lab.experiments.problems import PROBLEMS, PUBLISHED, judge
 from lab.experiments.variants import BASELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Collection, Hashable, Iterable, Mapping
 
     from lab.experiments.problems import Judgement
     from lab.experiments.results import Results, Spread
@@ -77,15 +77,19 @@ def of_scenario(results: Results) -> Table:
     return Table(["", *(column.title for column in MEASURES.values())], rows)
 
 
-def of_problems(results: Mapping[str, Results]) -> Table:
-    """Return the judgements of the five problems, and what was published."""
+def of_problems(results: Mapping[str, Results], shown: Collection[str] = ()) -> Table:
+    """Return the judgements of the five problems, and what was published if it differs.
+
+    Args:
+        shown: the variants; empty: all.
+    """
     names = dict.fromkeys(name for scenario in results.values() for name in scenario.measures)
-    variants = [name for name in names if not name.startswith(BASELINE)]
-    cells = {variant: tuple(map(_verdict, judge(results, variant))) for variant in variants}
-    rows = []
-    for same in alike(cells):
-        published = [f"\npublished: {verdict}" for verdict in PUBLISHED.get(same[0], ())] or [""] * len(PROBLEMS)
-        rows.append([also(map(short, same)), *map("".join, zip(cells[same[0]], published, strict=True))])
+    variants = [name for name in names if not name.startswith(BASELINE) and (not shown or name in shown)]
+    cells = {
+        variant: tuple(map(_verdict, judge(results, variant), PUBLISHED.get(variant, (None,) * len(PROBLEMS))))
+        for variant in variants
+    }
+    rows = [[also(map(short, same)), *cells[same[0]]] for same in alike(cells)]
     return Table(["", *(problem.title for problem in PROBLEMS)], rows)
 
 
@@ -127,11 +131,11 @@ def _cell(text: str) -> str:
     return "<br>".join([f"**{first}**", *others]) if others else first
 
 
-def _verdict(judgement: Judgement | None) -> str:
+def _verdict(judgement: Judgement | None, published: str | None) -> str:
     if judgement is None:
         return "not run"
-    overall = "" if judgement.overall is None else f"; over all {judgement.overall:.3g} %"
-    return f"{judgement.verdict}\n{judgement.text}{overall}"
+    differs = f"\npublished: {published}" if published not in (None, judgement.verdict) else ""
+    return f"{judgement.verdict}\n{judgement.text}{differs}"
 
 
 def _text(spread: Spread) -> str:

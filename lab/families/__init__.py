@@ -1,1 +1,1 @@
-"""Families of sustained load: days of drawn load by which strategies are judged (docs/families.md)."""
+"""Families of sustained load: days of drawn load by which strategies are judged (docs/evidence.md)."""

@@ -1,7 +1,7 @@
 """Run families of sustained load with all strategies: `python -m lab.families [NAME ...]`.
 
-Without names, all training families. With --page, the results are those that are committed, and the page is drawn from
-them.
+Without names, all training families. With --page, the results are those that are committed, and docs/evidence.md is
+drawn from them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from scripts.drawing import ROOT
 
-from lab.experiments import page
+from lab import evidence
 from lab.experiments.__main__ import commit_of_sources, positive, refuse_changes
 from lab.experiments.scenario import named
 from lab.experiments.variants import from_outside
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{time.monotonic() - started:6.0f} s  {family.name}", flush=True)
             print(family_page.of_family(results).markdown(), flush=True)
     if options.page:
-        page.draw(family_page.written())
+        evidence.draw()
     return 0
 
 
@@ -71,7 +71,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--strategy", action="append", default=[], help="a custom shedder, package.module:name")
     parser.add_argument("--families", type=Path, default=FOLDER, help="folder of family files")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "families", help="folder for results")
-    parser.add_argument("--page", action="store_true", help="renew the committed results, then the page")
+    parser.add_argument("--page", action="store_true", help="renew the committed results, then docs/evidence.md")
     return parser.parse_args(arguments)
 
 

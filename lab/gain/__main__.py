@@ -3,9 +3,8 @@
     python -m lab.gain parts [FAMILY ...]    # without one of its parts, and controls
     python -m lab.gain prices [FAMILY ...]   # other values of min_gain
     python -m lab.gain cases                 # single cases, minute by minute
-    python -m lab.gain draw                  # the page, from the committed results
 
-With --page, the results are those that are committed.
+With --page, the results are those that are committed, and docs/evidence.md is drawn from them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scripts.drawing import ROOT
 
-from lab.experiments import page
+from lab import evidence
 from lab.experiments.__main__ import commit_of_sources, refuse_changes
 from lab.families.contestants import GAIN, contestants, priced
 from lab.families.family import load_all
@@ -72,10 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in options.families or question.families or training:
             seeds = question.seeds[: options.seeds]
             write(folder / options.what, _compared(families[name], question.contestants, seeds, commit))
-    elif options.what == "cases":
+    else:
         run_cases(folder / "cases", commit)
-    if options.page or options.what == "draw":
-        page.draw(gain_page.written())
+    if options.page:
+        evidence.draw()
     return 0
 
 
@@ -91,11 +90,11 @@ def _compared(family: Family, variants: Mapping[str, Variant], seeds: tuple[int,
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m lab.gain", description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=(*QUESTIONS, "cases", "draw"))
+    parser.add_argument("what", choices=(*QUESTIONS, "cases"))
     parser.add_argument("families", nargs="*", metavar="FAMILY")
     parser.add_argument("--seeds", type=int, help="number of seeds (default: all)")
     parser.add_argument("--output", type=Path, default=ROOT / ".run" / "gain", help="folder for results")
-    parser.add_argument("--page", action="store_true", help="renew the committed results, then the page")
+    parser.add_argument("--page", action="store_true", help="renew the committed results, then docs/evidence.md")
     return parser.parse_args(arguments)
 
 

@@ -1,8 +1,8 @@
-"""What docs/gain-shedder.md shows of the proof, drawn from the committed results."""
+"""Tables and pictures of the committed proof for GainShedder."""
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -10,19 +10,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from scripts.drawing import FOLDER as PICTURES
 from scripts.drawing import PALETTES, ROOT
-from scripts.markdown import between, picture
+from scripts.markdown import picture
 
-from lab.experiments.page import COMMITTED
 from lab.experiments.plots import explain, fields_in_rows, page_style, svg
-from lab.experiments.results import read
 from lab.experiments.scenario import load
-from lab.experiments.tables import Table, seeds
+from lab.experiments.tables import Table
 from lab.families import family_page, family_plot
 from lab.families.contestants import AVG, GAIN
 from lab.families.family import load_all
 from lab.families.family_results import ratio, read_all
-from lab.gain.goals import CLEARLY, loses_clearly, verdicts
-from lab.gain.parts import PARTS, RANDOM, SHUFFLED
+from lab.gain.goals import verdicts
+from lab.gain.parts import PARTS
 from lab.gain.single_cases import BURST, FOLDER, NETWORK, CaseRun, read_case
 from pulsar_rebalancer.strategies.shedders.gain_shedder import GainSettings
 
@@ -32,11 +30,9 @@ if TYPE_CHECKING:
 
     from scripts.drawing import Palette
 
-    from lab.experiments.results import Results
     from lab.families.family_results import FamilyResults
 
 RESULTS = ROOT / "lab" / "gain" / "results"
-DOCUMENT = ROOT / "docs" / "gain-shedder.md"
 SHOWN_SEED = 2
 """Of the burst in the picture."""
 
@@ -46,55 +42,48 @@ _FIRST, _LAST = 70, 130
 _MEASURES = {"moves_per_day": 1, "range_mean": 0, "disturbed_per_day": 1}
 
 
-def written() -> dict[Path, str]:
-    """Return the document and its pictures, with their texts."""
-    held_out, training = (read_all(family_page.RESULTS / kind) for kind in ("held-out", "training"))
+def blocks() -> dict[str, str]:
+    """Return what docs/evidence.md shows of the proof, by the marks around it."""
+    training, held_out = (read_all(family_page.RESULTS / kind) for kind in ("training", "held-out"))
     parts, prices = (read_all(RESULTS / what) for what in ("parts", "prices"))
-    (burst_commit, burst), (network_commit, network) = (
-        read_case(RESULTS / "cases" / f"{name}.json") for name in (BURST, NETWORK)
-    )
-    text = DOCUMENT.read_text(encoding="utf-8")
-    for marks, content in (
-        ("goals", _goals(held_out)),
-        ("prices", _prices(prices, training)),
-        ("parts", _parts(parts)),
-        ("burst", _burst(burst, burst_commit)),
-        ("network", _of_case(network, network_commit)),
-        ("hundred", _at_the_end(read(COMMITTED / "hundred_hot_hundred_new.json"))),
-    ):
-        text = between(marks, content, text)
+    return {"goals": _goals(held_out), "prices": _prices(prices, training), "parts": _parts(parts), "cases": _cases()}
+
+
+def pictures() -> dict[Path, str]:
+    """Return the pictures that are drawn from the committed results."""
+    held_out = read_all(family_page.RESULTS / "held-out")
     titles = {name: family.title.removeprefix("Held out: ") for name, family in load_all().items()}
-    shown = [run for run in burst if run.seed == SHOWN_SEED]
+    shown = [run for run in _read_case(BURST) if run.seed == SHOWN_SEED]
     spike = load(FOLDER / f"{BURST}.toml").traffic_spikes[0]
-    of_burst = spike.minute, spike.minute + spike.minutes
-    pictures = {}
+    drawn = {}
     for mode, colours in PALETTES.items():
-        pictures[f"experiments-gain-{mode}.svg"] = family_plot.moves_against_range(held_out, titles, colours)
-        pictures[f"experiments-burst-{mode}.svg"] = _drawn_burst(shown, of_burst, colours)
-    return {DOCUMENT: text} | {PICTURES / name: svg for name, svg in pictures.items()}
+        drawn[f"experiments-gain-{mode}.svg"] = family_plot.moves_against_range(held_out, titles, colours)
+        drawn[f"experiments-burst-{mode}.svg"] = _drawn_burst(
+            shown, (spike.minute, spike.minute + spike.minutes), colours
+        )
+    return {PICTURES / name: text for name, text in drawn.items()}
+
+
+def _read_case(name: str) -> list[CaseRun]:
+    return read_case(RESULTS / "cases" / f"{name}.json")[1]
 
 
 def _goals(held_out: Mapping[str, FamilyResults]) -> str:
+    drawn = picture(
+        "experiments-gain",
+        "Bundles moved per day against the mean range in the held-out families.",
+    )
     others = [name for name in next(iter(held_out.values())).runs if name.startswith(AVG)]
-    families = [*held_out]
-    paragraphs = [
-        picture(
-            "experiments-gain",
-            "Bundles moved per day against the mean range in the held-out families, a mark for each strategy.",
-        )
-    ]
-    for other in others:
-        rows = [
-            [
-                verdict.goal,
-                *(verdict.figures[name] for name in families),
-                f"missed in {len(verdict.missed)} of {len(families)}" if verdict.missed else "reached",
-            ]
-            for verdict in verdicts(held_out, other)
-        ]
-        name = "AvgShedder with the author's minima" if other == AVG else other
-        paragraphs += [f"Compared with {name}:", Table(["goal", *families, ""], rows).markdown()]
-    return "\n\n".join([*paragraphs, _origin(held_out)])
+    found = {other: verdicts(held_out, other) for other in others}
+    rows = []
+    for other, judged in found.items():
+        cells = []
+        for verdict in judged:
+            figures = sorted(verdict.figures.values(), key=lambda text: float(text.removesuffix("x")))
+            missed = f"missed in {len(verdict.missed)} of {len(figures)}" if verdict.missed else "reached"
+            cells.append(f"{missed}\n{figures[0]} to {figures[-1]}")
+        rows.append([other, *cells])
+    return f"{drawn}\n\n{Table(['compared with', *(verdict.goal for verdict in found[AVG])], rows).markdown()}"
 
 
 def _prices(results: Mapping[str, FamilyResults], training: Mapping[str, FamilyResults]) -> str:
@@ -108,49 +97,30 @@ def _prices(results: Mapping[str, FamilyResults], training: Mapping[str, FamilyR
         largest = max(ratio({of: family}, name, "range_mean") for of, family in compared.items())
         moves, ranges, disturbed = _multiples(compared, name, AVG)
         value = name.removeprefix("min_gain ")
-        is_default = float(value) == GainSettings().min_gain
-        shown = f"**{value}**" if is_default else value
-        rows.append([shown, moves, ranges, f"{largest:.2f} x", disturbed, _hotter(compared, name, AVG)])
+        shown = f"**{value}**" if float(value) == GainSettings().min_gain else value
+        rows.append([shown, moves, ranges, f"{largest:.2f}x", disturbed])
     ranges_of = "mean range", "mean range, worst family"
-    head = ["`min_gain`", "moves", *ranges_of, "disturbed load", "p99 of the hottest, points"]
-    families = ", ".join(f"`{name}`" for name in results)
-    return f"{Table(head, rows).markdown()}\n\nFamilies {families}. {_origin(results)}"
+    return Table(["`min_gain`", "moves", *ranges_of, "disturbed load"], rows).markdown()
 
 
 def _parts(results: Mapping[str, FamilyResults]) -> str:
-    rows = [[part, *_multiples(results, part, GAIN), _hotter(results, part, GAIN)] for part in (GAIN, *PARTS)]
-    table = Table(["", "moves", "mean range", "disturbed load", "p99 of the hottest, points"], rows).markdown()
-    by_family = Table(
-        ["moves, range", *results],
-        [
-            [
-                part,
-                *(
-                    f"{family.mean(part)['moves_per_day']:.0f}, {family.mean(part)['range_mean']:.1f}"
-                    for family in results.values()
-                ),
-            ]
-            for part in (GAIN, *PARTS)
-        ],
-    ).markdown()
-    outcome = {True: "loses clearly", False: "does not lose clearly"}
-    controls = "\n".join(
-        f"* **{control.removeprefix('control: ')}** {outcome[loses_clearly(results, control)]}."
-        for control in (RANDOM, SHUFFLED)
-    )
-    rule = (
-        "A control loses clearly if it has neither fewer moves nor a smaller range, and at least "
-        f"{CLEARLY:g} times one of them."
-    )
-    return "\n\n".join([table, by_family, rule, controls, _origin(results)])
+    rows = [[part, *_multiples(results, part, GAIN), _hotter(results, part, GAIN)] for part in PARTS]
+    return Table(["", "moves", "mean range", "disturbed load", "p99 of the hottest"], rows).markdown()
 
 
-def _burst(runs: Sequence[CaseRun], commit: str) -> str:
+def _cases() -> str:
     drawn = picture(
         "experiments-burst",
-        "Scores of the hottest and the coldest broker during one burst, with AvgShedder and with GainShedder.",
+        "Scores of the hottest and the coldest broker during a burst, with both strategies.",
     )
-    return "\n\n".join([drawn, f"Seed {SHOWN_SEED} of `{BURST}`. All seeds:", _of_case(runs, commit)])
+    rows = []
+    for title, case in (("burst", BURST), ("network", NETWORK)):
+        runs = _read_case(case)
+        for contestant in dict.fromkeys(run.contestant for run in runs):
+            own = [run for run in runs if run.contestant == contestant]
+            means = fmean(run.moves for run in own), fmean(run.range_mean for run in own)
+            rows.append([title, contestant, *(f"{mean:.1f}" for mean in means)])
+    return f"{drawn}\n\n{Table(['case', '', 'moves', 'mean range'], rows).markdown()}"
 
 
 def _drawn_burst(runs: Sequence[CaseRun], burst: tuple[int, int], colours: Palette) -> str:
@@ -187,40 +157,10 @@ def _drawn_burst(runs: Sequence[CaseRun], burst: tuple[int, int], colours: Palet
         return svg(figure)
 
 
-def _of_case(runs: Sequence[CaseRun], commit: str) -> str:
-    rows = []
-    for contestant in dict.fromkeys(run.contestant for run in runs):
-        own = [run for run in runs if run.contestant == contestant]
-        rows.append(
-            [contestant, f"{fmean(run.moves for run in own):.1f}", f"{fmean(run.range_mean for run in own):.1f}"]
-        )
-    drawn = ", ".join(str(seed) for seed in dict.fromkeys(run.seed for run in runs))
-    return f"{Table(['', 'moves', 'mean range'], rows).markdown()}\n\nMeans of seeds {drawn}, of commit `{commit}`."
-
-
-def _at_the_end(results: Results) -> str:
-    rows = [
-        [name, *(_quantiles(results.spread(name, measure).known) for measure in ("bundles_moved", "range_end"))]
-        for name in (AVG, GAIN)
-    ]
-    table = Table(["", "moves", "range of the last ten minutes"], rows).markdown()
-    return f"{table}\n\nMedian, least and largest of seeds {seeds(results)}, of commit `{results.commit}`."
-
-
 def _multiples(results: Mapping[str, FamilyResults], name: str, to: str) -> list[str]:
-    return [f"{ratio(results, name, measure, plus, to=to):.2f} x" for measure, plus in _MEASURES.items()]
+    return [f"{ratio(results, name, measure, plus, to=to):.2f}x" for measure, plus in _MEASURES.items()]
 
 
 def _hotter(results: Mapping[str, FamilyResults], name: str, than: str) -> str:
     points = [of.mean(name)["hottest_p99"] - of.mean(than)["hottest_p99"] for of in results.values()]
     return f"{fmean(points):+.1f}"
-
-
-def _quantiles(figures: Sequence[float]) -> str:
-    return f"{median(figures):.1f} ({min(figures):.1f} to {max(figures):.1f})"
-
-
-def _origin(results: Mapping[str, FamilyResults]) -> str:
-    commits = " and ".join(f"`{commit}`" for commit in sorted({family.commit for family in results.values()}))
-    drawn = sorted({seed for family in results.values() for seed in family.seeds})
-    return f"{f'Seeds {drawn[0]} to {drawn[-1]}' if drawn[1:] else f'Seed {drawn[0]}'}, of commit {commits}."

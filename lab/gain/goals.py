@@ -34,7 +34,7 @@ def verdicts(results: Mapping[str, FamilyResults], other: str) -> list[Verdict]:
     """Return the verdict on each goal, compared with another contestant, by the means of the families."""
     found = []
     for goal, measure in (
-        (f"at most {MOVES} x the moves, {MOVES_OF_LARGE} x with large bundles", _moves),
+        (f"at most {MOVES}x the moves, {MOVES_OF_LARGE}x with large bundles", _moves),
         ("a smaller mean range", _range),
         (f"p99 of the hottest broker at most {HOTTER} points higher", _hottest),
     ):
@@ -46,12 +46,12 @@ def verdicts(results: Mapping[str, FamilyResults], other: str) -> list[Verdict]:
 
 def _moves(name: str, family: FamilyResults, other: str) -> tuple[str, bool]:
     multiple = ratio({name: family}, GAIN, "moves_per_day", 1, to=other)
-    return f"{multiple:.2f} x", multiple <= (MOVES_OF_LARGE if name in LARGE else MOVES)
+    return f"{multiple:.2f}x", multiple <= (MOVES_OF_LARGE if name in LARGE else MOVES)
 
 
 def _range(name: str, family: FamilyResults, other: str) -> tuple[str, bool]:
     multiple = ratio({name: family}, GAIN, "range_mean", to=other)
-    return f"{multiple:.2f} x", multiple < 1
+    return f"{multiple:.2f}x", multiple < 1
 
 
 def _hottest(name: str, family: FamilyResults, other: str) -> tuple[str, bool]:

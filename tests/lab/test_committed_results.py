@@ -17,23 +17,26 @@ from lab.experiments.variants import VARIANTS
 from scripts.drawing import ROOT
 from tests.own_git import ignore_own_git
 
+from lab import evidence
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 CHEAP = ("by_hand_history_score", "by_hand_no_candidate", "by_hand_other_processes", "one_broker_added")
-WRITTEN = page.written()
+WRITTEN = evidence.written()
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of its own with the committed results and documents."""
-    for name in (*page.DRAWN, "docs/reference", "docs/pictures"):
+    for name in (*page.DRAWN, "docs/pictures"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
     shutil.copytree(page.COMMITTED, tmp_path / "lab" / "experiments" / "results", dirs_exist_ok=True)
-    for name in ("COMMITTED", "DOCUMENT", "REFERENCE", "FOLDER"):
-        monkeypatch.setattr(page, name, tmp_path / getattr(page, name).relative_to(ROOT))
+    for module, name in ((page, "COMMITTED"), (page, "FOLDER"), (evidence, "DOCUMENT")):
+        monkeypatch.setattr(module, name, tmp_path / getattr(module, name).relative_to(ROOT))
+    monkeypatch.setattr(evidence, "PARTS", (page,))
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    page.DOCUMENT.write_text("before\n<!-- results -->\nyesterday\n<!-- /results -->\nafter\n")
+    evidence.DOCUMENT.write_text("before\n<!-- problems -->\nyesterday\n<!-- /problems -->\nafter\n")
     (tmp_path / "source").write_text("1")
     ignore_own_git(monkeypatch)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
@@ -66,32 +69,24 @@ def test_committed_results_are_what_the_sources_give(name: str, tmp_path: Path) 
 
 
 def test_one_scenario_renews_its_own_part(own: Path) -> None:
-    page.draw(page.written())
-    reference, others = page.REFERENCE.read_text(), read_all(page.COMMITTED, load_all())
+    others = read_all(page.COMMITTED, load_all())
     # Not committed: documents and results may differ from the commit that results name.
     assert command.main(["by_hand_history_score", "--seeds", "1", "--processes", "2", "--page"]) == 0
     results = read_all(page.COMMITTED, load_all())
-    assert results.pop("by_hand_history_score").seeds == (1,)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=own, check=True, capture_output=True, text=True).stdout
+    renewed = results.pop("by_hand_history_score")
+    assert (renewed.seeds, renewed.commit) == ((1,), head[:12])
     del others["by_hand_history_score"]
     assert results == others
-    renewed = page.REFERENCE.read_text()
-    changed = [
-        old.partition("\n")[0]
-        for old, new in zip(reference.split("\n## "), renewed.split("\n## "), strict=True)
-        if old != new
-    ]
-    assert changed == [load_all()["by_hand_history_score"].title]
-    text = page.DOCUMENT.read_text()
-    assert text.startswith("before\n<!-- results -->\n\n<picture>")
-    assert text.endswith("<!-- /results -->\nafter\n")
+    text = evidence.DOCUMENT.read_text()
+    assert text.startswith("before\n<!-- problems -->\n\n<picture>")
+    assert text.endswith("<!-- /problems -->\nafter\n")
     assert "yesterday" not in text
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=own, check=True, capture_output=True, text=True).stdout
-    assert f"by_hand_history_score`: `{head[:12]}`" in text
 
 
 def test_changed_sources_give_no_committed_results(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "source").write_text("2")
-    before = page.written()
+    before = evidence.written()
     assert command.main(["by_hand_history_score", "--seeds", "1", "--page"]) == 2
     assert "commit these first" in capsys.readouterr().err
-    assert page.written() == before
+    assert evidence.written() == before

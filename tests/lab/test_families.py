@@ -109,14 +109,6 @@ def test_from_files_to_results(
     assert "no family others; there are mine, theirs" in capsys.readouterr().err
 
 
-WRITTEN = family_page.written()
-
-
-@pytest.mark.parametrize("file", WRITTEN, ids=lambda file: file.name)
-def test_documents_and_pictures_are_drawn_from_the_committed_results(file: Path) -> None:
-    assert file.read_text(encoding="utf-8") == WRITTEN[file], "run make experiments DRAW=1"
-
-
 @pytest.mark.parametrize("kind", ["training", "held-out"])
 def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind: str) -> None:
     committed = read_all(family_page.RESULTS / kind)
