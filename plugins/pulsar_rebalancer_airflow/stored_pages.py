@@ -16,12 +16,7 @@ from pulsar_rebalancer_airflow.validation.page import POLICY
 FOR_READERS_OF_LOGS = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
 """Dependencies of a route: the user must be allowed to read the logs of the DAG `dag_id`."""
 
-_HEADERS = {
-    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "private, no-store",
-}
+_HEADERS = {"Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox"}
 
 
 def cluster_of(dag_id: str, *prefixes: str) -> str | None:

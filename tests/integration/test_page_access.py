@@ -129,6 +129,9 @@ def test_every_route_wants_a_login_and_the_right_to_read(server: TestClient, fol
         # Airflow has no such run: whoever may read is told so.
         found = 404 if address.endswith("/answer") else 200
         assert server.get(address).status_code == 401, address
+        headers = server.get(address, headers=header("VIEWER")).headers
+        assert headers["x-content-type-options"] == "nosniff", address
+        assert headers["cache-control"].startswith("private, no-"), address
         assert server.get(address, headers={"Authorization": "Bearer made.up.token"}).status_code == 403, address
         assert server.get(address, headers=header("")).status_code == 403, address
         assert server.get(address, headers=header("VIEWER")).status_code == found, address
@@ -250,7 +253,6 @@ def test_the_page_may_load_nothing_from_elsewhere_and_nothing_inline(server: Tes
         policy = answer.headers["content-security-policy"].split("; ")
         assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'self'"} <= set(policy)
         assert "unsafe" not in answer.headers["content-security-policy"]
-        assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 def test_the_documents_are_those_of_the_cluster(server: TestClient, folder: StoragePath, known: None) -> None:

@@ -40,12 +40,7 @@ POLICY = (
 )
 """Content security policy: load everything from this server, and allow nothing inline."""
 
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "private, no-store",
-}
+_HEADERS = {"Content-Security-Policy": POLICY}
 
 _RUN = DagAccessEntity.RUN
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -65,7 +60,7 @@ def static(name: str) -> Response:
     file = next((file for file in files(__package__).joinpath("static").iterdir() if file.name == name), None)
     if kind is None or file is None:
         raise HTTPException(404, "There is no such file.")
-    return Response(file.read_bytes(), media_type=kind, headers=HEADERS | {"Cache-Control": "private, no-cache"})
+    return Response(file.read_bytes(), media_type=kind, headers=_HEADERS | {"Cache-Control": "private, no-cache"})
 
 
 @router.get("/page")
@@ -76,7 +71,7 @@ def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
     if report is not None:
         return RedirectResponse(report_path(dag_id, run_id, report))
     shell = files(__package__).joinpath("static", "page.html").read_text(encoding="utf-8")
-    return Response(shell.replace("@BASE@", escape(f"{base_path()}{PREFIX}")), media_type="text/html", headers=HEADERS)
+    return Response(shell.replace("@BASE@", escape(f"{base_path()}{PREFIX}")), media_type="text/html", headers=_HEADERS)
 
 
 @router.get("/clusters")
