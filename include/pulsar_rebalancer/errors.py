@@ -14,12 +14,12 @@ class RebalancerError(Exception):
     """An error that an operator can act on.
 
     Args:
-        message: what went wrong, with the invalid value but without secrets. Long lines are truncated and control
-            characters are replaced or removed, because the value can come from the network.
+        message: what went wrong, with the invalid value but without secrets. It becomes one line, because the value can
+            come from a person, the network or foreign code.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
-        message = "\n".join(map(one_line, message.split("\n")))
+        message = one_line(message)
         super().__init__(f"{message} [{reason}]")
         self.reason = reason
         self.message = message

@@ -45,7 +45,7 @@ def storable(text: str) -> str:
 
 
 def typed(value: Any) -> Any:
-    """Strip all strings in a value that a person typed; strings without visible characters become empty.
+    """Return a value that a person typed with each of its strings on one line, and without spaces around it.
 
     Raises:
         ValueError: a string has a lone surrogate, or a control character other than tab and line break.
@@ -59,7 +59,7 @@ def typed(value: Any) -> Any:
 def _typed(text: str) -> str:
     if any(unicodedata.category(letter) in ("Cs", "Cc") for letter in text if letter not in "\t\n\r"):
         raise ValueError(f"{text[:80]!r} has a control character or half of a surrogate pair")
-    return text.strip() if one_line(text).strip() else ""
+    return one_line(text, len(text)).strip()
 
 
 def capitalized(sentence: str) -> str:

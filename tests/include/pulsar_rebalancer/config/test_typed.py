@@ -76,10 +76,20 @@ def test_a_reason_that_nobody_can_see_is_none(entered: list[Callable[[str], Any]
         entered[0](text)
 
 
-def test_texts_lose_only_spaces_around_them() -> None:
-    reason = "première\nligne 🎉"
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\u2028"])
+def test_a_text_that_is_typed_is_one_line(entered: list[Callable[[str], Any]], line_break: str) -> None:
+    for enter in entered:
+        try:
+            said = repr(enter(f"x{line_break}root released it"))
+        except SettingsError as error:
+            said = repr(str(error))
+        assert repr(line_break)[1:-1] not in said
 
-    assert parse_control_form({"action": "stop", "reason": f" {reason} "}).reason == reason
+
+def test_texts_lose_only_spaces_around_them() -> None:
+    reason = "première ligne 🎉"
+
+    assert parse_control_form({"action": "stop", "reason": f"\t{reason}\n"}).reason == reason
     assert parse_params({"force": "", "excluded_bundles": []}) == RunParams()
 
 

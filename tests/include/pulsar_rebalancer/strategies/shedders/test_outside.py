@@ -154,6 +154,15 @@ def test_a_path_that_leads_nowhere_breaks_its_own_cluster_only(tmp_path: Path, s
     assert (west.error, west.settings.strategy_settings) == ("", {"gap": 30.0, "times": 2})
 
 
+def test_an_error_at_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_shedder.py").write_text('raise ImportError("no such file:\\nGate open")')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(STRATEGIES_VARIABLE, "broken_shedder:shed")
+    (tmp_path / "clusters.yaml").write_text("clusters: {east: {strategy: 'broken_shedder:shed'}}")
+    (east,) = load_clusters(tmp_path / "clusters.yaml")
+    assert "ImportError: no such file: Gate open [wrong_setting]" in east.error
+
+
 @pytest.mark.parametrize("part", ["thresholds", "cluster_hits", "lines", "check"])
 def test_a_profile_that_fails_breaks_its_own_cluster_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
