@@ -10,22 +10,25 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NAV = {
-    "Use": [
-        "runs",
-        "page",
+    "Start": ["runs", "page"],
+    "Operate": [
+        "operations",
         "control",
+        "alerts",
+        "metrics",
         "rolling-restarts",
         "splitting",
         "strategies",
-        "gain-shedder",
         "replay",
+        "deployment",
+        "kubernetes",
+        "maturity",
     ],
-    "Operate": ["operations", "deployment", "kubernetes", "alerts", "metrics", "simulation"],
-    "Reference": ["reference/settings", "reference/reason-codes", "reference/bad-input", "api"],
-    "Measurements": ["performance", "evidence"],
-    "Develop": ["architecture", "/CONTRIBUTING", "/SECURITY", "/CHANGELOG"],
+    "Look up": ["reference/settings", "reference/reason-codes", "reference/bad-input", "api"],
+    "Understand": ["gain-shedder", "evidence", "performance", "simulation"],
+    "Contribute": ["architecture", "/CONTRIBUTING", "/SECURITY", "/CHANGELOG"],
 }
-"""Pages in `docs`, or in the root if they begin with a slash, by caption."""
+"""Pages in `docs`, or in the root if they begin with a slash, by caption; README.md has the same order."""
 
 # Airflow writes its settings into its home when it is imported.
 os.environ.setdefault("AIRFLOW_HOME", str(ROOT / ".cache" / "airflow-docs"))
@@ -34,10 +37,10 @@ project = "Pulsar rebalancer"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "README"
 include_patterns = ["*.md", "docs/**.md"]
-# docs/README.md is the navigation for readers of a code host.
-exclude_patterns = [*(each.name for each in ROOT.iterdir() if each.is_dir() and each.name != "docs"), "docs/README.md"]
+exclude_patterns = [each.name for each in ROOT.iterdir() if each.is_dir() and each.name != "docs"]
 # As code hosts number them: links to headings work there and here.
 myst_heading_anchors = 4
+myst_enable_extensions = ["tasklist"]
 # Docstrings have `code` between single backticks.
 default_role = "code"
 autodoc_member_order = "bysource"

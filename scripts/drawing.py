@@ -67,13 +67,11 @@ class Drawing:
         bold: bool = False,
         middle: bool = False,
         mono: bool = False,
-        length: float = 0,
     ) -> None:
-        """Write a line; `y` is its base line, `length` the width that any font is made to fill."""
+        """Write a line; `y` is its base line."""
         given = f'x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{colour or self.colours.text}"'
         given += f' font-family="{MONO if mono else SANS}"'
         given += ' font-weight="600"' * bold + ' text-anchor="middle"' * middle
-        given += f' textLength="{length:g}" lengthAdjust="spacingAndGlyphs"' if length else ""
         self._parts.append(f'<text {given} xml:space="preserve">{escape(words, quote=False)}</text>')
 
     def arrow(self, *points: tuple[float, float]) -> None:

@@ -1,15 +1,14 @@
 """Draw the pictures of README.md and docs/ as SVG, each for a light and a dark page; `--check` only compares.
 
-The house is drawn from the layers in pyproject.toml and the packages' docstrings, the terminal from docs/runs.md.
+The house is drawn from the layers in pyproject.toml and the packages' docstrings.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING
 
-from scripts.drawing import FOLDER, PALETTES, ROOT, Drawing, Palette
+from scripts.drawing import FOLDER, PALETTES, Drawing, Palette
 from scripts.gain_idea import gain_idea
 from scripts.house import house
 
@@ -90,34 +89,7 @@ def _bars(drawing: Drawing, x: float, heights: tuple[int, ...], name: str) -> No
     drawing.text(x + 14 * len(heights) + 6, base, name, size=11.5, colour=colours.dim)
 
 
-def terminal(colours: Palette) -> str:
-    """Return the picture of `make run` in a terminal: the first block of docs/runs.md."""
-    found = re.search(r"^```text\n(.*?)^```$", (ROOT / "docs" / "runs.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None, "docs/runs.md has no terminal"
-    lines = ["$ make run", *found[1].splitlines()]
-    char, row = 6.9, 20
-    width = round(max(map(len, lines)) * char) + 40
-    drawing = Drawing(width, len(lines) * row + 58, colours, "make run in a terminal")
-    drawing.box(1, 1, width - 2, len(lines) * row + 56)
-    for number, colour in enumerate((colours.hot, colours.dim, colours.good)):
-        drawing.box(18 + 18 * number, 14, 10, 10, colour=colour, fill=colour)
-    for number, line in enumerate(lines):
-        y = 56 + number * row
-        colour = colours.dim if line.startswith("--") else colours.text
-        verdict = re.search(r"fired: .*verified|balanced: .*do|waiting", line)
-        parts = [(0, line, colour)]
-        if verdict is not None:
-            first, last = verdict.span()
-            shown = {"f": colours.hot, "b": colours.good, "w": colours.dim}[line[first]]
-            parts = [(0, line[:first], colour), (first, verdict[0], shown), (last, line[last:], colours.dim)]
-        for start, words, fill in parts:
-            drawing.text(
-                20 + start * char, y, words, size=11.5, mono=True, colour=fill, length=round(len(words) * char, 1)
-            )
-    return drawing.svg()
-
-
-PICTURES = {"how-it-works": how_it_works, "terminal": terminal, "house": house, "gain-idea": gain_idea}
+PICTURES = {"how-it-works": how_it_works, "house": house, "gain-idea": gain_idea}
 """By the name of the file."""
 
 

@@ -106,7 +106,7 @@ def test_once_ends_when_the_cluster_is_balanced(tmp_path):
     assert re.search(r"range [89]\d\.\d", runs[0]), text
     assert re.search(r"fired: (\d+) of \1 bundles moved and verified", text), text
     assert "balanced: nothing to do" in runs[-1]
-    # docs/runs.md and its picture show what is really printed.
+    # docs/runs.md shows what is really printed.
     assert set(map(shape, terminal())) <= set(map(shape, watched.lines)), text
     assert re.search(r"login: admin {2}password: \w+", text)
     assert watched.family

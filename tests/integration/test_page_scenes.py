@@ -128,7 +128,6 @@ def test_a_plan_is_approved(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("would move", "needs a person's approval", "waits for approval until")
-    stage.draw("acts")
     stage.opens("Approve…", "Reject…")
     press(stage.chromium, "Approve…", "it is quiet now")
     assert stage.ended("apply") == "success"
@@ -324,7 +323,6 @@ def test_two_hundred_brokers(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("waiting")
-    stage.draw("large")
 
 
 @scene(STALE)

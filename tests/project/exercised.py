@@ -279,8 +279,6 @@ def asked_from_outside(words: list[str]) -> None:
     """The check of data age says that a run of yesterday is too old."""
     assert words[:2] == ["pulsar-rebalancer", "check-age"]
     given = dict(zip(words[2::2], words[3::2], strict=True))
-    if not given:
-        return
     assert set(given) == {"--root", "--cluster", "--max-age-seconds"}
     with tempfile.TemporaryDirectory() as root:
         storage = ClusterStorage(root, given["--cluster"])
@@ -310,13 +308,6 @@ def wheel(words: list[str]) -> None:
     found = re.fullmatch(rf"dist/{re.escape(name)}\[([a-z,]+)\]", words[-1])
     assert found is not None, words
     assert set(found[1].split(",")) <= set(project["optional-dependencies"])
-
-
-def versions(words: list[str]) -> None:
-    """It shows both packages that install into one folder."""
-    said = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=True).stdout
-    (one, other) = re.findall(r"^pyspark(?:-client)? +(\S+)$", said, flags=re.MULTILINE)
-    assert one == other
 
 
 def composed(words: list[str]) -> None:

@@ -47,7 +47,6 @@ from tests.project.exercised import (
     strategy,
     triggered,
     unpaused,
-    versions,
     wheel,
 )
 
@@ -65,15 +64,11 @@ CONNECTED = (
 )
 SCENES = "tests/integration/test_page_scenes.py::test_waiting_and_paused"
 LISTED = "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_lists_the_options"
-REGISTERED = (
-    "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_has_the_command_with_its_exit_codes"
-)
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply", "roll")
 
 
 TABLE: dict[str, Callable[[list[str]], None]] = {
     "make run": make(embedded, by(BALANCED)),
-    "make run ONCE=1": make(embedded, by(BALANCED)),
     "make run STRATEGY=ThresholdShedder": make(strategy, by(BALANCED)),
     "make run PULSAR=http://broker:8080": make(observes, by(OWN_CLUSTER)),
     "make test": make(by("tests/project/test_documented_commands.py")),
@@ -100,10 +95,6 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "python -m lab.families held_bursts": of_families,
     **dict.fromkeys((f"python -m lab.gain {what}" for what in ("parts", "prices", "cases")), of_gain),
     "make wheel": make(by("tests/project/test_wheel.py")),
-    "make release": make(by("tests/project/test_wheel.py::test_a_release_is_built_checked_and_tagged")),
-    "make test-sdist": make(by("tests/project/test_wheel.py::test_the_source_distribution_is_the_repository")),
-    "make test-versions": make(),
-    "make coverage": make(),
     "make help": helped,
     "make setup": done("--dry-run"),
     "make lock": make(),
@@ -133,14 +124,11 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'curl -X PATCH "$AIRFLOW/api/v2/dags/pulsar_apply__east/dagRuns/$RUN/taskInstances/approve/-1/hitlDetails" \\ '
     '--oauth2-bearer "$TOKEN" '
     '--json \'{"chosen_options": ["Approve"], "params_input": {"reason": "it is quiet now"}}\'': by(APPROVED),
-    "pulsar-rebalancer check-age": asked_from_outside,
     "pulsar-rebalancer check-age --root /var/lib/pulsar-rebalancer --cluster east "
     "--max-age-seconds 300": asked_from_outside,
-    "airflow pulsar-rebalancer": by(REGISTERED),
     'AIRFLOW_URL=https://airflow.example.com AIRFLOW_TOKEN="$TOKEN" '
     "pulsar-rebalancer drain broker-3:8080 --cluster east --seconds 900": by(DRAINED),
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
-    "pip list": versions,
     "airflow config list --section pulsar_rebalancer": by(LISTED),
     "python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa": archived,
     **{each: by(CONNECTED) for each in commands_in_blocks("operations.md") if "SparkConnectServer" in each},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import subprocess
 from pathlib import Path
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SITE = ROOT / "build" / "docs"
-# On a code host it is what the navigation is here.
-NO_PAGE = ROOT / "docs" / "README.md"
 WHOLE = "[...document.images].every((image) => image.complete && image.naturalWidth)"
 
 
@@ -26,15 +25,15 @@ def built(page: Path) -> Path:
     return (SITE / page.relative_to(ROOT)).with_suffix(".html")
 
 
-SHOWN = sorted(({*PAGES, ROOT / "CHANGELOG.md"}) - {NO_PAGE})
+SHOWN = sorted({*PAGES, ROOT / "CHANGELOG.md"})
 
 
-def test_every_page_is_in_the_navigation() -> None:
+def test_every_page_is_in_the_navigation_of_the_site_and_of_the_readme() -> None:
     captions = runpy.run_path(str(ROOT / "docs" / "conf.py"))["NAV"].values()
-    named = [
-        ROOT / f"docs/{name}.md" if name[0] != "/" else ROOT / f"{name[1:]}.md" for names in captions for name in names
-    ]
-    assert sorted(named) == [page for page in SHOWN if page != ROOT / "README.md"]
+    named = [f"docs/{name}.md" if name[0] != "/" else f"{name[1:]}.md" for names in captions for name in names]
+    assert sorted(ROOT / name for name in named) == [page for page in SHOWN if page != ROOT / "README.md"]
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Documentation\n")[2]
+    assert re.findall(r"\]\(([^)]+)\)", section) == named
 
 
 def test_every_operator_and_example_is_in_the_api_reference() -> None:
