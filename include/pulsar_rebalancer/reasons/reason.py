@@ -574,7 +574,7 @@ class Reason(StrEnum):
         "another run has recorded its plan.")
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
-        "A rolling restart is in force: other moves and splits wait until it ends.",
+        "A rolling restart is in force: other moves and splits wait for its end, its drain until all brokers are well.",
         "Wait for its end, or stop it: run pulsar_control__<cluster> with stop_roll. Only a run of "
         "pulsar_roll__<cluster> carries out that order: see roll_under_way if there is none.")
     ROLL_UNDER_WAY = ("roll_under_way", VERDICT, Trait.TYPED,

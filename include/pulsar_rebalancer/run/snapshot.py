@@ -104,6 +104,11 @@ class Snapshot:
         return frozenset(row["broker"] for row in self._listed if row["error"])
 
     @cached_property
+    def unwell(self) -> dict[str, Reason]:
+        """Return why validation leaves out brokers that the cluster lists, by broker."""
+        return {name: why for name, why in self.validation.quarantined.items() if name in self.started}
+
+    @cached_property
     def _listed(self) -> list[Row]:
         brokers = self.table("brokers")
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))

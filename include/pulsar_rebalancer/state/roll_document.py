@@ -62,6 +62,7 @@ class Roll(StateDocument):
         listed: all brokers that the cluster listed when the roll started.
         done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
         turn_at: when the current broker's turn started.
+        sample: run whose sample was the newest when the current phase started.
         since: when the current phase started.
         progress_at: when the roll last made progress or was held up by orders, plus any time without steps since then.
         looked_at: when the roll took a step, to the minute.
@@ -70,7 +71,9 @@ class Roll(StateDocument):
         restarted: start time of the broker's process after the restart.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         fewest: the smallest value of `left` in the current phase.
-        seen: runs in which that process sent a load report; before a turn, the run in which the others had no room.
+        seen: times of the samples in a row in which the drained broker was empty or, later, in which the new process
+            sent a load report; before a turn, that of the sample in which the others had no room.
+        may_restart: True while the current broker is known to be empty and all others to be well.
         outcome: outcome of the broker's turn, once its bundles are back.
         elsewhere: why bundles are not on a broker whose turn is over or in whose turn the roll stopped, by broker.
         waits: what the roll is waiting for.
@@ -94,6 +97,7 @@ class Roll(StateDocument):
     done: dict[str, Reason] = {}
     phase: Phase = Phase.WAITING
     turn_at: AwareDatetime | None = None
+    sample: str = ""
     since: AwareDatetime | None = None
     progress_at: AwareDatetime | None = None
     looked_at: AwareDatetime | None = None
@@ -102,7 +106,8 @@ class Roll(StateDocument):
     restarted: AwareDatetime | None = None
     left: int | None = None
     fewest: int | None = None
-    seen: tuple[str, ...] = ()
+    seen: tuple[AwareDatetime, ...] = ()
+    may_restart: bool = False
     outcome: Reason = Reason.BROKER_ROLLED
     elsewhere: dict[str, str] = {}
     waits: str = ""
@@ -147,7 +152,9 @@ class Roll(StateDocument):
         reason = f"rolling restart {self.id[:12]}: {self.reason}"
         return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
 
-    def begun(self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str) -> Self:
+    def begun(
+        self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str, sample: str
+    ) -> Self:
         """Return the document for a roll that starts now."""
         return type(self)(
             shown=shown,
@@ -159,13 +166,14 @@ class Roll(StateDocument):
             order=shown.order,
             listed=listed,
             turn_at=now,
+            sample=sample,
             since=now,
             progress_at=now,
         )
 
     def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
         """Return the document with the current broker in the given phase."""
-        anew = {"left": None, "fewest": None, "seen": (), "restarted": None}
+        anew = {"left": None, "fewest": None, "seen": (), "may_restart": False, "restarted": None}
         return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits} | anew)
 
     def turned(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:

@@ -9,7 +9,6 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.alerts.alert_conditions import Condition, end_of_roll
 from pulsar_rebalancer.show.alerts.incidents import Incident, PendingMessage
 from pulsar_rebalancer.show.alerts.messages import compose
-from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer_airflow.notifications.alerting import deliver, run_link
 
 if TYPE_CHECKING:
@@ -26,20 +25,22 @@ def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     about the roll's end is left to the *report* task then.
     """
     changes: dict[str, Any] = {}
-    if _withdrawn(roll) and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.BROKER_SKIPPED, over=True):
-        changes["asked"] = ""
-    asks = roll.active and roll.phase is Phase.RESTARTING and not entry.settings.roll_restart_dag
-    if asks and roll.asked != roll.broker and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
-        changes["asked"] = roll.broker
+    asked = roll.broker if roll.may_restart and not entry.settings.roll_restart_dag else ""
+    if roll.asked and roll.asked not in (asked, roll.stranded):
+        reason = Reason.BROKER_SKIPPED if _skipped(roll) else Reason.ROLLING
+        if _sent(context, entry, roll, Condition.ROLL_ASKS, reason, over=True):
+            changes["asked"] = ""
+    elif asked and not roll.asked and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
+        changes["asked"] = asked
     if roll.ended and (end := end_of_roll(roll)):
         changes["untold"] = not _sent(context, entry, roll, end, roll.ended)
     return roll.model_copy(update=changes)
 
 
-def _withdrawn(roll: Roll) -> bool:
+def _skipped(roll: Roll) -> bool:
     """Return whether a person skipped the broker that people were asked to restart."""
     outcome = roll.outcome if roll.broker == roll.asked else roll.done.get(roll.asked)
-    return bool(roll.asked) and outcome is Reason.BROKER_SKIPPED
+    return outcome is Reason.BROKER_SKIPPED
 
 
 def _sent(

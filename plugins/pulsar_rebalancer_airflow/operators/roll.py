@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from pulsar_rebalancer.carry_out.approval import lacks_second_person
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.decide.rolls import roll_plan
-from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance
+from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance, unsafe
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.newest_sample import newest_sample
@@ -50,7 +50,7 @@ _FEWEST_INTERVALS = 5
 """Minimum number of intervals for which a roll waits before it stops."""
 
 _LONGEST_RUN = timedelta(minutes=3)
-"""The newest run's sample is too old if its age exceeds two intervals plus this time."""
+"""The newest run's sample is too old if its age exceeds one interval plus this time."""
 
 
 class RollOperator(BaseSensorOperator):
@@ -149,7 +149,7 @@ class RollOperator(BaseSensorOperator):
             raise PlanError(Reason.OTHER_PLAN, f"brokers came, left or restarted since roll {plan[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
-        return roll.begun(shown, run_id, listed, now, by)
+        return roll.begun(shown, run_id, listed, now, by, sample.folder.name)
 
     def _refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
         """Yield the reasons why no roll may begin now."""
@@ -192,7 +192,7 @@ class RollOperator(BaseSensorOperator):
         return roll.model_copy(update={"run_id": run.run_id})
 
     def _sample(self) -> Snapshot:
-        age = timedelta(seconds=2 * self.entry.settings.interval_seconds) + _LONGEST_RUN
+        age = timedelta(seconds=self.entry.settings.interval_seconds) + _LONGEST_RUN
         return newest_sample(self.storage, datetime.now(UTC), age.total_seconds())
 
     def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
@@ -209,11 +209,13 @@ class RollOperator(BaseSensorOperator):
             held=held,
             stop=stop,
             skip=skip,
+            apart=timedelta(seconds=settings.interval_seconds / 2),
         )
         if not settings.roll_restart_dag:
             return facts
         hindrance, run_id = self._hindrance(context), _restart_run(roll)
-        restart = self._restart(context, roll, run_id, starts=not (held or stop or skip or hindrance))
+        safe = seen is not None and not unsafe(roll, seen)
+        restart = self._restart(context, roll, run_id, starts=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 

@@ -21,6 +21,7 @@ from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, considered
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.roll_document import Phase, ShownRoll
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.decide.rolls.removal import Removal
-    from pulsar_rebalancer.run.snapshot import Snapshot
     from pulsar_rebalancer.run.tables import Row
     from pulsar_rebalancer.state.roll_document import Roll
 
@@ -112,7 +112,7 @@ def _runs(bundles: int, settings: Settings, way: int | None) -> int:
 
 def awaited(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
-    return why_none(_unwell(snapshot, snapshot.started), ())
+    return why_none((), snapshot.started, snapshot.unwell, ())
 
 
 def document(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str) -> dict[str, Any]:
@@ -158,18 +158,18 @@ def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample
     Raises:
         SnapshotError, StateError: one of the run's files cannot be read.
     """
-    started, waits, unwell = snapshot.started, roll.phase is Phase.WAITING, _unwell(snapshot, snapshot.started)
+    started, waits = snapshot.started, roll.phase is Phase.WAITING
     home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
     left, stay = _progress(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_none(unwell, drained):
-        known = snapshot.folder.name in roll.seen
+    if waits and roll.broker in started and not why_none(roll.listed, started, snapshot.unwell, drained):
+        known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
     return RollSample(
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,
-        unwell=unwell,
+        unwell=snapshot.unwell,
         drained=tuple(sorted(drained)),
         home=home,
         never=_never(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
@@ -211,15 +211,13 @@ def _lacks(fit: Removal) -> str:
 
 def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
     """Return `RollSample.left` and `RollSample.stay`."""
-    known, summary = snapshot.before.roll, Summary.known(snapshot.folder)
-    if summary is None or summary.by_hand is not None or known is None:
-        return None, {}
-    if not roll.in_phase_of(known):
+    summary = Summary.known(snapshot.folder)
+    if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _returning(snapshot, roll)
+        return _returning(snapshot, roll) if roll.in_phase_of(snapshot.before.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
-    if drain is None or drain.bundles is None:
+    if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
     stay = {reason: count for reason, count in drain.stay.items() if reason not in NEVER}
     return drain.bundles - (sum(drain.stay.values()) - sum(stay.values())), stay
@@ -229,8 +227,8 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     """Return how many bundles have yet to return; if none of them can, return 0 and the number that stay, by reason.
 
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows it yet or
-    a broker without a report may own it, or if its home only seems to be full because bundles have just arrived there
-    (`filling.unreported`).
+    a broker that is not listed or does not report may own it, or if its home only seems to be full because bundles have
+    just arrived there (`filling.unreported`).
     """
     home, lately = set(roll.home), moved_lately(snapshot)
     unreported = home - snapshot.owners(home).keys()
@@ -243,7 +241,8 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
-    hidden = unreported if snapshot.silent else unreported & lately.keys()
+    hiding = snapshot.silent or snapshot.started.keys() < {*snapshot.started, *roll.listed}
+    hidden = unreported if hiding else unreported & lately.keys()
     left_out = snapshot.validation.quarantined.keys()
     ready = roll.broker in snapshot.started and roll.broker not in left_out
 
@@ -264,11 +263,6 @@ def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     return wholes_of((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
-def _unwell(snapshot: Snapshot, started: Collection[str]) -> dict[str, Reason]:
-    """Return why validation leaves brokers out, by broker."""
-    return {name: why for name, why in snapshot.validation.quarantined.items() if name in started}
-
-
 def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     """Return a broker's bundles: those that it reports or has just received, except those that have just left it."""
     owners = {
@@ -280,11 +274,14 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
-    """Return the bundles that the drain has moved off the current broker, including any that no report showed."""
-    unloads, since = snapshot.before.moves.unloads, roll.since
-    return tuple(
-        name for name, unload in unloads.items() if unload.source == roll.broker and since and unload.at >= since
-    )
+    """Return the bundles that the drain has moved off the current broker, including any that no report showed.
+
+    A bundle that another broker reported when the drain began came when that broker was lost.
+    """
+    unloads, begun = snapshot.before.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
+    gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
+    owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}
+    return tuple(name for name in gone if roll.broker in owners.get(name, (roll.broker,)))
 
 
 def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping
     from datetime import datetime
 
     from pulsar_rebalancer.state.orders.control_document import Order
@@ -23,7 +23,7 @@ _LONGEST_GAP = timedelta(minutes=3)
 """Longest time without a step that counts as time without progress."""
 
 REPORTS = 2
-"""Number of runs in which a restarted broker must have reported before its bundles are moved back."""
+"""Number of samples in which a drained broker must be empty, and in which a restarted broker must have reported."""
 
 
 class RollSample(NamedTuple):
@@ -37,8 +37,8 @@ class RollSample(NamedTuple):
         drained: brokers drained by people, not by the roll.
         home: the current broker's bundles while it waits for its turn; later, those that its drain has moved away.
         never: bundles that never leave the current broker, once no others are left on it.
-        left: number of bundles that must still leave the current broker or return to it; None if the run began before
-            this phase or has no plan yet.
+        left: number of bundles that must still leave the current broker or return to it; None if that is unknown,
+            because the broker is not listed or does not report, or the run began before this phase or has no plan yet.
         stay: number of bundles that do not leave or do not return, by reason.
         outcome: why the last run did not carry out its plan; empty if it did.
         no_room: why the other brokers cannot take the current broker's load; empty if they can.
@@ -70,6 +70,7 @@ class RollFacts(NamedTuple):
             a person restarts the broker.
         dag: name of this DAG and of its run, for messages.
         no_restart: why this DAG cannot run now; empty if it can.
+        apart: samples that are not further apart than this count as one.
     """
 
     now: datetime
@@ -82,6 +83,7 @@ class RollFacts(NamedTuple):
     restart: str | None = None
     dag: str = ""
     no_restart: str = ""
+    apart: timedelta = timedelta(0)
 
 
 def advance(roll: Roll, facts: RollFacts) -> Roll:
@@ -91,7 +93,11 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     all that is stalled is moving bundles back, the roll goes on to the next broker instead. Time without steps, because
     Airflow was down, does not count, nor does time in which orders hold the roll.
     """
-    roll = _looked(roll, facts.now)
+    after = _advanced(_looked(roll, facts.now), facts)
+    return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.in_phase_of(roll) else after
+
+
+def _advanced(roll: Roll, facts: RollFacts) -> Roll:
     if facts.seen and roll.phase is Phase.DRAINING:
         roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
     if facts.stop is not None:
@@ -109,7 +115,10 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     if after.phase is Phase.RETURNING:
         return after.turned(after.outcome, facts.now, _not_back(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
-    return _stopped(after, facts, reason, f"no progress for {facts.minutes:g} minutes; {after.waits}")
+    why = f"no progress for {facts.minutes:g} minutes; {after.waits}"
+    if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _renamed(after, facts.seen)):
+        reason, why = Reason.BROKER_RENAMED, f"{after.broker} may have come back as {renamed}"
+    return _stopped(after, facts, reason, why)
 
 
 def _looked(roll: Roll, now: datetime) -> Roll:
@@ -126,62 +135,96 @@ def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     why = _why_not(roll, seen) or facts.no_restart
     if why:
         # `roll_plan.seen` does not look for room in the same sample again.
-        return roll.model_copy(update={"waits": why, "seen": (seen.run,) if why == seen.no_room else ()})
+        return roll.model_copy(update={"waits": why, "seen": (seen.at,) if why == seen.no_room else ()})
     begun = roll.model_copy(update={"started": seen.started[roll.broker], "home": seen.home})
     return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
 
 
 def _why_not(roll: Roll, seen: RollSample) -> str:
     """Return why the current broker's turn may not begin now; empty if it may."""
-    if roll.turn_at is not None and seen.at < roll.turn_at:
+    if seen.run <= roll.sample:
         return "the next run's sample"
-    missing = [name for name in roll.listed if name not in seen.started]
-    if missing:
-        return f"{', '.join(missing[:3])} to come back: the cluster does not list it"
-    why = why_none(seen.unwell, seen.drained)
+    why = unsafe(roll, seen)
     if not why and seen.started[roll.broker] is None:
         return f"the start time of {roll.broker}, which it does not report"
     return why or seen.no_room
 
 
-def why_none(unwell: Mapping[str, Reason], drained: Collection[str]) -> str:
-    """Return why no broker's turn may begin now; empty if one may.
+def unsafe(roll: Roll, seen: RollSample, *, may_be_down: bool = False) -> str:
+    """Return why the current broker's turn must not begin, and the broker not restart; empty if it is safe.
+
+    It is safe only if all brokers are known to be well and, once the broker is drained, if it is known to be empty.
 
     Args:
+        may_be_down: True if the current broker may be restarting by now, so that only the others have to be well.
+    """
+    others = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
+    unwell = {name: why for name, why in seen.unwell.items() if not (may_be_down and name == roll.broker)}
+    left = roll.left if seen.left is None else seen.left
+    if (why := why_none(others, seen.started, unwell, seen.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
+        return why
+    return f"{number_of(left, 'bundle')} to leave it" if left else "a run that finds it empty"
+
+
+def why_none(
+    listed: Iterable[str], started: Container[str], unwell: Mapping[str, Reason], drained: Collection[str]
+) -> str:
+    """Return why no broker may be drained or restart now; empty if one may.
+
+    Args:
+        listed: brokers that the cluster has to list.
+        started: brokers that it lists.
         unwell: why validation leaves brokers out, by broker.
         drained: brokers drained by people.
     """
+    missing = [name for name in listed if name not in started]
+    if missing:
+        return f"{', '.join(missing[:3])} to come back: the cluster does not list it"
     if unwell:
         return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(unwell.items())[:3])
     return f"the release of {', '.join(sorted(drained)[:3])}, which is drained" if drained else ""
 
 
 def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    if seen.left == 0:
-        # If the broker crashed while it was drained, it has yet to restart.
-        home = tuple(name for name in roll.home if name not in seen.never)
-        empty = roll.model_copy(update={"started": seen.started.get(roll.broker) or roll.started, "home": home})
-        return empty.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
-    return _counted(roll, facts, seen, "to leave it")
+    why, roll = unsafe(roll, seen), _counted(roll, facts, seen, "to leave it")
+    if why or seen.left:
+        return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
+    if seen.left is None:
+        return roll
+    roll = _observed(roll, facts, seen)
+    if len(roll.seen) < REPORTS:
+        return _waiting(roll, "another run that finds it empty")
+    # If the broker crashed while it was drained, it has yet to restart.
+    home = tuple(name for name in roll.home if name not in seen.never)
+    empty = roll.model_copy(update={"started": seen.started[roll.broker] or roll.started, "home": home})
+    restarting = empty.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
+    return restarting.model_copy(update={"left": 0, "may_restart": True})
+
+
+def _observed(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+    """Return the roll with one more sample in `seen`, unless it follows the last one too soon, as a dry run may."""
+    if roll.seen and abs(seen.at - roll.seen[-1]) <= facts.apart:
+        return roll
+    return roll.model_copy(update={"seen": (*roll.seen, seen.at)})
 
 
 def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     broker, at = roll.broker, seen.started.get(roll.broker)
     if facts.restart == "failed":
         return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_dag_of(roll, facts)} failed")
-    renamed = [name for name in seen.started if name not in roll.listed and _host(name) == _host(broker)]
-    if broker not in seen.started and renamed:
-        return _stopped(roll, facts, Reason.BROKER_RENAMED, f"{broker} came back as {renamed[0]}")
     if at is None or not _is_new(roll, seen):
-        return _waiting(roll, _restart_of(roll, facts))
+        # People and the DAG take a while, in which the broker is down.
+        why = unsafe(roll, seen, may_be_down=facts.restart != "")
+        known = {} if seen.left is None else {"left": seen.left}
+        return _waiting(roll, why or _restart_of(roll, facts)).model_copy(update={"may_restart": not why, **known})
+    roll = roll.model_copy(update={"may_restart": False})
     if at != roll.restarted:
         # A broker that restarts repeatedly reports once from each process, and makes no progress.
         first = {} if roll.restarted else {"progress_at": facts.now}
         roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
     if broker in seen.unwell:
         return _waiting(roll, f"{broker} to be ready: {seen.unwell[broker]}")
-    if seen.run not in roll.seen:
-        roll = roll.model_copy(update={"seen": (*roll.seen, seen.run)})
+    roll = _observed(roll, facts, seen)
     if len(roll.seen) < REPORTS:
         return _waiting(roll, f"{broker}, which has restarted, to report in another run")
     if facts.restart not in (None, "success"):
@@ -240,7 +283,7 @@ def _dag_of(roll: Roll, facts: RollFacts) -> str:
 def _is_new(roll: Roll, seen: RollSample | None) -> bool:
     """Return whether the current broker has restarted since it was empty."""
     at = seen.started.get(roll.broker) if seen else None
-    return at is not None and roll.started is not None and at > roll.started
+    return at is not None and roll.started is not None and at != roll.started
 
 
 def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
@@ -292,9 +335,12 @@ def _apart(roll: Roll, reason: Reason) -> str:
     if roll.phase is Phase.RESTARTING:
         return "it was drained" if roll.home else ""
     # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
-    moving = roll.left is not None and (reason is Reason.ROLL_STOPPED or roll.left < len(roll.home))
-    return "it was being drained" if roll.phase is Phase.DRAINING and moving else ""
+    gone = reason is Reason.ROLL_STOPPED or roll.left is None or roll.left < len(roll.home)
+    return "it was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 
 
-def _host(broker: str) -> str:
-    return broker.rpartition(":")[0]
+def _renamed(roll: Roll, seen: RollSample) -> str:
+    """Return a new broker on the host of the current broker, which is not listed; empty if there is none."""
+    host = roll.broker.rpartition(":")[0]
+    new = (name for name in seen.started if name not in roll.listed and name.rpartition(":")[0] == host)
+    return "" if roll.broker in seen.started else next(new, "")

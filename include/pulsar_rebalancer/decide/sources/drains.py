@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.enums import Overrule
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.rolls.rolling import why_none
 from pulsar_rebalancer.decide.sources.filling import arrived_lately
 from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, placed
 from pulsar_rebalancer.decide.spare_capacity import SpareCapacity
@@ -79,6 +80,13 @@ def drains(snapshot: Snapshot) -> Wanted:
     drained = snapshot.before.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}
     wanted, samples = leaving(snapshot, overruled, of_broker)
+    roll = snapshot.before.roll
+    if roll is not None and why_none(roll.listed, snapshot.started, snapshot.unwell, ()):
+        held = roll.drains()
+        waiting = [
+            move.put_off(Reason.ROLLING) if move.taken and move.source in held else move for move in wanted.moves
+        ]
+        wanted = replace(wanted, moves=waiting)
 
     def report(moves: Sequence[CandidateMove]) -> SourceReport:
         pairs = {move.source: move.pair for move in moves}
@@ -124,7 +132,7 @@ def _progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[Can
         by=drain.by,
         reason=drain.reason,
         overrule=drain.overrule,
-        bundles=None if broker in snapshot.silent else len(mine) + len(unreported),
+        bundles=None if broker in snapshot.silent or broker not in snapshot.started else len(mine) + len(unreported),
         moving=sum(move.taken for move in mine),
         stay=dict(sorted(stay.items())),
         named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),

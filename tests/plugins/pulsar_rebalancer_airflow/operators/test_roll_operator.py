@@ -67,7 +67,8 @@ class Desk:
     def empties(self, run: str) -> Any:
         """Have the first broker empty, as if runs had drained it, and take the next step."""
         roll = self.roll.entered(Phase.RESTARTING, datetime.now(UTC), "")
-        StateStore(self.state).put_roll(self.snapshots.storage, roll.model_copy(update={"started": NOW}))
+        changed = {"started": NOW - timedelta(days=9), "left": 0, "may_restart": True}
+        StateStore(self.state).put_roll(self.snapshots.storage, roll.model_copy(update=changed))
         return self.act(run)
 
 
@@ -292,6 +293,27 @@ def test_the_users_own_dag_restarts_no_broker_that_is_skipped(tmp_path: Path, mo
     assert (desk.roll.phase, desk.roll.outcome) == (Phase.RETURNING, "broker_skipped")
 
 
+@pytest.mark.parametrize("lost", ["a:1", "c:1"])
+def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
+    monkeypatch.setattr(roll, "_trigger", lambda *given: triggered.append(given))
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    owned = dict(desk.snapshots.owned)
+    del desk.snapshots.owned[lost]
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    desk.empties("run")
+    desk.act("run")
+    assert triggered == []
+    assert desk.roll.waits == f"{lost} to come back: the cluster does not list it"
+
+    desk.snapshots.owned = owned
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    desk.act("run")
+    assert len(triggered) == 1
+
+
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Messages, each of which a receiver accepts."""
@@ -366,6 +388,25 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
     ]
     assert "do not restart a:1 for it" in sent[1].body
     assert "broker_skipped x1" in sent[1].body
+
+
+@pytest.mark.parametrize("restarted", [True, False], ids=["restarted unasked", "another broker lost"])
+def test_what_people_were_asked_is_withdrawn_once_they_must_not_do_it(
+    tmp_path: Path, sent: list[Any], restarted: bool
+) -> None:
+    desk = Desk(tmp_path, alert_connection="pulsar_alerts")
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.empties("run")
+    if restarted:
+        desk.snapshots.started["a:1"] = timedelta(minutes=1)
+    else:
+        desk.snapshots.quarantined = ["c:1"]
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    for _ in range(2):
+        desk.act("run")
+    assert [message.title for message in sent][1:] == ["Pulsar east: over: restart a broker now"]
+    assert "do not restart a:1 for it" in sent[1].body
+    assert desk.roll.asked == ""
 
 
 def test_a_dry_run_says_that_another_roll_is_under_way(tmp_path: Path) -> None:

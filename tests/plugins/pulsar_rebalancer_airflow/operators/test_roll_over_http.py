@@ -111,7 +111,7 @@ def test_all_bundles_return_but_for_one_that_always_goes_astray(tmp_path: Path, 
                 broker = max(cluster.active_brokers(), key=cluster.true_scores().__getitem__)
                 shown = roll_plan.shown(runs[-1], [broker], "ada", "patch")
                 listed = tuple(each.broker for each in runs[-1].brokers)
-                rolled.roll = Roll().begun(shown, "manual__1", listed, rolled.now, "bob")
+                rolled.roll = Roll().begun(shown, "manual__1", listed, rolled.now, "bob", runs[-1].folder.name)
                 while rolled.roll.phase is not Phase.RESTARTING:
                     rolled.step(await rolled.run(admin))
                 home = set(rolled.moved)

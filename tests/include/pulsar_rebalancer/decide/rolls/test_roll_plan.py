@@ -170,15 +170,16 @@ def test_what_has_just_come_to_a_broker_is_one_of_its_bundles_before_it_reports_
     assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
 
 
-@pytest.mark.parametrize(("minutes", "source", "left"), [(3, "a:1", True), (3, "b:1", False), (8, "a:1", False)])
+@pytest.mark.parametrize(("minutes", "source", "left"), [(-4, "a:1", True), (-4, "b:1", False), (-9, "a:1", False)])
 def test_what_left_a_broker_in_its_drain_is_one_of_its_bundles(
     tmp_path: Path, minutes: int, source: str, left: bool
 ) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
-    snapshots.unloaded = {name(9): timedelta(minutes=minutes)}
-    snapshots.ended = {"source": source, "destination": "c:1", "outcome": "moved", "owner": "c:1"}
-    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW - timedelta(minutes=9))
-    roll = roll.entered(Phase.DRAINING, NOW - timedelta(minutes=6), "")
+    begun = snapshots.take(after=timedelta(minutes=-6)).name
+    snapshots.unloaded = {name(9): timedelta(days=9)}  # by a clock that is wrong
+    plan = snapshots.take(after=timedelta(minutes=minutes)).name
+    snapshots.ended = {"plan_id": plan, "source": source, "destination": "c:1", "outcome": "moved", "owner": "c:1"}
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, phase=Phase.DRAINING, sample=begun)
     home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
     assert home == ((name(9),) if left else ())
 
@@ -200,7 +201,8 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
         setattr(snapshots, attribute, value)
     home = given.pop("home", (name(0), name(1), name(2), SYSTEM))
     verdicts = [given.pop("verdict", None), given.pop("verdict_before", None)]
-    roll = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW, phase=phase, home=home)
+    listed = given.pop("listed", ())
+    roll = Roll(id="f", order=("c:1",), listed=listed, at=NOW, turn_at=NOW, phase=phase, home=home)
     drains = Drains(brokers=roll.drains())
     run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
@@ -221,6 +223,36 @@ def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> Rol
 @pytest.mark.parametrize(("silent", "left"), [([], 1), (["c:1"], None), (["a:1"], 1)])
 def test_a_drained_broker_without_a_report_is_not_empty(tmp_path: Path, silent: list[str], left: int | None) -> None:
     assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).left == left
+
+
+def test_a_drained_broker_that_is_not_listed_is_not_empty(tmp_path: Path) -> None:
+    assert in_phase(Phase.DRAINING, tmp_path, {broker: AWAY[broker] for broker in "ab"}).left is None
+
+
+def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path: Path) -> None:
+    storage = ClusterStorage(str(tmp_path), "east")
+    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
+    assert run is not None
+    later = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW + timedelta(minutes=1), phase=Phase.DRAINING)
+    assert roll_plan.seen(Snapshot(run), later, ()).left is None
+
+
+@pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
+def test_nothing_leaves_a_broker_while_another_is_lost(tmp_path: Path, lost: dict[str, Any]) -> None:
+    given = {"owned": AWAY, "listed": ("a:1", "b:1", "c:1")} | lost
+    found = in_phase(Phase.DRAINING, tmp_path, **given)
+    assert (found.left, found.stay) == (1, {"rolling": 1})
+
+
+def test_what_came_from_a_lost_broker_is_none_of_the_drained_ones_bundles(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    begun = snapshots.take(after=timedelta(minutes=-9))
+    snapshots.unloaded = dict.fromkeys((name(0), name(9), name(20)), timedelta(minutes=3))
+    snapshots.ended = {"source": "a:1", "destination": "b:1", "outcome": "moved", "owner": "b:1"}
+    snapshots.ended["plan_id"] = snapshots.take(after=timedelta(minutes=-4)).name
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, sample=begun.name, phase=Phase.DRAINING)
+    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+    assert sorted(home) == [name(0), name(9)], "c reported the other one when the turn began"
 
 
 @pytest.mark.parametrize(
@@ -258,6 +290,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     [
         ({}, 2),
         ({"silent": ["a:1"]}, 4),
+        ({"listed": ("a:1", "b:1", "c:1", "d:1")}, 4),
         ({"silent": ["c:1"], "owned": BACK}, 4),
         ({"settings": {"max_bundles_per_run": 1}}, 2),
         ({"quarantined": ["c:1"]}, 2),
@@ -274,6 +307,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     ids=[
         "moving",
         "source silent",
+        "a broker lost",
         "home silent",
         "capped",
         "home unwell",

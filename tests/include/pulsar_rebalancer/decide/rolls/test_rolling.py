@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.decide.rolls.rolling import RollFacts, RollSample, advance
+from pulsar_rebalancer.decide.rolls.rolling import RollFacts, RollSample, advance, unsafe
 from pulsar_rebalancer.state.orders.control_document import Order
 from pulsar_rebalancer.state.roll_document import Phase, Roll, ShownRoll
 
@@ -23,11 +23,15 @@ def at(minutes: float) -> datetime:
 
 def new_roll(*order: str) -> Roll:
     shown = ShownRoll(id="f" * 64, order=order or (A, B), at=NOW, by="ada", reason="patch")
-    return Roll().begun(shown, "manual__1", LISTED, NOW, "bob")
+    return Roll().begun(shown, "manual__1", LISTED, NOW, "bob", run_at(0))
 
 
-def seen(minute: float, run: str = "", **given: Any) -> RollSample:
-    return RollSample(run or f"run-{minute}", at(minute), **{"started": dict.fromkeys(LISTED, LONG_AGO)} | given)
+def run_at(minute: float) -> str:
+    return f"run-{minute:06.1f}"
+
+
+def seen(minute: float, **given: Any) -> RollSample:
+    return RollSample(run_at(minute), at(minute), **{"started": dict.fromkeys(LISTED, LONG_AGO)} | given)
 
 
 def step(roll: Roll, minute: float, what: RollSample | None = None, **given: Any) -> Roll:
@@ -41,8 +45,13 @@ def restarted(minute: float, broker: str = A, **given: Any) -> RollSample:
 
 def drained(*order: str) -> Roll:
     """A roll whose first broker is empty and waits for its restart."""
-    roll = step(new_roll(*order), 1, seen(1, home=("t/n/1", "t/n/2")))
-    return step(roll, 2, seen(2, left=0))
+    return emptied(step(new_roll(*order), 1, seen(1, home=("t/n/1", "t/n/2"))))
+
+
+def emptied(roll: Roll, minute: float = 2, **given: Any) -> Roll:
+    for later in (minute, minute + 0.5):
+        roll = step(roll, later, seen(later, left=0, **given))
+    return roll
 
 
 def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_one() -> None:
@@ -53,6 +62,9 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     roll = step(roll, 2, seen(2, left=1))
     assert (roll.phase, roll.left, roll.waits) == (Phase.DRAINING, 1, "1 bundle to leave it")
     roll = step(roll, 3, seen(3, home=("t/n/2", "t/n/3"), left=0))
+    assert (roll.phase, roll.waits) == (Phase.DRAINING, "another run that finds it empty")
+    assert step(roll, 3.2, seen(3, left=0)).phase is Phase.DRAINING, "the same sample, read twice"
+    roll = step(roll, 3.5, seen(3.5, left=0))
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
     assert roll.home == ("t/n/1", "t/n/2", "t/n/3"), "what left it only showed in the drain"
     assert list(roll.drains()) == [A]
@@ -88,7 +100,7 @@ def test_after_its_last_broker_the_roll_is_over() -> None:
         (seen(1, drained=(C,)), "the release of c:1, which is drained"),
         (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
         (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "the start time of a:1, which it does not report"),
-        (seen(-1), "the next run's sample"),
+        (seen(0), "the next run's sample"),
     ],
     ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
 )
@@ -167,12 +179,14 @@ def test_a_broker_that_returns_late_gets_time_to_report_once() -> None:
 
 
 def test_another_name_or_port_stops_the_roll() -> None:
-    moved = seen(4, started={"a:2": at(3), B: LONG_AGO, C: LONG_AGO})
-    roll = step(drained(), 4, moved)
-    assert (roll.ended, roll.waits, roll.stranded) == ("broker_renamed", "a:1 came back as a:2", A)
+    started = {"a:2": at(3), B: LONG_AGO, C: LONG_AGO}
+    roll = step(drained(), 4, seen(4, started=started))
+    assert step(roll, 5, restarted(5)).active, "another broker was added on its host"
+    roll = step(roll, 33, seen(33, started=started))
+    assert (roll.ended, roll.waits, roll.stranded) == ("broker_renamed", "a:1 may have come back as a:2", A)
 
-    grown = seen(4, started={"d:1": at(3), B: LONG_AGO, C: LONG_AGO})
-    assert step(drained(), 4, grown).active, "a new broker elsewhere is none that was renamed"
+    grown = seen(33, started={"d:1": at(3), B: LONG_AGO, C: LONG_AGO})
+    assert step(drained(), 33, grown).ended == "broker_not_back", "a new broker elsewhere is none that was renamed"
 
 
 def test_the_users_own_dag_is_awaited() -> None:
@@ -229,19 +243,75 @@ def test_a_drain_says_why_bundles_stay() -> None:
 
 def test_what_never_leaves_a_broker_is_not_brought_back() -> None:
     roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
-    assert step(roll, 2, seen(2, left=0, never=("t/n/2",))).home == ("t/n/1",)
+    assert emptied(roll, never=("t/n/2",)).home == ("t/n/1",)
 
 
 def test_a_crash_during_the_drain_is_not_the_restart() -> None:
-    roll = step(step(new_roll(), 1, seen(1, home=("t/n/1",))), 4, restarted(4, left=0))
+    roll = emptied(step(new_roll(), 1, seen(1, home=("t/n/1",))), 4, started=restarted(4).started)
     for minute in (5, 6):
         roll = step(roll, minute, restarted(minute))
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
 
-    gone = step(step(new_roll(), 1), 4, seen(4, started={B: LONG_AGO, C: LONG_AGO}, left=0))
-    for minute in (5, 6):
-        gone = step(gone, minute, restarted(minute))
-    assert gone.phase is Phase.RETURNING, "a broker that is down when it is empty restarts afterwards"
+
+def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
+    draining, short = step(new_roll(), 1, seen(1, home=("t/n/1",))), {"apart": timedelta(seconds=30)}
+    roll = step(draining, 2, seen(2, left=0), **short)
+    assert step(roll, 2.1, seen(2.1, left=0), **short).phase is Phase.DRAINING, "seconds apart, by a dry run"
+    assert step(roll, 3, seen(3, left=0), **short).phase is Phase.RESTARTING
+    for between in ({"left": 1}, {"started": {B: LONG_AGO, C: LONG_AGO}}, {"unwell": {A: "report_missing"}}):
+        again = step(roll, 3, seen(3, **between), **short)
+        assert step(again, 4, seen(4, left=0), **short).phase is Phase.DRAINING, between
+    planless = step(roll, 3, seen(3), **short)
+    assert step(planless, 4, seen(4, left=0), **short).phase is Phase.RESTARTING
+
+    cut_off = emptied(draining, started={B: LONG_AGO, C: LONG_AGO})
+    assert (cut_off.phase, cut_off.waits) == (Phase.DRAINING, "a:1 to come back: the cluster does not list it")
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ({"started": {A: LONG_AGO, B: LONG_AGO}}, "c:1 to come back: the cluster does not list it"),
+        ({"unwell": {C: "report_stale"}}, "c:1 to recover: report_stale"),
+        ({"drained": (C,)}, "the release of c:1, which is drained"),
+    ],
+)
+def test_no_broker_restarts_while_another_is_not_known_to_be_well(what: dict[str, Any], why: str) -> None:
+    draining = step(new_roll(), 1, seen(1, home=("t/n/1",)))
+    held = emptied(draining, **what)
+    assert (held.phase, held.waits) == (Phase.DRAINING, why)
+    assert step(held, 33, seen(33, left=0, **what)).ended == "roll_stuck"
+
+    asked = drained()
+    assert asked.may_restart
+    withdrawn = step(asked, 4, seen(4, **what))
+    assert (withdrawn.may_restart, withdrawn.waits) == (False, why)
+    assert step(withdrawn, 5).may_restart
+
+
+def test_a_broker_that_got_bundles_again_does_not_restart() -> None:
+    roll = step(drained(), 3, seen(3, left=2))
+    assert (roll.phase, roll.may_restart, roll.waits) == (Phase.RESTARTING, False, "2 bundles to leave it")
+    assert not step(roll, 3.5).may_restart, "no run has seen it empty since"
+    assert step(roll, 4, seen(4, left=0)).may_restart
+
+
+def test_the_users_own_dag_starts_only_while_the_broker_itself_is_seen() -> None:
+    roll = drained()
+    assert unsafe(roll, seen(3)) == ""
+    gone = seen(3, started={B: LONG_AGO, C: LONG_AGO})
+    assert unsafe(roll, gone) == "a:1 to come back: the cluster does not list it"
+    assert step(roll, 3, gone, restart="").waits == unsafe(roll, gone)
+    assert step(roll, 3, gone).may_restart, "people may have begun to restart it"
+
+
+def test_a_clock_that_was_set_back_hides_no_restart() -> None:
+    roll = drained()
+    for minute in (4, 5):
+        back = seen(minute, started=dict.fromkeys(LISTED, LONG_AGO) | {A: LONG_AGO - timedelta(days=1)})
+        roll = step(roll, minute, back)
+        assert not roll.may_restart
+    assert roll.phase is Phase.RETURNING
 
 
 def test_bundles_that_never_return_do_not_hold_the_others_up() -> None:
@@ -277,7 +347,7 @@ def test_a_person_stops_it_in_any_phase(phase: Phase) -> None:
     ("phase", "left", "apart"),
     [
         (Phase.WAITING, None, {}),
-        (Phase.DRAINING, None, {}),
+        (Phase.DRAINING, None, {A: "it was being drained"}),
         (Phase.DRAINING, 2, {A: "it was being drained"}),
         (Phase.RESTARTING, None, {A: "it was drained"}),
         (Phase.RETURNING, None, {A: "no run has tried"}),

@@ -323,7 +323,8 @@ def test_a_drain_moves_one_bundle_of_a_group_at_a_time(snapshots: Snapshots) -> 
 def test_a_drained_broker_that_is_gone_stays_marked(snapshots: Snapshots) -> None:
     del snapshots.owned["a:1"]
 
-    assert served(snapshots, a=DRAIN).drains["a:1"].bundles == 0
+    progress = served(snapshots, a=DRAIN).drains["a:1"]
+    assert progress.bundles is None, "it may be up although the cluster does not list it"
 
 
 def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tmp_path: Path) -> None:
