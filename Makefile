@@ -3,7 +3,7 @@ PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
 
-.PHONY: help run test test-pulsar test-long scenes test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families clean
+.PHONY: help run test test-system test-pulsar test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -18,8 +18,11 @@ run: setup ## balance a simulated cluster; ONCE=1 exits when balanced; STRATEGY=
 # Files run in the order given: testpaths has the longest first; within a folder they run by name.
 BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test: setup ## run unit, Spark, DAG and integration tests; TESTS=tests/include runs only those (unit tests take seconds)
-	@$(PYTHON_BIN) -m pytest $(if $(TESTS),$(TESTS),$(BY_TWO))
+test: setup ## run unit tests, Spark, DAGs in one process, the page in Chromium and one `make run`; TESTS=tests/include runs only those
+	@$(PYTHON_BIN) -m pytest $(or $(TESTS),$(BY_TWO))
+
+test-system: setup ## run what needs Airflow's own processes, minutes, or ratios of time; PICTURES=1 takes the pictures of the page
+	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_TWO))
 
 # Throttled brokers that are balanced run by run need the whole machine, so they run last and by themselves.
 BALANCED := tests/pulsar/test_rebalance.py
@@ -27,12 +30,6 @@ BALANCED := tests/pulsar/test_rebalance.py
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
 	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar --ignore $(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
-
-test-long: setup ## run the scenes that `make test` and `make test-pulsar` leave out because they take minutes
-	@$(PYTHON_BIN) -m pytest -m long tests/integration tests/pulsar
-
-scenes: setup ## play every state of the page in Chromium before a real Airflow; PICTURES=1 takes the pictures of the documents
-	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m "scenes or not scenes" tests/integration/test_page_scenes.py
 
 mutants: setup ## put small faults into the code that decides and moves, list those that no test notices; SUBJECT=gate tries one part
 	@$(PYTHON_BIN) -m scripts.mutants $(SUBJECT)

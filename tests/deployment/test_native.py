@@ -26,7 +26,7 @@ from pulsar_rebalancer_airflow.spark_archive import cached_archive
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.system
 
 DAG = "pulsar_rebalance__local"
 ASKED: dict[str, Any] = {"timeout": 60, "trust_env": False}

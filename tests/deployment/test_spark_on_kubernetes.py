@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.run.plan import Summary
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.system
 
 DRIVER = "airflow-scheduler-0"
 

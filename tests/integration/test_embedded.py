@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -17,11 +16,6 @@ import psutil
 import pytest
 from tests.private_files import leaks, open_to_others, texts_below
 from tests.project.documentation import shape, terminal
-
-from pulsar_simulator.clock import RealClock
-from pulsar_simulator.http import Brokers
-from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import running
 
 pytestmark = pytest.mark.integration
 
@@ -121,33 +115,3 @@ def test_once_ends_when_the_cluster_is_balanced(tmp_path):
     secrets = {"token": token.read_text().strip(), "password": json.loads(passwords.read_text())["admin"]}
     assert leaks(secrets, texts_below(folder)) == {("token", str(token)), ("password", str(passwords))}
     assert open_to_others(folder) == []
-
-
-def test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process(tmp_path, monkeypatch):
-    requests = []
-    answer = Brokers.__call__
-
-    async def recorded(brokers, scope, receive, send):
-        requests.append((scope["method"], scope["path"]))
-        await answer(brokers, scope, receive, send)
-
-    monkeypatch.setattr(Brokers, "__call__", recorded)
-    with running(build(brokers=2, bundles=50, clock=RealClock())) as served:
-        monkeypatch.setenv("PULSAR_TOKEN", served.token)
-        owners = served.cluster.state()["owners"]
-        # A strategy that would move something in its first run.
-        arguments = ("--pulsar", served.urls[0], "--strategy", "UniformLoadShedder", "--interval", "5")
-        watched = Watched(tmp_path / "run", *arguments)
-        for line in watched:
-            if "  run 1 " in line:
-                watched.process.send_signal(signal.SIGINT)
-            if "stopping all processes" in line:  # and the terminal is closed
-                watched.process.send_signal(signal.SIGHUP)
-        assert served.cluster.state()["owners"] == owners
-    text = "".join(watched.lines)
-    assert watched.process.wait() == 130, text
-    assert re.search(r"would move \d+ bundles: gate closed \(observe\)", text), text
-    assert requests
-    assert {method for method, _ in requests} == {"GET"}
-    assert len(watched.family) > 5
-    assert watched.left_behind() == []

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pulsar_simulator.cluster import Cluster
     from pulsar_simulator.serve import Running
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.system
 
 DAG = "pulsar_rebalance__east"
 WEST, CONTROL = "pulsar_rebalance__west", "pulsar_control__west"

@@ -1,7 +1,6 @@
 """The page as an operator meets it: Airflow's own server and scheduler, real runs behind every state, a real browser.
 
-Every scene has a cluster of its own, whose DAGs are paused until it begins. `make scenes` plays all scenes; with the
-other tests, only those that are `always` played are.
+Every scene has a cluster of its own, whose DAGs are paused until it begins.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.system
 
 WAITS: dict[str, Any] = {
     "mode": "auto",
@@ -39,10 +38,9 @@ BALANCED = {"low_threshold": 100, "high_threshold": 100}
 FIRES = WAITS | {"hit_count_low": 1, "hit_count_high": 1}
 
 
-def scene(part: Part, *, always: bool = False) -> pytest.MarkDecorator:
+def scene(part: Part) -> pytest.MarkDecorator:
     """A test is a scene with this cluster."""
-    marks = () if always else (pytest.mark.scenes,)
-    return pytest.mark.parametrize("stage", [pytest.param(part, id=part.name, marks=marks)], indirect=True)
+    return pytest.mark.parametrize("stage", [pytest.param(part, id=part.name)], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +56,7 @@ def stage(all_stages: dict[str, Stage], request: pytest.FixtureRequest) -> Stage
     return all_stages[request.param.name]
 
 
-@scene(Part("waits", WAITS), always=True)
+@scene(Part("waits", WAITS))
 def test_waiting_and_paused(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
@@ -123,7 +121,7 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
     assert stage.states(cancelled)["collect"] == "skipped"
 
 
-@scene(Part("asks", FIRES | {"mode": "approve"}), always=True)
+@scene(Part("asks", FIRES | {"mode": "approve"}))
 def test_a_plan_is_approved(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"

@@ -13,13 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from airflow.models.dag import DagModel
-from airflow.models.dagbundle import DagBundleModel
-from airflow.models.dagrun import DagRun
-from airflow.utils.session import create_session
-from airflow.utils.state import DagRunState
-from airflow.utils.types import DagRunType
-from sqlalchemy import delete
 
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -39,7 +32,7 @@ if TYPE_CHECKING:
 
     from pulsar_simulator.cluster import Cluster as SimulatedCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.system
 
 DAG, BY_HAND, ROLL = "pulsar_rebalance__east", "pulsar_by_hand__east", "pulsar_roll__east"
 EXAMPLES = [f"example_pulsar_{name}" for name in ("balance_after_deployment", "act_on_moves", "own_operator")]
@@ -220,7 +213,6 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
     assert airflow.xcom(own, asked, "versions") == dict.fromkeys(east.simulated.true_scores(), "4.2.4")
 
 
-@pytest.mark.long
 def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed_in_each_phase(east: Cluster) -> None:
     airflow, simulated, owners = east.airflow, east.simulated, [*east.owners().values()]
     broker = sorted(set(owners), key=owners.count)[-2]
@@ -257,44 +249,3 @@ def _acted(airflow: LocalAirflow, dag_id: str) -> list[Any]:
     """What the DAG of the asset returned in all its runs that succeeded."""
     ended = [run["dag_run_id"] for run in airflow.runs(dag_id) if run["state"] == "success"]
     return [each for run_id in ended for each in airflow.xcom(dag_id, run_id, "act")]
-
-
-@pytest.mark.parametrize("ending", [DagRunState.SUCCESS, DagRunState.FAILED])
-@pytest.mark.parametrize(
-    ("dag_id", "other", "exceeds"),
-    [
-        ("pulsar_rebalance__listened", DagRunState.SUCCESS, False),
-        ("pulsar_rebalance__listened", DagRunState.QUEUED, True),
-        ("pulsar_rebalance__listened", DagRunState.RUNNING, True),
-        ("somebody_elses", DagRunState.SUCCESS, True),
-    ],
-)
-def test_another_run_that_is_active_is_waited_for(
-    ending: DagRunState, dag_id: str, other: DagRunState, exceeds: bool
-) -> None:
-    try:
-        with create_session() as session:
-            session.add(DagBundleModel(name="listened"))
-            session.flush()
-            session.add(
-                DagModel(dag_id=dag_id, bundle_name="listened", max_active_runs=1, exceeds_max_non_backfill=True)
-            )
-            ours, theirs = (
-                DagRun(dag_id=dag_id, run_id=run_id, run_type=DagRunType.OPERATOR_TRIGGERED, state=state)
-                for run_id, state in (("ours", DagRunState.RUNNING), ("theirs", other))
-            )
-            session.add_all([ours, theirs])
-            session.flush()
-
-            ours.set_state(ending)
-            ours.notify_dagrun_state_changed(msg="")
-
-        with create_session() as session:
-            dag = session.get(DagModel, dag_id)
-            assert dag is not None
-            assert dag.exceeds_max_non_backfill is exceeds
-    finally:
-        with create_session() as session:
-            session.execute(delete(DagRun).where(DagRun.dag_id == dag_id))
-            session.execute(delete(DagModel).where(DagModel.dag_id == dag_id))
-            session.execute(delete(DagBundleModel).where(DagBundleModel.name == "listened"))

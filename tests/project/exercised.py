@@ -61,8 +61,6 @@ from pulsar_simulator.configuration import Configuration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OWN_CLUSTER = "tests/integration/test_embedded.py::test_an_own_cluster_is_left_alone_and_ctrl_c_ends_every_process"
-
 
 @cache
 def bag() -> Any:
@@ -228,7 +226,7 @@ def observes_simulated(words: list[str]) -> None:
     """The simulated cluster of the page, with its token."""
     assert words[0] == "PULSAR_TOKEN=$(cat simulation.token)"
     assert any("--port 18080 --token-file simulation.token" in command for command in commands())
-    make(embedded, by(OWN_CLUSTER))(words[1:])
+    make(embedded)(words[1:])
 
 
 def connection_gone(words: list[str]) -> None:

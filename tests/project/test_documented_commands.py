@@ -18,7 +18,6 @@ from airflow.utils import db
 from tests.airflow_home import HOME
 from tests.project.documentation import ROOT, commands, commands_in_blocks, prose
 from tests.project.exercised import (
-    OWN_CLUSTER,
     archived,
     asked_from_outside,
     bag,
@@ -62,7 +61,6 @@ CONNECTED = (
     "tests/spark_apps/pulsar_rebalancer_spark/test_spark_connect.py"
     "::test_the_same_plans_after_a_killed_task_whose_run_has_ended_too"
 )
-SCENES = "tests/integration/test_page_scenes.py::test_waiting_and_paused"
 LISTED = "tests/plugins/pulsar_rebalancer_airflow/test_registration.py::test_airflow_lists_the_options"
 ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch", "apply", "roll")
 
@@ -70,30 +68,22 @@ ALL_DAGS = ("rebalance", "by_hand", "control", "maintenance", "replay", "watch",
 TABLE: dict[str, Callable[[list[str]], None]] = {
     "make run": make(embedded, by(BALANCED)),
     "make run STRATEGY=ThresholdShedder": make(strategy, by(BALANCED)),
-    "make run PULSAR=http://broker:8080": make(observes, by(OWN_CLUSTER)),
+    "make run PULSAR=http://broker:8080": make(observes),
     "make test": make(by("tests/project/test_documented_commands.py")),
     "make test TESTS=tests/include": make(by("tests/project/test_documented_commands.py")),
+    "make test-system": make(by("tests/integration/test_killed_task.py")),
     "make test-pulsar": make(by("tests/pulsar/test_rebalance.py")),
-    "make test-long": make(by("tests/pulsar/test_roll.py")),
     "make mutants": make(mutated),
-    "make scenes": make(by(SCENES)),
-    "make scenes PICTURES=1": make(by(SCENES)),
     "make lint": make(),
     "make benchmark": make(benchmark),
     "make benchmark PART=decide": make(benchmark),
     ".venv/bin/python -m lab.benchmarks.page": benchmark_page,
-    ".venv/bin/python -m lab.benchmarks.real_load /tmp/real --strategy GainShedder": done("--help"),
     "make experiments": make(experiment),
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
     "make experiments PAGE=1": make(experiment),
     "make experiments DRAW=1": make(experiment),
-    "python -m lab.experiments jitter --strategy my_package.my_module:shed": experiment,
-    "make families": make(of_families),
     'make families NAME="bursts scaling" SEEDS=2': make(of_families),
-    "python -m lab.families bursts --strategy my_package.my_module:shed": of_families,
-    "make families PAGE=1": make(of_families),
-    "python -m lab.families held_bursts": of_families,
-    **dict.fromkeys((f"python -m lab.gain {what}" for what in ("parts", "prices", "cases")), of_gain),
+    "python -m lab.gain parts": of_gain,
     "make wheel": make(by("tests/project/test_wheel.py")),
     "make help": helped,
     "make setup": done("--dry-run"),

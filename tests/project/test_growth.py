@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.strategies.sample import Decision
 
+pytestmark = pytest.mark.system
+
 TIMES = 4
 MOST = 7
 """Four times the size may take so many times as long: in itself it is four and a half at most, and nears sixteen when

@@ -17,6 +17,8 @@ from pulsar_rebalancer_airflow import example_dags, operators
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.system
+
 SITE = ROOT / "build" / "docs"
 WHOLE = "[...document.images].every((image) => image.complete && image.naturalWidth)"
 

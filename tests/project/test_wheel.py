@@ -19,6 +19,8 @@ from tests.own_git import git_environment
 
 from pulsar_rebalancer.command.__main__ import SUBCOMMANDS
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).resolve().parents[2]
 
 ASK = """

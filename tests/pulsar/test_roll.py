@@ -75,17 +75,16 @@ def one_that_never_comes_back(world: World, cluster: PulsarCluster) -> None:
 
 
 @pytest.mark.usefixtures("one_session")
-@pytest.mark.parametrize("manager", ["modular", pytest.param("extensible", marks=pytest.mark.long)])
-def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, tmp_path: Path, manager: str) -> None:
-    cluster = clusters(pulsar_424, bookie=True, cgroups=True, extensible=manager == "extensible")
+def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, tmp_path: Path) -> None:
+    cluster = clusters(pulsar_424, bookie=True, cgroups=True)
     zero, *others = cluster.broker_ids
-    with Admin(cluster, broker=2) as admin, dags(manager, tmp_path, connection(cluster), **SETTINGS) as root:
+    with Admin(cluster, broker=2) as admin, dags("rolled", tmp_path, connection(cluster), **SETTINGS) as root:
         topics = load_broker_zero(admin, ["tests/roll"], BUNDLES, "persistent")
         rates = dict.fromkeys(topics.values(), 20.0)
         with Load(cluster, rates, tmp_path / "load.log", subscribed=True) as load:
             load.start()
             await_that(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/roll", ())) == BUNDLES)
-            world = World(manager, root)
+            world = World("rolled", root)
             decided(world)
             plan = world.run("roll", brokers=[zero], reason="a new kernel").xcom("roll")["plan"]
 

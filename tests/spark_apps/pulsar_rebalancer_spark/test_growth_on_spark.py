@@ -16,6 +16,8 @@ from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer_spark import spark_tables
 from pulsar_rebalancer_spark.rebalance import decide
 
+pytestmark = pytest.mark.system
+
 SMALL, LARGE = (50, 25), (200, 100)
 """Brokers, and bundles of each: sixteen times as many in all."""
 MOST = 4

@@ -379,6 +379,7 @@ def kill_executors(application, errors):
 
 
 @pytest.mark.integration
+@pytest.mark.system
 def test_two_workers_whose_executors_are_killed_and_a_run_that_cannot_be_decided(spark, tmp_path, eventful):
     calm = runs.make(tmp_path, runs.tables("west", 2, 3), cluster="west", low_threshold=200, high_threshold=300)
     other: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}

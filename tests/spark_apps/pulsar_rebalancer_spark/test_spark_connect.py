@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage.path import StoragePath
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.system
 
 TOKEN = "known-to-server-and-connection"
 
