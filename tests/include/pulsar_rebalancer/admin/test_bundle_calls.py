@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 from pydantic import SecretStr
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from tests.include.pulsar_rebalancer.admin.scripted_broker import BUNDLE, Broker, brokers, closed_port, connect, refused
 
 from pulsar_rebalancer.errors import AdminError
@@ -21,7 +21,6 @@ ADMIN = "/admin/v2"
 RANGE = "0x00000000_0x80000000"
 NAMESPACE = f"{ADMIN}/namespaces/acme/shop"
 POSITIONS = f"{NAMESPACE}/{RANGE}/topicHashPositions"
-TOPIC = "persistent://acme/shop/b"
 UNOWNED = refused(412, f"Failed to find ownership for ServiceUnit:{BUNDLE}")
 
 
@@ -39,25 +38,6 @@ async def test_topics_of_a_bundle_come_from_its_owner() -> None:
         owner.on("GET", POSITIONS, {"namespace": "acme/shop", "bundle": RANGE, "topicHashPositions": topics})
         async with connect(seed) as admin:
             assert await admin.bundles.topics_of_bundle(BUNDLE) == sorted(topics)
-
-
-async def test_asking_for_the_positions_of_topics() -> None:
-    with brokers(1) as (broker,):
-        asked: list[str] = []
-
-        async def positions(request: Request) -> Response:
-            asked.extend(request.query_params.getlist("topics"))
-            return JSONResponse({"topicHashPositions": {TOPIC: 7}})
-
-        broker.on("GET", POSITIONS, positions)
-        async with connect(broker) as admin:
-            assert await admin.bundles.topic_hash_positions(BUNDLE, TOPIC) == {TOPIC: 7}
-            for wrong in ({"a": "7"}, {"a": True}, ["a"], None):
-                broker.on("GET", POSITIONS, {"topicHashPositions": wrong})
-                with pytest.raises(AdminError) as caught:
-                    await admin.bundles.topic_hash_positions(BUNDLE)
-                assert caught.value.reason == "bad_answer"
-    assert asked == [TOPIC]
 
 
 async def test_topics_of_an_unowned_bundle_are_told_by_their_hash() -> None:
@@ -136,14 +116,6 @@ async def test_credentials_go_to_hosts_of_the_cluster_alone(url: str, reason: st
     assert caught.value.reason == reason
 
 
-async def test_without_credentials_any_host_may_be_named() -> None:
-    with brokers(1) as (broker,):
-        found = {"httpUrl": broker.url, "brokerUrl": "pulsar://advertised.example:6650"}
-        broker.on("GET", "/lookup/v2/topic/persistent/a/b/c", found)
-        async with connect(broker, token=None) as admin:
-            assert await admin.bundles.service_url("persistent://a/b/c") == "pulsar://advertised.example:6650"
-
-
 async def test_owner_is_what_brokers_say_themselves() -> None:
     with brokers(3) as (one, two, three):
         owned_by(two, one, two, three)
@@ -155,17 +127,6 @@ async def test_owner_is_what_brokers_say_themselves() -> None:
             for broker in (one, two, three):
                 broker.on("GET", POSITIONS, UNOWNED)
             assert await admin.bundles.owner(BUNDLE, likely=[two.id]) is None
-
-
-async def test_each_broker_answers_for_itself_and_names_no_topics() -> None:
-    with brokers(2) as (one, two):
-        owned_by(two, one, two)
-        async with connect(one) as admin:
-            assert not await admin.bundles.owns(one.id, BUNDLE)
-            assert two.seen == []
-            assert await admin.bundles.owns(two.id, BUNDLE)
-    # The answer is about a topic that the bundle does not have.
-    assert [seen.query for seen in (*one.seen, *two.seen)] == [f"topics=persistent%3A%2F%2Facme%2Fshop%2F{RANGE}"] * 2
 
 
 async def test_a_broker_that_lost_the_race_for_the_bundle_is_asked_again() -> None:
@@ -185,16 +146,6 @@ async def test_a_broker_that_lost_the_race_for_the_bundle_is_asked_again() -> No
                 await admin.bundles.owns(two.id, BUNDLE)
     assert caught.value.reason == "server_error"
     assert len(two.seen) == 5
-
-
-@pytest.mark.parametrize("status", [301, 302, 308])
-async def test_a_redirect_that_no_broker_sends_does_not_tell_the_owner(status: int) -> None:
-    with brokers(1) as (one,):
-        one.redirect("GET", POSITIONS, f"https://{one.id}{POSITIONS}", status)
-        async with connect(one) as admin:
-            with pytest.raises(AdminError) as caught:
-                await admin.bundles.owns(one.id, BUNDLE)
-    assert caught.value.reason == "bad_answer"
 
 
 async def test_a_stale_range_is_not_unowned() -> None:

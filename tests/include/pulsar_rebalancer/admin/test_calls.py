@@ -19,7 +19,6 @@ pytestmark = pytest.mark.anyio
 
 ADMIN = "/admin/v2"
 RANGE = "0x00000000_0x80000000"
-NAMESPACE = f"{ADMIN}/namespaces/acme/shop"
 REPORT = f"{ADMIN}/broker-stats/load-report"
 RUNTIME = f"{ADMIN}/brokers/configuration/runtime"
 SWITCHES = {"loadBalancerEnabled": "true", "loadBalancerSheddingEnabled": "False"}
@@ -45,16 +44,6 @@ async def test_leader(reply: Response, leader: str) -> None:
         broker.on("GET", f"{ADMIN}/brokers/leaderBroker", reply)
         async with connect(broker) as admin:
             assert await admin.leader() == leader
-
-
-@pytest.mark.parametrize("answer", [{}, {"brokerId": "me@evil:80"}, {"brokerId": ""}, {"serviceUrl": "http://["}])
-async def test_leader_of_no_form_is_refused(answer: dict[str, str]) -> None:
-    with brokers(1) as (broker,):
-        broker.on("GET", f"{ADMIN}/brokers/leaderBroker", answer)
-        async with connect(broker) as admin:
-            with pytest.raises(AdminError) as caught:
-                await admin.leader()
-    assert caught.value.reason == "bad_answer"
 
 
 async def test_cluster_name() -> None:
@@ -93,13 +82,6 @@ async def test_load_reports_come_from_each_broker_itself() -> None:
     assert [e.reason for e in errors if isinstance(e, AdminError)] == ["no_load_report", "bad_answer", "unreachable"]
 
 
-async def test_empty_load_report_is_none() -> None:
-    with brokers(1) as (broker,):
-        broker.on("GET", REPORT, Response(status_code=204))
-        async with connect(broker) as admin:
-            assert await admin.load_report(broker.id) is None
-
-
 async def test_owned_bundles() -> None:
     bundles = {BUNDLE, "pulsar/system/0x00000000_0x10000000"}
     with brokers(2) as (one, two):
@@ -107,15 +89,6 @@ async def test_owned_bundles() -> None:
         two.on("GET", f"{ADMIN}/brokers/e2e/{two.id}/ownedNamespaces", dict.fromkeys(bundles, state))
         async with connect(one) as admin:
             assert await admin.owned_bundles(two.id) == bundles
-
-
-async def test_configuration() -> None:
-    with brokers(2) as (one, two):
-        one.on("GET", RUNTIME, SWITCHES | {"empty": None})
-        two.on("GET", RUNTIME, SWITCHES)
-        async with connect(one) as admin:
-            assert await admin.runtime_configuration() == SWITCHES | {"empty": ""}
-            assert await admin.runtime_configuration(two.id) == SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -134,40 +107,6 @@ async def test_a_configuration_that_does_not_say_who_sheds_is_a_bad_answer(answe
                 await admin.runtime_configuration()
     assert caught.value.reason == "bad_answer"
     assert "does not say whether loadBalancer" in str(caught.value)
-
-
-async def test_policies() -> None:
-    policies = f"{ADMIN}/clusters/e2e/namespaceIsolationPolicies"
-    domains = f"{ADMIN}/clusters/e2e/failureDomains"
-    with brokers(1) as (broker,):
-        async with connect(broker) as admin:
-            assert await admin.isolation_policies("e2e") == {}
-            assert await admin.failure_domains("e2e") == {}
-            broker.on("GET", policies, {"p": {"namespaces": ["acme/.*"]}})
-            broker.on("GET", domains, {"rack1": {"brokers": [broker.id]}})
-            assert await admin.isolation_policies("e2e") == {"p": {"namespaces": ["acme/.*"]}}
-            assert await admin.failure_domains("e2e") == {"rack1": {"brokers": [broker.id]}}
-            # Only "none were ever set" is empty; anything else leaves the policies unknown.
-            for status in (401, 412, 500):
-                broker.on("GET", policies, refused(status, "no"))
-                with pytest.raises(AdminError):
-                    await admin.isolation_policies("e2e")
-
-
-@pytest.mark.parametrize(
-    ("reply", "group"),
-    [
-        (PlainTextResponse("group-a"), "group-a"),
-        (JSONResponse("group-a"), "group-a"),
-        (Response(status_code=204), ""),
-        (PlainTextResponse("null"), ""),
-    ],
-)
-async def test_anti_affinity_group(reply: Response, group: str) -> None:
-    with brokers(1) as (broker,):
-        broker.on("GET", f"{NAMESPACE}/antiAffinity", reply)
-        async with connect(broker) as admin:
-            assert await admin.anti_affinity_group("acme/shop") == group
 
 
 # names
@@ -190,16 +129,6 @@ async def test_a_name_stays_one_path_segment(name: str) -> None:
             await admin.anti_affinity_group(f"{name}/{name}")
     assert len(segments) == 7
     assert set("".join(segments)) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%-_.~:")
-
-
-async def test_slashes_of_a_topic_are_encoded() -> None:
-    with brokers(1) as (broker,):
-        path = "/lookup/v2/topic/persistent/acme/shop/a%2F..%2F..%2Fb%3Fauthoritative%3Dtrue"
-        broker.on("GET", path, {"httpUrl": broker.url})
-        async with connect(broker) as admin:
-            topic = "persistent://acme/shop/a/../../b?authoritative=true"
-            assert (await admin.bundles.lookup(topic)).http_url == broker.url
-        assert (broker.seen[-1].path, broker.seen[-1].query) == (path, "")
 
 
 async def test_names_of_no_form_are_refused_unsent() -> None:

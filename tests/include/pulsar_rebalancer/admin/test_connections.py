@@ -74,40 +74,6 @@ async def test_a_broker_at_an_ipv6_address_is_named_in_brackets() -> None:
     assert f"host: {broker.id}\r\n".encode() in broker.requests[0].lower()
 
 
-async def test_what_nobody_asked_for_is_no_answer_to_the_next_request() -> None:
-    answers = iter([b'["a:80"]', b'["b:80"]'])
-    async with keep_alive(lambda: ok(next(answers)) + ok(b'["x:80"]')) as server, connect(server.base) as admin:
-        assert [await admin.brokers(), await admin.brokers()] == [["a:80"], ["b:80"]]
-    assert server.opened == 2
-
-
-async def test_a_head_without_end_is_a_bad_answer() -> None:
-    endless = b"HTTP/1.1 200 OK\r\n" + b"X-More: and more\r\n" * 10_000
-    async with raw_broker(endless) as broker, connect(broker.url) as admin:
-        with pytest.raises(AdminError) as caught:
-            await admin.brokers()
-    assert caught.value.reason == "bad_answer"
-
-
-@pytest.mark.parametrize("ending", ["chunked", "by its end"])
-async def test_an_answer_without_a_length_is_whole(ending: str) -> None:
-    if ending == "chunked":
-        answer = b'Transfer-Encoding: chunked\r\n\r\n3\r\n["b\r\n5\r\n:80"]\r\n0\r\n\r\n'
-    else:
-        answer = b'Connection: close\r\n\r\n["b:80"]'
-    answer = b"HTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 200 OK\r\n" + answer
-    async with raw_broker(answer) as broker, connect(broker.url) as admin:
-        assert await admin.brokers() == ["b:80"]
-
-
-async def test_reset_twice_is_unreachable() -> None:
-    async with raw_broker(None, None) as broker, connect(broker.url) as admin:
-        with pytest.raises(AdminError) as caught:
-            await admin.brokers()
-    assert caught.value.reason == "unreachable"
-    assert len(broker.requests) == 2
-
-
 async def test_reset_unload_is_not_repeated() -> None:
     async with raw_broker(None) as broker, connect(broker.url) as admin:
         with pytest.raises(AdminError) as caught:
@@ -137,17 +103,6 @@ async def test_concurrency_is_bounded(monkeypatch: pytest.MonkeyPatch, in_all: i
             reports = await admin.load_reports(names, whole)
     assert reports == {name: {} for name in names}
     assert 1 < most <= 4
-
-
-async def test_few_connections_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MOST_KEPT", 3)
-    async with keep_alive(lambda: ok(b"{}")) as server:
-        addresses = {f"b{i}.pulsar:8080": f"{server.base}/{i}" for i in range(40)}
-        async with connect(server.base, concurrency=2, address_map=addresses) as admin:
-            for _ in range(2):
-                assert await admin.load_reports(addresses, whole) == {name: {} for name in addresses}
-    assert server.most <= 2 * (3 + 2), "those kept, those in use, and such whose end is not seen yet"
-    assert server.opened == 2 * 40 - 3, "those kept are used again"
 
 
 async def test_connections_to_the_first_seed_are_kept_whatever_others_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,19 +81,3 @@ async def test_an_unload_is_not_sent_again_elsewhere_but_the_next_one_is_sent_th
         await admin.bundles.unload(scene.bundle, scene.leader)
     assert scene.cluster.owner(scene.bundle) != scene.well
     assert scene.asked == 1
-
-
-async def test_a_known_broker_answers_for_a_single_host(scene: Scene) -> None:
-    async with scene.connect(both=False) as admin:
-        known = await admin.brokers()
-        scene.fall_ill(scene.sick)
-        assert await admin.brokers() == known
-
-
-async def test_if_no_host_answers_the_first_error_is_raised(scene: Scene) -> None:
-    scene.fall_ill(None)
-    async with scene.connect() as admin:
-        with pytest.raises(AdminError, match=scene.sick) as caught:
-            await admin.brokers()
-    assert caught.value.reason == REASONS[scene.kind]
-    assert scene.asked == 2 * ASKED_BY_A_GET[scene.kind]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import traceback
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-import jwt
 import pytest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from tests.include.pulsar_rebalancer.admin.scripted_broker import (
     BUNDLE,
     JETTY_401,
@@ -131,19 +128,6 @@ async def test_a_token_is_renewed_before_it_expires_and_kept_while_the_issuer_is
         assert await at(183.5) == 7
 
 
-async def test_without_a_lifetime_a_token_is_renewed_once_it_is_refused(
-    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace
-) -> None:
-    async with admitted(issuing, broker) as admin:
-        for token, valid in (("first", "first"), ("second", "first"), ("second", "second")):
-            issuing.server.on("POST", TOKEN, {"access_token": token})
-            accept(broker, "GET", LIST, valid, body=json.dumps([broker.id]))
-            clock.now += 1e6
-            await admin.brokers()
-    assert [seen.token for seen in broker.seen] == [f"Bearer {t}" for t in ("first", "first", "first", "second")]
-    assert issuing.asked == 2
-
-
 async def test_a_refused_token_is_replaced_once_and_an_unload_is_sent_again(
     issuing: TokenIssuer, clock: SimpleNamespace
 ) -> None:
@@ -163,30 +147,6 @@ async def test_a_refused_token_is_replaced_once_and_an_unload_is_sent_again(
     assert leader.paths.count(f"PUT {UNLOAD}") == 1
     assert [seen.token for seen in owner.seen] == [f"Bearer {token}" for token in issuing.issued]
     assert len(issuing.issued) == 2
-
-
-async def test_a_token_that_is_refused_at_once_is_not_fetched_again_and_again(
-    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace
-) -> None:
-    broker.on("GET", LIST, Response(JETTY_401, 401))
-    async with admitted(issuing, broker) as admin:
-        found = await asyncio.gather(*(refusal(admin) for _ in range(20)))
-        assert {error.reason for error in found} == {"token_refused"}
-        assert issuing.asked == 1
-        clock.now += 2
-        error = await refusal(admin)
-    assert (error.reason, error.status, issuing.asked) == ("token_refused", 401, 2)
-    assert "openIDAllowedAudiences" in error.message
-
-
-async def test_a_role_that_lacks_the_right_costs_no_second_token(
-    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace
-) -> None:
-    broker.on("GET", LIST, JSONResponse({"reason": "This operation requires super-user access"}, 401))
-    async with admitted(issuing, broker) as admin:
-        clock.now += 2
-        error = await refusal(admin)
-    assert (error.reason, len(broker.seen), issuing.asked) == ("forbidden", 1, 1)
 
 
 def answer(body: str | bytes, status: int = 200) -> Response:
@@ -255,26 +215,6 @@ async def test_an_issuer_that_cannot_be_reached_or_trusted(
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"client_secret": "expired"}, "answered 401, invalid_client"),
-        ({"client_id": "nobody"}, "answered 401, invalid_client"),
-        ({"audience": "urn:pulsar:west"}, "answered 403, invalid_target, unknown audience, ***"),
-        ({"scope": "everything"}, "answered 400, invalid_scope"),
-    ],
-)
-async def test_an_issuer_that_refuses(
-    issuing: TokenIssuer, broker: Broker, changes: dict[str, str], named: str
-) -> None:
-    settings = {name: changes.pop(name) for name in ("audience", "scope") if name in changes}
-    async with admitted(issuing, broker, credentials_file=issuing.credentials_file(**changes), **settings) as admin:
-        error = await refusal(admin)
-    assert error.reason == "issuer_refused"
-    assert named in error.message
-    assert broker.seen == []
-
-
-@pytest.mark.parametrize(
     ("content", "named"),
     [
         (None, "cannot be read: No such file"),
@@ -325,58 +265,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path, broker: Broker, clock:
     assert error.reason == "credentials_file"
 
 
-EXPIRED = jwt.encode({"sub": "admin", "exp": 1}, "k" * 32, "HS256")
-
-
-@pytest.mark.parametrize(
-    ("content", "reason", "sent"),
-    [
-        (None, "credentials_file", 0),
-        ("", "credentials_file", 0),
-        (" \n", "credentials_file", 0),
-        ("two words", "credentials_file", 0),
-        (EXPIRED, "token_expired", 1),
-        (jwt.encode({"sub": "admin"}, "k" * 32, "HS256"), "unauthorized", 1),
-        ("opaque", "unauthorized", 1),
-    ],
-)
-async def test_a_token_file_that_is_not_replaced(
-    tmp_path: Path, broker: Broker, content: str | None, reason: str, sent: int
-) -> None:
-    broker.on("GET", LIST, Response(JETTY_401, 401))
-    file = tmp_path / "token"
-    if content is not None:
-        file.write_text(content)
-    async with connect(broker, token=None, token_file=file) as admin:
-        error = await refusal(admin)
-    assert (error.reason, len(broker.seen)) == (reason, sent)
-    assert not content or content not in error.message
-
-
 # secrets
-
-
-async def test_fetched_tokens_and_the_clients_secret_show_nowhere(
-    issuing: TokenIssuer, broker: Broker, caplog: pytest.LogCaptureFixture, clock: SimpleNamespace
-) -> None:
-    caplog.set_level(logging.DEBUG)
-
-    async def echo(request: Request) -> Response:
-        return JSONResponse({"reason": f"{issuing.issued} {SECRET} {request.headers['authorization']}"}, 500)
-
-    broker.on("GET", REPORT, echo)
-    texts = []
-    async with admitted(issuing, broker) as admin:
-        for _ in range(2):
-            with pytest.raises(AdminError) as caught:
-                await admin.load_report(broker.id)
-            texts += traceback.format_exception(caught.value)
-            clock.now += 290
-        texts += [repr(admin), str(vars(admin)), repr(admin.connection)]
-    assert len(issuing.issued) == 2
-    assert "***" in "".join(texts)
-    for text in (*texts, caplog.text):
-        assert not [secret for secret in (SECRET, *issuing.issued) if secret in text]
 
 
 async def test_only_one_source_of_tokens_and_no_secret_without_tls(issuing: TokenIssuer, broker: Broker) -> None:

@@ -26,24 +26,6 @@ def test_clients_are_those_that_a_broker_lists() -> None:
     assert topics_in({"acme/shop": "?"}, "acme/shop/0x00000000_0x00000001") == {}
 
 
-@pytest.mark.parametrize(
-    "topic",
-    [
-        None,
-        "?",
-        {},
-        {"publishers": []},
-        {"publishers": 3, "subscriptions": {}},
-        {"publishers": [], "subscriptions": []},
-        {"publishers": [], "subscriptions": {"s": None}},
-        {"publishers": [], "subscriptions": {"s": {"consumers": 1}}},
-    ],
-)
-def test_what_a_broker_does_not_say_is_not_0(topic: JsonValue) -> None:
-    assert clients_in(topic) is None
-    assert has_clients(topic) is None
-
-
 NOBODY: dict[str, Any] = {"publishers": [], "subscriptions": {"s": {"consumers": []}}}
 
 

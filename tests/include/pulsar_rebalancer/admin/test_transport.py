@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -23,7 +22,7 @@ from tests.include.pulsar_rebalancer.admin.scripted_broker import (
 from pulsar_rebalancer.errors import AdminError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from starlette.requests import Request
 
@@ -91,14 +90,6 @@ async def test_read_only_sends_nothing_but_gets() -> None:
 
 
 # broken answers
-
-
-async def test_half_an_answer() -> None:
-    half = b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n["127.0.0.1:80'
-    async with raw_broker(half) as broker, connect(broker.url) as admin:
-        with pytest.raises(AdminError) as caught:
-            await admin.brokers()
-    assert caught.value.reason == "bad_answer"
 
 
 async def test_no_http_at_all() -> None:
@@ -169,67 +160,6 @@ async def test_huge_answer_is_cut_off_early(status: int, reason: str) -> None:
     assert caught.value.reason == reason
     assert sent < 50
     assert peak < 20 * MIB
-
-
-async def peak_of_reports(body: list[bytes], count: int, read: Callable[[str, dict[str, Any]], object]) -> float:
-    """Peak memory in MiB while `count` brokers answer concurrently with this load report."""
-    head = f"HTTP/1.1 200 OK\r\nContent-Length: {sum(map(len, body))}\r\n\r\n".encode()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while await reader.readuntil(b"\r\n\r\n"):
-                for part in (head, *body):
-                    writer.write(part)
-                    await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        names = [f"b{i}.pulsar:8080" for i in range(count)]
-        async with connect(base, address_map=dict.fromkeys(names, base)) as admin:
-            tracemalloc.start()
-            try:
-                reports = await admin.load_reports(names, read)
-                return tracemalloc.get_traced_memory()[1] / MIB
-            finally:
-                tracemalloc.stop()
-                assert not [report for report in reports.values() if isinstance(report, AdminError)]
-
-
-async def test_of_long_reports_few_are_held_at_once() -> None:
-    blanks = [b" " * (MIB // 16)] * 16 * 6
-    assert await peak_of_reports([*blanks, b"{}"], 32, whole) < 120, "all together are 192"
-
-
-async def test_one_report_is_taken_apart_at_a_time() -> None:
-    objects = b'{"x":[' + b"{}," * 100_000 + b"{}]}"  # 72 bytes each, once they are read
-    assert await peak_of_reports([objects], 16, lambda broker, report: len(report["x"])) < 40, "all together are 110"
-
-
-@pytest.mark.parametrize("mib", [9, 40])
-async def test_a_report_longer_than_any_broker_needs_is_refused(mib: int) -> None:
-    with brokers(1) as (broker,):
-        broker.on("GET", REPORT, Response(b'{"x":[' + b"{}," * (mib * MIB // 3) + b"{}]}"))
-        async with connect(broker) as admin:
-            with pytest.raises(AdminError, match="longer than 8388608 bytes") as caught:
-                await admin.load_report(broker.id)
-    assert caught.value.reason == "bad_answer"
-
-
-async def test_slow_answer_times_out() -> None:
-    with brokers(1) as (broker,):
-
-        async def never(request: Request) -> Response:
-            await request.is_disconnected()
-            await asyncio.sleep(3600)
-            return Response()
-
-        broker.on("GET", REPORT, never)
-        async with connect(broker, read_timeout_s=0.2, connect_timeout_s=1) as admin:
-            with pytest.raises(AdminError) as caught:
-                await admin.load_report(broker.id)
-    assert caught.value.reason == "timeout"
-    assert caught.value.broker == broker.id
 
 
 async def test_answer_that_drips_times_out_as_a_whole() -> None:

@@ -135,26 +135,6 @@ def test_one_broker_that_splits_is_enough_unless_the_file_overrules_it(served):
     assert sample(served, {"auto_split": False}).request.resolved.settings.auto_split is False
 
 
-def test_a_leader_that_does_not_say_whether_it_sheds_is_unread(served):
-    values = {"loadBalancerSheddingEnabled": ""}
-    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 0), values=values)
-    (cluster,) = rows(sample(served), "cluster")
-    assert (cluster["leader"], cluster["leader_read"]) == (broker(served, 0), False)
-
-
-def test_even_distribution_shows(served):
-    values = {"loadBalancerDistributeBundlesEvenlyEnabled": "true"}
-    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 2), values=values)
-    assert rows(sample(served), "cluster")[0]["even_distribution"] is True
-
-
-def test_contradictions_are_refused_before_a_report_is_asked_for(served):
-    served.cluster.faults.add(FaultKind.NULL_ANSWER)
-    with pytest.raises(SettingsError) as refused:
-        sample(served, params=RunParams(low_threshold=900))
-    assert refused.value.reason == "contradiction"
-
-
 def test_a_broken_entry_is_refused(served):
     broken = ClusterEntry(name="east", given={}, settings=Settings(), error="clusters.yaml: east: low is above high")
 
@@ -221,13 +201,6 @@ def test_refused_credentials_are_said_at_once(served, kind, path, reason):
     assert served.token not in str(refused.value)
 
 
-def test_a_broker_listed_twice_has_one_row(served):
-    served.cluster.faults.add(FaultKind.LISTED_TWICE, broker(served, 0))
-    found = rows(sample(served), "brokers")
-    assert len(found) == BROKERS
-    assert {row["broker"]: row["listings"] for row in found if row["listings"] > 1} == {broker(served, 0): 2}
-
-
 def test_a_bundle_with_two_owners_has_two_rows(served):
     name = next(b["bundle"] for b in rows(sample(served), "bundles") if b["bundle"].startswith("acme/"))
     owner = next(b["broker"] for b in rows(sample(served), "bundles") if b["bundle"] == name)
@@ -235,16 +208,6 @@ def test_a_bundle_with_two_owners_has_two_rows(served):
     served.cluster.faults.add(FaultKind.TWO_OWNERS, other, bundle=name)
     found = [b for b in rows(sample(served), "bundles") if b["owners"] != 1]
     assert {(b["bundle"], b["broker"], b["owners"]) for b in found} == {(name, owner, 2), (name, other, 2)}
-
-
-def test_figures_arrive_as_they_are(served):
-    served.cluster.faults.add(FaultKind.BARE_NAN, broker(served, 0))
-    served.cluster.faults.add(FaultKind.NAN_USAGE, broker(served, 1))
-    served.cluster.faults.add(FaultKind.NEGATIVE_USAGE, broker(served, 2))
-    found = {row["broker"]: row["cpu_usage"] for row in rows(sample(served), "brokers")}
-    assert str(found[broker(served, 0)]) == "nan"
-    assert found[broker(served, 1)] is None
-    assert found[broker(served, 2)] == -1.0
 
 
 def test_policies_mark_their_bundles(spec):
@@ -263,70 +226,9 @@ def test_policies_mark_their_bundles(spec):
     assert users == {(name, expected.get(name)) for name in names}
 
 
-def test_a_policy_reserves_its_brokers_for_its_namespaces(spec):
-    # One host carries all simulated brokers, so all are primary.
-    isolated = {"p": {"namespaces": ["acme/orders"], "primary": [r"127\..*"], "secondary": []}}
-    with running(Cluster(replace(spec, isolation_policies=isolated))) as face:
-        collected = sample(face)
-    assert {row["reserved_by"] for row in rows(collected, "brokers")} == {"p"}
-    (cluster,) = rows(collected, "cluster")
-    assert cluster["policies_readable"] is True
-    assert "every broker" in cluster["policies_unclear"]
-
-
 @pytest.mark.parametrize("path", ["namespaceIsolationPolicies", "antiAffinity"])
 def test_policies_that_cannot_be_read_are_said(served, path):
     served.cluster.faults.add(FaultKind.FORBIDDEN, path=path)
     (cluster,) = rows(sample(served), "cluster")
     assert cluster["policies_readable"] is False
     assert "forbidden" in cluster["policies_problem"]
-
-
-def test_a_pattern_that_cannot_be_read_is_said(spec):
-    isolated = {"p": {"namespaces": ["acme/("], "primary": [], "secondary": []}}
-    with running(Cluster(replace(spec, isolation_policies=isolated))) as face:
-        (cluster,) = rows(sample(face), "cluster")
-    assert cluster["policies_readable"] is False
-    assert "acme/(" in cluster["policies_problem"]
-
-
-def test_one_namespace_that_cannot_be_read_is_unknown_alone(served):
-    name = next(
-        n for n in sorted(b["bundle"].rpartition("/")[0] for b in rows(sample(served), "bundles")) if "acme" in n
-    )
-    served.cluster.faults.add(FaultKind.FORBIDDEN, path=f"{name}/antiAffinity")
-    collected = sample(served)
-    (cluster,) = rows(collected, "cluster")
-    assert cluster["policies_readable"] is True
-    assert name in cluster["policies_unclear"]
-    found = {b["bundle"].rpartition("/")[0]: b["policy"] for b in rows(collected, "bundles")}
-    assert {namespace for namespace, policy in found.items() if policy == "unknown"} == {name}
-
-
-def test_a_leader_whose_configuration_cannot_be_read_is_said(served):
-    leader = rows(sample(served), "cluster")[0]["leader"]
-    served.cluster.faults.add(FaultKind.FORBIDDEN, broker=leader, path="/configuration/runtime")
-    (cluster,) = rows(sample(served), "cluster")
-    assert (cluster["leader"], cluster["leader_read"]) == (leader, False)
-
-
-def test_failure_domains_are_read_when_they_are_on(spec):
-    namespaces = list(spec.topology.namespaces.values())
-    grouped = [replace(namespaces[0], anti_affinity_group="group-1"), *namespaces[1:]]
-    domains = {"rack-1": {"brokers": ["127.0.0.1:1"]}}
-    with running(Cluster(replace(spec, topology=Topology(grouped), failure_domains=domains))) as face:
-        assert sample(face).policies.domains == {}
-        found = sample(face, given={"failureDomainsEnabled": True}).policies
-    assert found.groups == {namespaces[0].name: "group-1"}
-    assert found.domains == {"127.0.0.1:1": "rack-1"}
-
-
-def test_brokers_without_persistent_topics_are_named(served, monkeypatch):
-    closed, load_report = broker(served, 2), PulsarAdmin.load_report
-
-    async def answer(admin, asked):
-        found = await load_report(admin, asked)
-        return {**found, "persistentTopicsEnabled": False} if found and asked == closed else found
-
-    monkeypatch.setattr(PulsarAdmin, "load_report", answer)
-    assert sample(served).policies.without_persistent == (closed,)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pulsar_rebalancer.collect import large_bundles
 from pulsar_rebalancer.collect.large_bundles import choose
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, table
@@ -42,20 +41,6 @@ def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(figures
     assert [each.bundle for each in found] == ["a/b/1"] * chosen
 
 
-def test_bundles_that_are_not_split_anyway_take_no_place_of_others(monkeypatch):
-    monkeypatch.setattr(large_bundles, "MOST_BUNDLES", 2)
-    sizes = {"pulsar/system/1": 9000, "pulsar/b:1/1": 9000, "a/b/new": 8000, "a/b/1": 3000, "a/b/2": 2000}
-    bundles = table([row(name, topics=topics) for name, topics in sizes.items()], BUNDLES)
-
-    def found(**more):
-        return [each.bundle for each in choose(bundles, None, Settings(), **more)]
-
-    assert found(waits=lambda bundle: bundle == "a/b/new") == ["a/b/1", "a/b/2"]
-    assert found() == ["a/b/new", "a/b/1"]
-    monkeypatch.setattr(large_bundles, "MOST_BUNDLES", 3)
-    assert found(waits=lambda bundle: bundle == "a/b/new") == ["a/b/1", "a/b/2", "a/b/new"]
-
-
 def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_excluded_namespace(caplog):
     many = [row(f"a/b/{n:02}", topics=2000 + n, msg_rate_in=30000.0 - n) for n in range(25)]
     twice = row("a/b/24", topics=2000, broker="b:2")
@@ -65,11 +50,3 @@ def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_exc
     assert [each.bundle for each in found] == [f"a/b/{n:02}" for n in range(24, 4, -1)]
     assert found[0].broker == "b:1"
     assert "25 bundles may have to be split; 20 of them are examined" in caplog.text
-
-
-def test_how_far_above_its_bound_a_mean_is_counts_as_well():
-    figures = ("topics", 1500), ("msg_rate_in", 60000.0), ("producers", 2500), ("msg_throughput_out", 400.0 * MIB)
-    rows = [*(row(f"a/b/{n}", **{name: figure}) for n, (name, figure) in enumerate(figures)), row("a/b/4")]
-    means = table([{"cluster": "c", "bundle": "a/b/4", "long_term_msg_rate": 90000.0}], MEANS)
-    found = choose(table(rows, BUNDLES), means, Settings())
-    assert [each.bundle[-1] for each in found] == ["3", "4", "2", "1", "0"]

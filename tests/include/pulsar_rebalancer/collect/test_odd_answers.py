@@ -16,7 +16,6 @@ from tests.include.pulsar_rebalancer.admin.scripted_broker import REPORT, Broker
 from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import validate
-from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -100,31 +99,6 @@ def test_a_broker_of_an_odd_name_is_left_out_alone(tmp_path: Path, listed: objec
     assert max(map(len, failed)) <= 300
 
 
-@pytest.mark.parametrize("value", [f"a{HALF}b", "\x1b[31m\x00", 10**6, None, [[1]], {"a": 1}, "x" * 100_000])
-@pytest.mark.parametrize("name", ["loadManagerClassName", "someOther"])
-def test_an_odd_setting_is_a_text_or_refused_with_a_code(tmp_path: Path, name: str, value: object) -> None:
-    with cluster() as found:
-        found[0].on("GET", RUNTIME, escaped(CONFIGURATION | {name: value}))
-        collected = sample(found[0], tmp_path)
-    assert errors(collected) == {}
-    (row,) = collected.tables["cluster"].to_pylist()
-    assert row["leader_read"] is not isinstance(value, list | dict)
-    assert len(row["load_manager"]) <= 200
-    assert row["load_manager"].isprintable()
-
-
-def test_an_odd_threshold_is_refused_in_one_plain_line(tmp_path: Path) -> None:
-    value = f"1{HALF}\x1b[31m\u200b\u202e\n" + "x" * 100_000
-    with cluster() as found:
-        for one in found:
-            one.on("GET", RUNTIME, escaped(CONFIGURATION | {"loadBalancerAvgShedderLowThreshold": value}))
-        with pytest.raises(RebalancerError) as refused:
-            sample(found[0], tmp_path)
-    assert refused.value.reason == "wrong_setting"
-    assert str(refused.value).isprintable()
-    assert len(str(refused.value)) < 2100
-
-
 @pytest.mark.parametrize("name", [f"p{HALF}", "p\u200b\x1b", "p" * 5000])
 def test_an_odd_name_of_a_policy_can_be_stored_and_shown(tmp_path: Path, name: str) -> None:
     policy = {"namespaces": ["acme/.*"], "primary": [f"none{HALF}", "127.*"], "secondary": ["("]}
@@ -136,20 +110,6 @@ def test_an_odd_name_of_a_policy_can_be_stored_and_shown(tmp_path: Path, name: s
     said = row["policies_unclear"] or row["policies_problem"]
     assert said.isprintable()
     assert len(said) < 2100
-
-
-DOMAINS = [5, "b:1", None, [[1]], {"b": 1}, True, [5, None, f"b{HALF}:1"]]
-
-
-@pytest.mark.parametrize("listed", DOMAINS)
-def test_an_odd_failure_domain_lists_no_broker_and_the_others_do(tmp_path: Path, listed: object) -> None:
-    with cluster() as found:
-        domains = {"odd": {"brokers": listed}, "none": listed, "rack": {"brokers": [found[1].id]}}
-        for one in found:
-            one.on("GET", GROUP, Response("spread"))
-            one.on("GET", f"{CLUSTER}/failureDomains", escaped(domains))
-        collected = sample(found[0], tmp_path, failure_domains=True)
-    assert {name: rack for name, rack in collected.policies.domains.items() if name != "b?:1"} == {found[1].id: "rack"}
 
 
 @pytest.mark.parametrize(
@@ -166,16 +126,6 @@ def test_an_odd_report_is_a_row(tmp_path: Path, report: dict[str, object]) -> No
     with cluster() as found:
         found[1].on("GET", REPORT, escaped(SAMPLE | {"brokerId": found[1].id} | report))
         assert errors(sample(found[0], tmp_path)) == {}
-
-
-@pytest.mark.parametrize(
-    "body",
-    ['{"lastStats": ' + "[" * 900 + "]" * 900 + "}", b'{"lastStats": {"\xed\xa0\x80": {}}}', "9" * 5000, "[]", "5"],
-)
-def test_a_report_that_is_none_costs_its_broker_alone(tmp_path: Path, body: str | bytes) -> None:
-    with cluster() as found:
-        found[1].on("GET", REPORT, Response(body))
-        assert errors(sample(found[0], tmp_path)) == {found[1].id: "bad_answer"}
 
 
 @pytest.mark.parametrize("group", [f'"g{HALF}"', "g" * 100_000, b"\xff", '{"a": 1}', '"' + "\\u200b" * 50 + '"'])

@@ -1,10 +1,7 @@
-from datetime import UTC, datetime
-
 import pytest
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.config.settings import Pause
 from pulsar_rebalancer.errors import SettingsError
 
 
@@ -80,32 +77,6 @@ def test_what_yaml_alone_would_let_pass_or_choke_on(tmp_path, entry, said):
     assert not west.error
 
 
-def test_entries_may_share_an_anchor_and_a_pause_is_a_time(tmp_path):
-    east, west = load_clusters(
-        write(
-            tmp_path,
-            """
-            clusters:
-              east: &usual {mode: auto, low_threshold: 10, pause: {until: 2099-11-30 12:00:00Z, reason: x}}
-              west: {<<: *usual, low_threshold: 20}
-            """,
-        )
-    )
-    assert (east.error, west.error) == ("", "")
-    assert (east.settings.low_threshold, west.settings.low_threshold, west.settings.mode) == (10, 20, Mode.AUTO)
-    assert west.settings.pause is not None
-    assert west.settings.pause.until.isoformat() == "2099-11-30T12:00:00+00:00"
-
-
-@pytest.mark.parametrize(
-    "until", ["2027-01-05 10:00:00 +00:00", "2027-1-5 10:00:00Z", "2027-01-05T11:00:00+1", '"2027-01-05T10:00:00Z"']
-)
-def test_a_pause_may_end_at_any_time_that_yaml_knows(tmp_path, until):
-    (entry,) = load_clusters(write(tmp_path, f"clusters: {{east: {{pause: {{until: {until}, reason: x}}}}}}"))
-    assert entry.error == ""
-    assert entry.settings.pause == Pause(until=datetime(2027, 1, 5, 10, tzinfo=UTC), reason="x")
-
-
 @pytest.mark.parametrize(
     "text",
     ["clusters: [", "- a", "cluster: {}", "clusters: 1", "clusters: {}\nclusters: {}", 'clusters: {a: !!float "ten"}'],
@@ -136,20 +107,6 @@ def test_a_mistake_is_located(tmp_path, text, place):
         load_clusters(tmp_path / "clusters.yaml")
 
     assert refused.value.message.startswith(f"clusters.yaml: cannot be read: {place}")
-
-
-def test_a_mistake_is_quoted_in_part(tmp_path):
-    (tmp_path / "clusters.yaml").write_text(f"clusters: *{'a' * 100_000}")
-
-    with pytest.raises(SettingsError) as refused:
-        load_clusters(tmp_path / "clusters.yaml")
-
-    assert len(refused.value.message) < 400
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match=r"absent\.yaml"):
-        load_clusters(tmp_path / "absent.yaml")
 
 
 def test_a_bare_off_is_the_mode_off(tmp_path):

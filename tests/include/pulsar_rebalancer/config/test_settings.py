@@ -2,10 +2,9 @@ import pytest
 
 from pulsar_rebalancer.config.enums import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
-from pulsar_rebalancer.config.resolution import Origin, disagreements, from_brokers, parse_params, resolve
+from pulsar_rebalancer.config.resolution import Origin, from_brokers, parse_params, resolve
 from pulsar_rebalancer.config.settings import CAPS, Settings, validate
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.names import split_list
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.strategies.fitting import force_threshold
 
@@ -110,21 +109,6 @@ def test_wrong_values_are_refused_with_the_keys_name(given, named):
     assert "clusters.yaml: east" in str(refused.value)
 
 
-def test_every_broker_value_is_a_string():
-    found = from_brokers(
-        {
-            "loadBalancerAvgShedderLowThreshold": "20",
-            "loadBalancerSheddingExcludedNamespaces": "[tenant/a, tenant/b]",
-            "maxUnloadPercentage": "Optional[0.2]",
-            "minUnloadMessage": "null",
-            "somethingElse": "1",
-        }
-    )
-    settings = resolve({}, found).settings
-    assert (settings.low_threshold, settings.max_unload_percentage, settings.min_unload_message) == (20, 0.2, 1000)
-    assert settings.excluded_namespaces == ("tenant/a", "tenant/b")
-
-
 @pytest.mark.parametrize(
     ("new", "old", "effective"), [("1.0", "0.5", 0.5), ("0.7", "0.5", 0.7), ("1.0", "1.0", 1.0), (None, "0.5", 0.5)]
 )
@@ -193,54 +177,6 @@ def test_wrong_parameters_are_refused(given, named):
         parse_params(given)
 
 
-def nested(levels):
-    value: object = "b:1"
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"excluded_brokers": nested(100_000)},
-        {"force": nested(100_000)},
-        {"hit_count_low": 16**5000},
-        {"hit_count_low": 10**400},
-        {"max_bundles_per_run": "9" * 5000},
-    ],
-    ids=["list", "text", "number", "large number", "digits"],
-)
-def test_parameters_without_end_are_refused_by_name(given):
-    with pytest.raises(SettingsError, match=next(iter(given))) as refused:
-        resolve({}, {}, parse_params(given))
-    assert len(str(refused.value)) < 400
-
-
-def test_a_wrong_value_says_where_it_came_from_and_can_be_overruled():
-    for field, value in (("hit_count_low", "0"), ("bandwidth_in_weight", "heavy")):
-        pulsar_name = Settings.model_fields[field].alias
-        assert pulsar_name is not None
-        live = from_brokers({pulsar_name: value})
-        with pytest.raises(SettingsError, match=rf"{field} \({pulsar_name}\).*got '{value}', from: brokers"):
-            resolve({"low_threshold": 10}, live)
-        assert getattr(resolve({field: 1}, live).settings, field) == 1
-
-
-def test_empty_form_fields_change_nothing():
-    params = parse_params({"force": "", "force_threshold": None, "mode": None, "excluded_brokers": []})
-    assert resolve({"mode": "auto"}, {}, params) == resolve({"mode": "auto"}, {})
-    assert not params.changes_thresholds
-    assert parse_params({"excluded_brokers": ["b:1"]}).changes_thresholds
-    assert parse_params({"max_unload_percentage": 0.3}).changes_thresholds
-
-
-def test_brokers_that_disagree_are_named_by_setting():
-    same = {"minUnloadMessage": "1", "unrelated": "a"}
-    assert disagreements([same, same | {"unrelated": "b"}]) == ()
-    assert disagreements([same, same | {"minUnloadMessage": "2"}]) == ("minUnloadMessage",)
-
-
 @pytest.mark.parametrize(
     ("strategy", "params", "forced", "threshold"),
     [
@@ -259,18 +195,3 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
         collected_at="2026-11-21T10:00:00Z",
     )
     assert (request.forced, force_threshold(request)) == (forced, threshold)
-
-
-@pytest.mark.parametrize(
-    ("text", "items"),
-    [
-        ("[a, b]", ("a", "b")),
-        ("[::1]:8080", ("[::1]:8080",)),
-        ("[[::1]:8080]", ("[::1]:8080",)),
-        ("[::1]:1,[::2]:2", ("[::1]:1", "[::2]:2")),
-        (" ,[]", ("[]",)),
-        ("[]", ()),
-    ],
-)
-def test_brackets_around_a_list_and_within_its_items(text, items):
-    assert split_list(text) == items

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.config.resolution import parse_params
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.state.orders.control_form import parse_control_form
@@ -84,16 +84,3 @@ def test_a_text_that_is_typed_is_one_line(entered: list[Callable[[str], Any]], l
         except SettingsError as error:
             said = repr(str(error))
         assert repr(line_break)[1:-1] not in said
-
-
-def test_texts_lose_only_spaces_around_them() -> None:
-    reason = "première ligne 🎉"
-
-    assert parse_control_form({"action": "stop", "reason": f"\t{reason}\n"}).reason == reason
-    assert parse_params({"force": "", "excluded_bundles": []}) == RunParams()
-
-
-@pytest.mark.parametrize("digits", ["\u0661", "\uff11"])
-def test_only_ascii_digits_name_a_file(digits: str) -> None:
-    with pytest.raises(SettingsError, match="file"):
-        parse_control_form({"action": "restore", "reason": "lost", "file": f"decision-{digits}.json"})
