@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
@@ -13,7 +12,6 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import BundleFacts
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
-from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, KeptDestination, MovesState, Unload
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 
@@ -70,15 +68,3 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
 def test_what_another_strategy_kept_is_not_used(tmp_path, strategy, kept):
     state = DecisionState(strategy=strategy, hits={"a:1": HitCount(1, 2)})
     assert given(tmp_path, state=state).kept == kept
-
-
-@pytest.mark.parametrize(
-    ("owners", "shared"), [([], False), ([1, 1], False), ([1, 2], True), ([None, None], True)], ids=str
-)
-def test_bundles_may_be_shared_if_the_file_says_so_or_says_nothing(tmp_path, owners, shared):
-    content = runs.tables("east", 1, 2)
-    at = BUNDLES.names.index("owners")
-    rows = content["bundles"].slice(0, len(owners))
-    content["bundles"] = rows.set_column(at, BUNDLES.field(at), pa.array(owners, pa.int64()))
-    run = runs.make(tmp_path, content)
-    assert RunInput.read(run.uri).shares_bundles is shared

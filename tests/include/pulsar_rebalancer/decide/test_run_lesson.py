@@ -10,17 +10,13 @@ import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
-from pulsar_rebalancer.config.resolution import RunParams
-from pulsar_rebalancer.decide.run_bundles import RunBundles
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
-from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, MEANS, RATES, TRAFFIC, table
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, RATES, TRAFFIC
 from pulsar_rebalancer.state.learned import Learned, LearnedBroker
 from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState, Unload
-from pulsar_rebalancer.strategies import means
 from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums, steps
 
@@ -150,15 +146,6 @@ def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
     assert lesson_of(usual) == RunLesson()
 
 
-@pytest.mark.parametrize(("minutes", "minutes_counted"), [(60, 60), (0.5, 1), (-5, 1)])
-def test_averages_follow_the_time_since_the_last_counted_sample(tmp_path, minutes, minutes_counted):
-    counted_at = runs.NOW - timedelta(minutes=minutes)
-    costs = [known("t/n/a", KNOWN["a"])]
-    run = given(tmp_path, [reported("b1", "t/n/a", RATE["a"])], costs, Learned(samples=1000, points=0.01), counted_at)
-    (after,) = lesson_of(run).costs.to_pylist()
-    assert after["hour_rate"] == pytest.approx(200 - 110 * 0.5 ** (minutes_counted / 60))
-
-
 def test_what_is_known_of_a_broker_without_a_report_remains_until_the_next_complete_sample(tmp_path):
     costs = [known(f"t/n/{name}", figures) for name, figures in KNOWN.items()]
     broker = "broker-00000.pulsar:8080"
@@ -211,26 +198,3 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         assert found.lesson.sums == {broker: added(*of) for broker, of in loads.items()}
         assert ("t/n/a" in after) is bool(holds)
         assert is_seen or after.get("t/n/a", KNOWN["a"]) == pytest.approx(KNOWN["a"], rel=1e-4)
-
-
-LEARNED = KeptState(ShedderState(learned=Learned(samples=30, points=0.01))).document()
-NOT_LEARNED = {
-    "a new cluster": DecisionState(),
-    "another strategy": DecisionState(seq=4, strategy="AvgShedder", means="means-4-before.parquet"),
-    "lost costs": DecisionState(seq=4, strategy="GainShedder", means="means-4-before.parquet", kept=LEARNED),
-}
-
-
-@pytest.mark.parametrize("state", NOT_LEARNED.values(), ids=NOT_LEARNED)
-def test_a_forced_run_that_knows_nothing_moves_by_current_rates_and_keeps_nothing(tmp_path, state):
-    content, forced = runs.tables("east", 3, 8), RunParams(force="hot broker")
-    folder = runs.make(tmp_path, content, state=state, params=forced, strategy="GainShedder")
-    run = RunInput.read(folder.uri)
-    run.new_means.write_table(table(means.update(content["bundles"].to_pylist(), []), MEANS))
-    learned = lesson_of(run)
-    learned.write(run)
-    decided = plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned)
-    assert any(move.taken for move in decided.moves), [decision.explanation for decision in decided.decisions]
-    assert decided.kept is not None
-    assert decided.kept.document() == state.kept
-    assert not run.new_costs.exists()

@@ -19,14 +19,13 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.plan import Forced, read_decisions, read_state, verify
+from pulsar_rebalancer.run.plan import read_decisions, read_state, verify
 from pulsar_rebalancer.run.splits import read_splits
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS, Measure, table
 from pulsar_rebalancer.run.topic_loads import Candidate, Candidates
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.roll_document import Phase, Roll
 from pulsar_rebalancer.state.state_documents import (
-    CountedSample,
     DecisionState,
     HitCount,
 )
@@ -175,15 +174,6 @@ def test_a_bundle_that_two_brokers_report_after_its_move_changes_no_decision(tmp
     assert plans["a"][0]
 
 
-def test_a_forced_run_restarts_the_hits_of_brokers_between_which_bundles_move(tmp_path: Path) -> None:
-    # Other processes take the CPU of h, which has nothing to give: m gives to c instead.
-    owned = {"h": {}, "m": {name(n): 10.0 for n in range(5)}, "c": {name(9): 10.0}}
-    run = forced(tmp_path, owned, {"h": 70.0, "m": 50.0, "c": 10.0})
-    plan_files.write_run(run, learned_and_decided(run))
-    assert set(fates(run.folder).values()) >= {"c:1"}
-    assert read_state(run.folder).restarts == {"c:1": CountedSample(10.0, NOW), "m:1": CountedSample(50.0, NOW)}
-
-
 EARLIER = NOW - timedelta(seconds=60)
 BEFORE = DecisionState(
     seq=7, counted_at=EARLIER, hits={"a:1": HitCount(0, 4)}, means="means-7.parquet", split_hits={name(1): 2}
@@ -218,30 +208,6 @@ def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
     assert (summary.brokers, summary.score_min, summary.score_max, summary.score_mean) == (7, 20.0, 80.0, 312 / 7)
     assert (summary.bundles_taken, summary.waves, summary.bundles_split) == (0, 0, 0)
     assert summary.reasons == {"below_threshold": 1, "broker_excluded": 1, "hits_low": 4}
-
-
-def test_a_summary_without_a_judged_broker_has_no_scores(tmp_path: Path) -> None:
-    _, summary = written(tmp_path, [Decision("a:1", Reason.REPORT_MISSING)])
-    assert (summary.pairs, summary.pairs_over, summary.hits, summary.brokers) == (0, 0, (0, 0), 0)
-    assert (summary.score_min, summary.score_max, summary.score_mean) == (None, None, None)
-
-
-COUNTED = pair(0, "b:1", "a:1", (80.0, 20.0), low_hits=5, source_low_before=4, source_high=1, source_low=5)
-
-
-@pytest.mark.parametrize("counts", [True, False])
-def test_only_a_run_that_counts_renews_means_and_samples(tmp_path: Path, counts: bool) -> None:
-    force: dict[str, Any] = {} if counts else {"force": "hot broker", "force_threshold": 5}
-    run, summary = written(tmp_path, [COUNTED], **force)
-    left = read_state(run.folder)
-    assert summary.forced == (None if counts else Forced(by="ada", reason="hot broker", threshold=5.0))
-    assert (left.seq, left.plan_id, left.strategy) == (8, run.folder.name, "AvgShedder")
-    assert left.hits == {"b:1": HitCount(1, 5)}
-    assert (left.counted_at, left.means, left.split_hits) == (
-        (NOW, run.new_means.name, {}) if counts else (EARLIER, BEFORE.means, BEFORE.split_hits)
-    )
-    sample = {"a:1": CountedSample(20.0, NOW), "b:1": CountedSample(80.0, NOW)}
-    assert (left.samples, left.restarts) == (sample if counts else {}, {})
 
 
 LOADED = {"a": {name(n): 10.0 for n in range(6)}, "b": {name(10 + n): 10.0 for n in range(3)}, "c": {}}
@@ -309,13 +275,6 @@ def test_a_broker_is_not_filled(tmp_path: Path, given: dict[str, Any]) -> None:
     assert Reason.FILL not in summary.reasons
     assert not {bundle for bundle, end in found.items() if end == "c:1"} & set(map(name, range(6)))
     assert state.hits["a:1"] == HitCount(1, 4)
-
-
-def test_what_moved_a_while_ago_or_elsewhere_delays_nothing(tmp_path: Path) -> None:
-    for number, unloaded in enumerate((("c:1", 5 * MINUTES), ("b:1", MINUTES))):
-        assert Reason.FILL in filled(tmp_path / str(number), unloaded=unloaded)[0].reasons
-    empty = Drains(brokers={"d:1": Drain(at=NOW, by="ada", reason="disks")}).model_dump(mode="json")
-    assert Reason.FILL in filled(tmp_path / "drained", owned=LOADED | {"d": {}}, drains=empty)[0].reasons
 
 
 def test_the_strategys_own_moves_come_first(tmp_path: Path) -> None:

@@ -6,11 +6,9 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import pytest
-from tests.include.pulsar_rebalancer.replay.recorded import FOUR, START, Run, minute, recorded, settings
+from tests.include.pulsar_rebalancer.replay.recorded import FOUR, START, Run, recorded, settings
 from tests.include.pulsar_rebalancer.replay.test_closed_loop import HOT, listed
 
-from pulsar_rebalancer.replay.agreement import RECORDING, Agreement
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.conclusion import conclude
 from pulsar_rebalancer.replay.preparation import Prepared
@@ -37,40 +35,6 @@ def of(recording: Recording, name: str = "nothing") -> tuple[VariantOutcome, Var
     current = settings(strategy=f"{listed.__module__}:{name}")
     replayed, outcome = replay(recording, [Variant(CURRENT, current, current=True)], current)
     return outcome, replayed
-
-
-def test_a_replay_with_the_recording_s_own_moves_repeats_it(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, {0: HOT, 1: AFTER, 2: AFTER, 3: HOT, 4: HOT})
-    outcome, replayed = of(recording, "there_and_back")
-    assert outcome.variant == RECORDING
-    assert outcome.ranges.tolist() == pytest.approx([60, 20, 20, 60, 60])
-    assert (outcome.moved, outcome.events, outcome.disturbed) == (2, 2, 80_000)
-    assert outcome.minutes.tolist() == [int(minute(n).timestamp()) // 60 for n in range(5)]
-    assert [at - outcome.minutes[0] for at in outcome.moved_at] == [1, 3]
-    # The replay moves the bundle back one minute later than the recording.
-    agreement = Agreement.of(outcome, replayed, 5)
-    assert (agreement.bundles_recorded, agreement.bundles_replayed, agreement.bundles_both) == (1, 1, 1)
-    assert (agreement.unloads_recorded, agreement.unloads_replayed) == (2 * 1440 / 5, replayed.moved * 1440 / 5)
-
-
-def test_the_agreement_is_that_of_the_ranges_sample_by_sample(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, {0: HOT, 1: AFTER, 2: AFTER})
-    outcome, replayed = of(recording, "first_bundle_to_b")
-    same = Agreement.of(outcome, replayed, 3)
-    assert same.range_apart == pytest.approx(0, abs=1e-4)
-    assert same.range_correlation == pytest.approx(1)
-    assert (same.bundles_recorded, same.bundles_replayed, same.bundles_both) == (1, 1, 1)
-    outcome, replayed = of(recording)
-    other = Agreement.of(outcome, replayed, 3)
-    assert [other.range_recorded, other.range_replayed] == pytest.approx([100 / 3, 60])
-    assert other.range_apart == pytest.approx(80 / 3)
-    # A range that never changes has no correlation.
-    assert other.range_correlation is None
-    assert (other.bundles_recorded, other.bundles_replayed, other.bundles_both) == (1, 0, 0)
-    assert other.sentence == (
-        "The replayed range differs from the recorded one by 26.7 points on average; unloads a day: 480.0 recorded, "
-        "0.0 replayed; bundles that moved: 1 recorded, 0 replayed, 0 in both"
-    )
 
 
 def test_only_what_was_unloaded_counts_as_unloaded(tmp_path: Path) -> None:

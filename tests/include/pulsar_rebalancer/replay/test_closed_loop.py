@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded, settings
 
-from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.variant_outcome import Failure, VariantOutcome, merged
+from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
@@ -114,16 +111,6 @@ def test_a_moved_bundle_takes_its_part_of_the_load_along(tmp_path: Path) -> None
     assert (found.moved, found.events, found.disturbed) == (1, 1, 40_000)
 
 
-def test_the_package_s_strategy_evens_out_what_it_may(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, dict.fromkeys(range(12), HOT))
-    found = outcome(recording)
-    # The second high hit moves half of the difference of 600 messages.
-    assert found.ranges[:2] == pytest.approx([60, 60], abs=1e-4)
-    assert found.ranges[2:] == pytest.approx([0] * 10, abs=1e-4)
-    assert (found.moved, found.events) == (2, 1)
-    assert outcome(recording, hit_count_high=12, hit_count_low=12).ranges == pytest.approx([60] * 12, abs=1e-4)
-
-
 def test_what_was_moved_when_it_was_recorded_is_not_moved_in_the_variant(tmp_path: Path) -> None:
     even = Run(
         {A: 40, B: 60},
@@ -188,13 +175,6 @@ def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_pa
     assert found.ranges == pytest.approx([80, 0, 0, 0], abs=1e-4)
 
 
-def test_a_bundle_whose_range_is_none_is_no_part_of_another(tmp_path: Path) -> None:
-    names = (FOUR[0], "t/n/0x00000000_0xfffffffffffffffff")
-    before, after = (Run({A: 80, B: 0}, {A: {name: 400, FOUR[1]: 400}}) for name in names)
-    found = outcome(recorded(tmp_path, {0: before, 1: before, 2: after, 3: after}), "first_bundle_to_b")
-    assert found.ranges == pytest.approx([80, 0, 80, 80], abs=1e-4)
-
-
 def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
     silent = Run({A: None, B: 20}, {B: HOT.held[B]})
     in_doubt = Run(HOT.cpu, HOT.held, left_out=(A,))
@@ -209,75 +189,6 @@ def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
     sample = list(made(storage, tmp_path / "again", 2).samples([int(minute(n).timestamp() // 60) for n in range(3)]))[2]
     assert sample.carried[0].sum() == pytest.approx(1000)
     assert sample.brokers.reported.tolist() == [False, True]
-
-
-def test_a_bundle_of_the_brokers_themselves_stays(tmp_path: Path) -> None:
-    system = Run({A: 80, B: 20}, {A: {"pulsar/system/0x00000000_0x80000000": 400, FOUR[0]: 400}, B: {FOUR[1]: 200}})
-    assert outcome(recorded(tmp_path, dict.fromkeys(range(4), system)), max_unload_percentage=1.0).moved == 1
-
-
-ANY_GAP = {"low_threshold": 0, "high_threshold": 0, "hit_count_high": 1, "hit_count_low": 1, "average_threshold": 5}
-
-
-def test_bundles_under_no_policy_do_not_go_to_reserved_brokers(tmp_path: Path) -> None:
-    policies = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/isolated",), primary=("c",)),))
-    reserved = Run(
-        {A: 80, B: 70, C: 1}, {A: dict.fromkeys(FOUR[:2], 400), B: dict.fromkeys(FOUR[2:], 350)}, policies=policies
-    )
-    gone = Run({A: 80, C: 1}, {A: dict.fromkeys(FOUR, 400)}, policies=policies)
-    recording = recorded(tmp_path, {**dict.fromkeys(range(3), reserved), **dict.fromkeys(range(3, 6), gone)})
-    for strategy in Strategy:
-        found = outcome(recording, strategy=strategy, target_std=0.05, hit_count_transfer=0, **ANY_GAP)
-        # The reserved broker stays at 1 percent throughout.
-        assert min(found.ranges[3:]) > 75, strategy
-        assert found.lost == 2
-
-
-def test_bundles_under_an_isolation_policy_move_among_its_brokers(tmp_path: Path) -> None:
-    policies = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("a", "b")),))
-    isolated = Run({A: 80, B: 10, C: 0}, {A: dict.fromkeys(FOUR, 200)}, policies=policies)
-    found = outcome(recorded(tmp_path, dict.fromkeys(range(4), isolated)), **ANY_GAP)
-    assert found.moved == 2
-    # The third broker is empty and takes none of them.
-    assert found.ranges[-1] == pytest.approx(50, abs=1e-4)
-    # A bundle under no policy that is there does not go to another reserved broker.
-    free = dict.fromkeys(["t/o/0x00000000_0xffffffff", "t/p/0x00000000_0xffffffff"], 200)
-    stray = Run({A: 80, B: 10, C: 0}, {A: free}, policies=policies)
-    assert outcome(recorded(tmp_path / "stray", dict.fromkeys(range(4), stray)), **ANY_GAP).moved == 0
-    # Nor does the third one take them when their brokers are gone: they stay where the recording has them.
-    without = Run({A: 80, C: 10}, {A: dict.fromkeys(FOUR, 200)}, policies=policies)
-    lost = outcome(recorded(tmp_path / "lost", {0: isolated, 1: isolated, 2: without}), **ANY_GAP)
-    assert lost.lost == 2
-    assert lost.ranges[-1] == pytest.approx(70, abs=1e-4)
-
-
-@pytest.mark.parametrize("excluded", [True, False])
-def test_variants_are_compared_by_the_brokers_that_a_run_compares(tmp_path: Path, excluded: bool) -> None:
-    # Every variant leaves the hottest broker alone: it is excluded, or accepts no persistent topics.
-    policies = Policies() if excluded else Policies(without_persistent=(C,))
-    run = Run({**HOT.cpu, C: 95}, {**HOT.held, C: {"t/p/0x00000000_0xffffffff": 900}}, policies=policies)
-    judged_by = settings(excluded_brokers=[C] if excluded else [])
-    variants = [Variant(CURRENT, judged_by, current=True), Variant("idle", settings(strategy=f"{__name__}:nothing"))]
-    current, idle, recorded_itself = replay(recorded(tmp_path, dict.fromkeys(range(4), run)), variants, judged_by)
-    assert current.ranges == pytest.approx([60, 60, 0, 0], abs=1e-4)
-    assert idle.ranges == recorded_itself.ranges == pytest.approx([60] * 4, abs=1e-4)
-
-
-def test_bundles_of_an_anti_affinity_group_stay_apart(tmp_path: Path) -> None:
-    names = [f"t/{letter}/0x00000000_0xffffffff" for letter in "defg"]
-    groups = {f"t/{letter}": "apart" for letter in "defg"}
-    for policies, moved in ((Policies(), 3), (Policies(groups=groups), 1)):
-        run = Run({A: 80, B: 0}, {A: dict.fromkeys(names, 200)}, policies=policies)
-        recording = recorded(tmp_path / str(moved), {0: run})
-        # As in a run, one bundle of a group moves at a time.
-        assert outcome(recording, max_unload_percentage=0.8, **ANY_GAP).moved == moved
-
-
-def test_a_moved_bundle_stays_for_the_whole_grace_period(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, dict.fromkeys(range(6), HOT))
-    # It moved after minute 0: in minute 4 three minutes are over, four are not.
-    events = [outcome(recording, "there_and_back", grace_period_minutes=grace).events for grace in (3, 4)]
-    assert events == [2, 1]
 
 
 def test_what_validation_left_out_or_a_drain_held_back_does_not_move(tmp_path: Path) -> None:
@@ -298,18 +209,6 @@ def means_seen(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     names = [broker.broker for broker in sample.brokers]
     seen.append({bundle.bundle: bundle.msg_rate for name in names for bundle in sample.bundles.of(name)})
     return nothing(sample, kept)
-
-
-def test_means_are_those_of_a_run_whatever_figures_are_missing_or_in_doubt(tmp_path: Path) -> None:
-    one, other = FOUR[:2]
-    runs: dict[float, Run] = {
-        0: Run({A: 50, B: 50}, {A: {one: 100}, B: {other: 100}}),
-        1: Run({A: 50, B: None}, {A: {one: 9_000}}, left_out=(one,)),
-        2: Run({A: 50, B: 50}, {A: {one: 200}, B: {other: 200}}),
-    }
-    seen.clear()
-    outcome(recorded(tmp_path, runs), "means_seen")
-    assert seen == [{one: 100, other: 100}, {one: 100}, {one: 150, other: 150}]
 
 
 def test_hits_are_counted_by_time_as_in_a_run(tmp_path: Path) -> None:
@@ -360,11 +259,3 @@ def test_a_strategy_that_raises_an_error_ends_only_its_own_variant(tmp_path: Pat
         assert one.failed.at == minute(sample)
         assert one.failed.error.startswith(words)
         assert len(one.ranges) == sample + 1
-
-
-def test_a_variant_that_failed_on_one_day_failed() -> None:
-    failure = Failure(5, "ValueError: no")
-    whole, failed = VariantOutcome("it"), VariantOutcome("it", failed=failure)
-    assert merged([whole, failed, whole])["it"].failed == failure
-    assert merged([failed, VariantOutcome("it", failed=Failure(9, "KeyError: 1"))])["it"].failed == failure
-    assert len(Failure.of(1, ValueError("x" * 9000)).error) == 500

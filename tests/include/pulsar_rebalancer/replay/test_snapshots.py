@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded, settings
+from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import days_before
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
-from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.storage.layout import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -114,36 +113,6 @@ def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> N
         assert words in said
 
 
-@pytest.mark.parametrize("as_tables", [False, True], ids=["folders", "history"])
-@pytest.mark.parametrize(
-    ("file", "text", "why"),
-    [
-        ("validation.json", "no JSON", "validation.json is not a JSON document"),
-        ("validation.json", '{"version": 2, "findings": []}', "validation.json has version 2"),
-        ("input/state.json", "{}", "input/state.json is not a state"),
-        (
-            "input/state.json",
-            '{"decision": {"version": 2}, "moves": {}, "drains": {}}',
-            "has version 2, this release reads 1",
-        ),
-    ],
-)
-def test_a_run_whose_documents_cannot_be_read_is_named_and_passed_over(
-    file: str, text: str, why: str, as_tables: bool, tmp_path: Path
-) -> None:
-    """It may have been blocked, or a broker left out."""
-    storage = ClusterStorage(str(tmp_path), CLUSTER)
-    odd, _, outside = (RUN.write(storage, minute(number)) for number in (0, 1, 9))
-    for run in (odd, outside):
-        (run / file).write_bytes(text.encode())
-    if as_tables:
-        compacted(storage)
-    coverage = made(storage, tmp_path / "recording", 2).coverage
-    assert (coverage.samples, coverage.unreadable_count) == (1, 1)
-    assert odd.name in coverage.unreadable[0]
-    assert why in coverage.unreadable[0]
-
-
 @pytest.mark.parametrize(("table", "column"), [("brokers", "broker"), ("bundles", "broker"), ("bundles", "bundle")])
 def test_a_table_that_lacks_a_name_is_told_with_its_row(table: str, column: str, tmp_path: Path) -> None:
     storage = ClusterStorage(str(tmp_path), CLUSTER)
@@ -172,49 +141,11 @@ def test_a_table_that_lacks_a_name_is_told_with_its_row(table: str, column: str,
     assert recording.coverage.unreadable == (f"{file.uri}: column {column}, row 2: there is no name",)
 
 
-def test_samples_are_written_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, dict.fromkeys(range(12), RUN))
-    assert list(recording.index.places) == sorted(recording.index.places)
-
-
-def test_tables_that_lost_rows_are_told(tmp_path: Path) -> None:
-    storage = ClusterStorage(str(tmp_path), CLUSTER)
-    first, second = (RUN.write(storage, minute(number)) for number in range(2))
-    compacted(storage)
-    file = storage.base / "history" / "bundles" / f"date={minute(0).date().isoformat()}.parquet"
-    table = file.read_table()
-    runs = table["run"].to_pylist()
-    file.write_table(table.take([i for i, run in enumerate(runs) if run != first.name or i != runs.index(first.name)]))
-    recording = made(storage, tmp_path / "recording", 3)
-    assert recording.coverage.samples == 1
-    assert recording.coverage.unreadable == (
-        f"run {first.name}: the tables of 2026-03-20 do not hold all of its bundles",
-    )
-    assert second.name > first.name
-
-
 def test_a_bundle_with_two_owners_is_on_the_one_that_carries_more(tmp_path: Path) -> None:
     both = Run({A: 80, B: 20}, {A: {FOUR[0]: 10, FOUR[1]: 20}, B: {FOUR[0]: 300}})
     (sample,) = samples(recorded(tmp_path, {0: both}))
     assert sample.owner.tolist() == [1, 0]
     assert sample.carried[0].tolist() == [300, 20]
-
-
-def test_figures_that_are_none_do_no_harm(tmp_path: Path) -> None:
-    odd = Run(
-        {A: float("nan"), B: 20}, {A: {FOUR[0]: float("nan"), FOUR[1]: -5, FOUR[2]: float("inf")}, B: {FOUR[3]: 1}}
-    )
-    (sample,) = samples(recorded(tmp_path, {0: odd}))
-    assert sample.carried.tolist()[0] == [0, 0, 0, 1]
-    assert np.isfinite(sample.flows).all()
-
-
-def test_a_stretch_without_a_sample_is_refused(tmp_path: Path) -> None:
-    storage = ClusterStorage(str(tmp_path), CLUSTER)
-    RUN.write(storage, minute(0))
-    with pytest.raises(SnapshotError, match="has no sample from 2026-03-20 13:00 to 2026-03-20 14:00 UTC") as refused:
-        record(storage, settings(), minute(60), minute(120), StoragePath(str(tmp_path / "recording")))
-    assert refused.value.reason == "file_missing"
 
 
 def test_a_run_that_validation_blocked_is_no_sample(tmp_path: Path) -> None:
@@ -225,10 +156,3 @@ def test_a_run_that_validation_blocked_is_no_sample(tmp_path: Path) -> None:
     for recording in (folders, tables):
         assert (recording.coverage.samples, recording.coverage.blocked) == (2, 1)
         assert "without 1 sample that validation blocked" in recording.coverage.sentence
-
-
-def test_samples_stand_for_the_time_between_runs_at_most(tmp_path: Path) -> None:
-    close = recorded(tmp_path, dict.fromkeys((0, 1, 2, 5, 30), RUN), interval_seconds=300)
-    assert close.coverage.minutes == 1 + 1 + 3 + 5 + 5
-    assert close.coverage.sentence.endswith(", figures a day are extrapolated from 0.2 hours")
-    assert "extrapolated" not in close.coverage.model_copy(update={"minutes": 1440.0}).sentence

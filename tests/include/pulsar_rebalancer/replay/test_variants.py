@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.replay.variant_outcome import Figures, VariantOutcome, figures, merged, pareto_front, preferred
+from pulsar_rebalancer.replay.variant_outcome import Figures, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT, expand
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
@@ -36,23 +35,6 @@ def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
     ]
     assert found.variants[0].current
     assert not found.left_out
-
-
-def test_values_that_look_alike_are_variants_of_their_own() -> None:
-    found = expand([{"min_unload_message": [1234567.1, 1234567.2]}], NOW).variants
-    assert len({variant.name for variant in found}) == 3
-
-
-def test_combinations_that_contradict_themselves_are_left_out_and_told() -> None:
-    found = expand([{"low_threshold": [10, 50], "high_threshold": [20, 60]}], NOW)
-    assert len(found.variants) == 1 + 3
-    assert found.left_out == ["grid, part 1: low_threshold 50 is above high_threshold 20"]
-
-
-def test_another_strategy_takes_the_placement_that_belongs_to_it() -> None:
-    now = validate({"strategy": "ThresholdShedder", "placement": "RoundRobinBrokerSelector"}, where="test")
-    _, avg, same = expand([{"strategy": ["AvgShedder", "ThresholdShedder"], "average_threshold": 5}], now).variants
-    assert (avg.settings.placement, same.settings.placement) == (None, now.placement)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +87,3 @@ def test_the_front_and_what_a_preference_picks() -> None:
     ]
     assert pareto_front(compared) == {"a", "b", "c", "e"}
     assert [preferred(compared, worth) for worth in (0, 1, 10)] == ["a", "b", "e"]
-
-
-def test_stretches_of_a_variant_become_one() -> None:
-    parts = [
-        VariantOutcome("a", array("f", [1, 3]), 1.0, 1, 1, 4, 100.0, 0),
-        VariantOutcome("a", array("f", [5]), 2.0, 0, 2, 2, 50.0, 1),
-    ]
-    found = figures(merged([*parts, VariantOutcome("b")])["a"], 720)
-    assert found == pytest.approx(("a", 6, 3, 12.0, 6.0, 300.0, 3.0, 4.8, 5.0, 1.0, 1 / 3, 1))

@@ -31,13 +31,6 @@ SWAP = [
 ]
 
 
-def test_a_bundle_and_those_that_come_back_for_it_are_one_unit():
-    taken, others = caps.units(reversed(SWAP))
-    assert [[each.rank for each in unit] for unit in taken] == [[0], [1, 2, 3]]
-    assert [each.rank for each in others] == [4]
-    assert [len(unit) for unit in caps.units([move(0, "t/a/0x0"), move(0, "t/b/0x0", COLD, HOT, pair=1)])[0]] == [1, 1]
-
-
 @pytest.mark.parametrize(
     ("settings", "taken", "reason"),
     [
@@ -59,13 +52,6 @@ def test_a_cap_never_splits_a_swap(settings, taken, reason):
     assert [each.rank for each in moves if each.taken] == taken
     assert {each.reason for each in moves[1:4]} == {reason or "taken"}
     assert all((each.wave is not None) == each.taken for each in moves)
-
-
-def test_without_need_for_waves_all_go_in_one_and_none_waits():
-    moves = [move(rank, f"t/n{rank}/0x0") for rank in range(MAX_WAVES + 1)]
-    by_need = {bool(brokers): caps.apply(moves, Settings(), {}, brokers) for brokers in (OLD, [])}
-    assert [each.wave for each in by_need[True]] == [*range(MAX_WAVES), None]
-    assert {each.wave for each in by_need[False]} == {0}
 
 
 def test_a_swap_waits_whose_one_way_finds_no_wave():
@@ -95,16 +81,3 @@ def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_w
 def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, settings, reasons):
     moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups, OLD)
     assert [each.reason for each in moves] == [*reasons, "no_traffic"]
-
-
-def test_both_ways_of_a_swap_of_two_count_for_its_brokers():
-    swap = [SWAP[0], move(1, "t/b/0x3", COLD, HOT)]
-    moves = caps.apply(swap, Settings(max_bundles_per_broker=1), {}, OLD)
-    assert [each.reason for each in moves] == ["cap_broker"] * 2
-
-
-def test_a_bundle_that_is_too_much_waits_and_lets_others_go():
-    large = move(0, "t/a/0x0")._replace(msg_throughput=50.0)
-    moves = caps.apply([large, move(1, "t/a/0x1")], Settings(max_bytes_per_run=40), {}, OLD)
-
-    assert [each.reason for each in moves] == ["cap_bytes", "taken"]

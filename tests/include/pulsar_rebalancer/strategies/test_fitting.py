@@ -14,13 +14,6 @@ def test_a_contradiction_with_the_brokers_is_found_when_resolved():
     assert refused.value.reason == "contradiction"
 
 
-def test_thresholds_of_pairs_mean_nothing_to_other_shedders():
-    live = {"low_threshold": "50", "high_threshold": "40"}
-    assert resolve({"strategy": "UniformLoadShedder"}, live).settings.low_threshold == 50
-    with pytest.raises(SettingsError, match="low_threshold 50 is above high_threshold 40"):
-        resolve({}, live)
-
-
 def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
     params = parse_params({"force": "now", "force_threshold": 10})
     assert resolve({}, {}, params).settings.strategy == "AvgShedder"
@@ -41,9 +34,3 @@ def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
 )
 def test_every_strategy_has_a_placement_beside_it(given, expected):
     assert placement_of(validate(given, where="here")) == expected
-
-
-def test_a_forced_run_may_name_the_gap_of_any_shedder_with_thresholds(monkeypatch):
-    monkeypatch.setenv("PULSAR_REBALANCER_STRATEGIES", "tests.outside_shedder:shed")
-    params = parse_params({"force": "now", "force_threshold": 10})
-    assert resolve({"strategy": "tests.outside_shedder:shed"}, {}, params).settings.strategy.endswith(":shed")

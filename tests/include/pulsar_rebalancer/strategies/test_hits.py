@@ -10,8 +10,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, used_samples
 
 COUNTED, FORCED = Counting(True, Reason.COUNTED), Counting(False, Reason.FORCED)
 BOTH = {"a:1": 80.0, "b:1": 20.0}
@@ -54,14 +53,3 @@ def test_a_figure_is_used_by_a_hit_or_by_a_move(
     decision: Decision, counting: Counting, moved: list[CandidateMove], used: dict[str, float]
 ) -> None:
     assert used_samples([pair(pair=-1, low_hits=None), decision, MIDDLE], counting, moved) == used
-
-
-def test_counts_are_kept_of_both_brokers_of_a_pair_and_of_brokers_left_out() -> None:
-    judged = pair(source_high=1, source_low=2, destination_high=3, destination_low=4)
-    left_out = Decision("c:1", Reason.BROKER_QUARANTINED, source_high=5, source_low=6)
-    zero = Decision("d:1", Reason.BROKER_QUARANTINED, source_high=0, source_low=0)
-    assert hits_after([left_out, pair(low_hits=None), zero, judged]) == {
-        "a:1": HitCount(1, 2),
-        "b:1": HitCount(3, 4),
-        "c:1": HitCount(5, 6),
-    }

@@ -10,24 +10,6 @@ from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, Placemen
 CLUSTER_HITS = {WHOLE_CLUSTER: HitCount(low=3)}
 
 
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        ({}, KeptState()),
-        ({"shedder": {}, "placement": {}}, KeptState()),
-        (
-            {"shedder": {"hits": 3, "loads": {"a": 0.5}, "throughputs": {"a": 7.0}}},
-            KeptState(ShedderState(CLUSTER_HITS, {"a": 0.5}, {"a": 7.0})),
-        ),
-        ({"shedder": {"hits": 0, "loads": {}, "throughputs": {}}}, KeptState()),
-        ({"placement": {"count": 3, "brokers": ["a"]}}, KeptState(placement=PlacementState(3, ("a",)))),
-        ({"placement": {"averages": {"a": 0.5}}}, KeptState(placement=PlacementState(averages={"a": 0.5}))),
-    ],
-)
-def test_what_is_left_out_is_not_kept(stored, expected):
-    assert KeptState.parse({}, stored) == expected
-
-
 @pytest.mark.parametrize("hits", [CLUSTER_HITS, {"a": HitCount(1, 2)}])
 def test_what_is_stored_comes_back(hits):
     of_brokers = {broker: hit for broker, hit in hits.items() if broker != WHOLE_CLUSTER}

@@ -23,8 +23,3 @@ def test_the_version_says_whether_destinations_are_kept_by_range(version, needed
     newest = {"broker": "a:1", "version": "5.0.1"}
     brokers = brokers_of([newest, {"broker": "b:1", "version": version}, newest | {"broker": "c:1"}])
     assert needs_waves(brokers) is needed
-
-
-def test_the_extensible_load_manager_keeps_no_destination():
-    brokers = brokers_of([{"broker": "a:1", "version": "4.0.8", "load_average": 0.5}])
-    assert not needs_waves(brokers)

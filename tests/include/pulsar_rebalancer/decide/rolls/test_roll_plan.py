@@ -11,12 +11,11 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, nam
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.rolls import roll_plan
 from pulsar_rebalancer.decide.rolls.removal import removal, sample_of
-from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -71,26 +70,6 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
     assert turn.minutes == 2 + 5 + 2 + 2
 
 
-def test_a_dry_run_does_not_keep_the_bundles_of_all_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[int] = []
-    forget = Bundles.forget
-
-    def counted(bundles: Bundles, broker: str) -> None:
-        forget(bundles, broker)
-        kept.append(len(bundles._found))
-
-    monkeypatch.setattr(Bundles, "forget", counted)
-    _, sample = snapshot(tmp_path)
-    roll_plan.turns(sample, ("a:1", "b:1", "c:1"))
-    assert kept == [0, 0, 0]
-
-
-def test_a_broker_whose_load_fits_nowhere_is_shown_with_the_reason(tmp_path: Path) -> None:
-    _, sample = snapshot(tmp_path, roll_max_score=22)
-    (turn,) = roll_plan.turns(sample, ["a:1"])
-    assert turn.why_not == "no room for 4 of 4 bundles on the others, below a score of 22: would_overload x4"
-
-
 def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path) -> None:
     held = {"a": {name(0): 20.0, name(1): 10.0, name(2): 0.0, SYSTEM: 5.0}, "b": {name(10): 20.0}, "c": {}}
     snapshots = Snapshots(tmp_path, held, overloaded_threshold=32)
@@ -121,27 +100,6 @@ def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
     assert roll_plan.awaited(Snapshot(snapshots.take())) == "b:1 to recover: report_missing"
 
 
-def test_a_broker_without_a_start_time_is_shown_with_the_reason(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path, OWNED)
-    snapshots.ageless = ["a:1"]
-    turns = roll_plan.turns(Snapshot(snapshots.take()), ["a:1", "b:1"])
-    assert [turn.why_not for turn in turns] == ["it does not report its start time", ""]
-
-
-@pytest.mark.parametrize(("limit", "no_room"), [(22, True), (90, False)])
-def test_a_roll_sees_whether_the_others_have_room(tmp_path: Path, limit: float, no_room: bool) -> None:
-    _, sample = snapshot(tmp_path, roll_max_score=limit)
-    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
-
-    found = roll_plan.seen(sample, roll, ())
-
-    assert bool(found.no_room) is no_room
-    assert (found.home, found.left) == (tuple(HELD), None)
-    assert roll_plan.seen(sample, roll, ["c:1"]).drained == ("c:1",)
-    waiting = roll.model_copy(update={"phase": Phase.DRAINING})
-    assert roll_plan.seen(sample, waiting, ()).home == ()
-
-
 @pytest.mark.parametrize(
     ("ended", "kept"),
     [
@@ -160,28 +118,6 @@ def test_what_has_just_left_a_broker_is_none_of_its_bundles(tmp_path: Path, ende
     home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
 
     assert home == tuple(HELD)[0 if kept else 1 :]
-
-
-def test_what_has_just_come_to_a_broker_is_one_of_its_bundles_before_it_reports_it(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path, OWNED)
-    snapshots.unloaded = {name(9): timedelta(minutes=3)}
-    snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": "a:1"}
-    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
-    assert name(9) in roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
-
-
-@pytest.mark.parametrize(("minutes", "source", "left"), [(-4, "a:1", True), (-4, "b:1", False), (-9, "a:1", False)])
-def test_what_left_a_broker_in_its_drain_is_one_of_its_bundles(
-    tmp_path: Path, minutes: int, source: str, left: bool
-) -> None:
-    snapshots = Snapshots(tmp_path, OWNED)
-    begun = snapshots.take(after=timedelta(minutes=-6)).name
-    snapshots.unloaded = {name(9): timedelta(days=9)}  # by a clock that is wrong
-    plan = snapshots.take(after=timedelta(minutes=minutes)).name
-    snapshots.ended = {"plan_id": plan, "source": source, "destination": "c:1", "outcome": "moved", "owner": "c:1"}
-    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, phase=Phase.DRAINING, sample=begun)
-    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
-    assert home == ((name(9),) if left else ())
 
 
 AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
@@ -271,12 +207,6 @@ def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(
     assert drained(tmp_path, settings=settings) == (moving, bool(moving))
 
 
-def test_while_versions_are_mixed_brokers_of_all_versions_take_bundles(tmp_path: Path) -> None:
-    only_a_has_room = {"prefer_later_versions": True, "overloaded_threshold": 35}
-    versions = {"a:1": "4.0.1", "b:1": "4.0.2", "c:1": "4.0.1"}
-    assert drained(tmp_path, settings=only_a_has_room, versions=versions) == (1, True)
-
-
 def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     """How many bundles leave c, which a roll drains; whether the roll was permitted to begin that."""
     storage = ClusterStorage(str(tmp_path), "east")
@@ -348,19 +278,6 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
     assert (found.left, found.stay) == (0, gone), "the last owner still reports them"
 
 
-WHOLE = "t/n/0x10000000_0x20000000"
-PARTS = {"t/n/0x10000000_0x18000000": 5.0, "t/n/0x18000000_0x20000000": 5.0}
-
-
-@pytest.mark.parametrize(("owner", "left"), [("a", 2), ("c", 0)])
-def test_the_parts_of_a_bundle_that_pulsar_split_while_it_was_away_return(
-    tmp_path: Path, owner: str, left: int
-) -> None:
-    owned = {"a": {name(0): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
-    found = returning(tmp_path, owned | {owner: owned[owner] | PARTS}, home=(WHOLE,))
-    assert (found.left, found.stay) == (left, {})
-
-
 def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) -> None:
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
     assert (found.left, found.never) == (0, (name(20),))
@@ -379,18 +296,3 @@ def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) 
 def test_a_roll_sees_why_bundles_do_not_leave(tmp_path: Path, given: dict[str, Any], outcome: str) -> None:
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, settings={"overloaded_threshold": 29}, **given)
     assert (found.left, found.stay, found.outcome) == (1, {"would_overload": 1}, outcome)
-
-
-def test_room_is_not_looked_for_again_in_the_same_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshots, sample = snapshot(tmp_path, roll_max_score=22)
-    roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1", "c:1"), at=NOW, turn_at=NOW)
-    found = roll_plan.seen(sample, roll, ())
-    roll = advance(roll, RollFacts(now=NOW, minutes=30, seen=found))
-    with monkeypatch.context() as without:
-        without.setattr(roll_plan, "removal", lambda *_: pytest.fail("it looked"))
-        assert roll_plan.seen(sample, roll, ()) == found
-        assert roll_plan.seen(sample, Roll(id="f", order=("a:1",)), ["c:1"]).no_room == ""
-    other = Snapshot(snapshots.take())
-    assert roll_plan.seen(other, roll, ()).no_room == found.no_room
-    waits = advance(roll, RollFacts(now=NOW, minutes=30, seen=found._replace(drained=("c:1",))))
-    assert waits.seen == ()

@@ -83,15 +83,6 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     assert roll.active
 
 
-def test_after_its_last_broker_the_roll_is_over() -> None:
-    roll = drained(A)
-    for minute in (4, 5):
-        roll = step(roll, minute, restarted(minute))
-    roll = step(roll, 6, restarted(6, left=0))
-
-    assert (roll.ended, roll.active, roll.broker, roll.drains()) == ("rolled", False, "", {})
-
-
 @pytest.mark.parametrize(
     ("what", "why"),
     [
@@ -120,12 +111,6 @@ def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
         assert step(held, 501, seen(501, no_room="no room")).active
 
 
-def test_room_is_looked_for_again_once_an_order_no_longer_holds_it() -> None:
-    full = step(new_roll(), 1, seen(1, no_room="no room"))
-    assert full.seen
-    assert step(full, 2, held="paused until noon").seen == ()
-
-
 def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
     assert not new_roll().under_way
     roll = drained()
@@ -140,14 +125,6 @@ def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -
 def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     roll = step(drained(), 4, restarted(4), held="paused")
     assert step(roll, 5, restarted(5), held="paused").phase is Phase.RETURNING
-
-
-@pytest.mark.parametrize("restart", [None, "running"])
-def test_a_pause_while_a_broker_restarts_is_no_time_without_progress(restart: str | None) -> None:
-    held = step(drained(), 500, held="paused", restart=restart)
-    assert held.active
-    assert step(held, 529, restart=restart).active
-    assert step(held, 531, restart=restart).ended == "broker_not_back"
 
 
 @pytest.mark.parametrize(
@@ -165,17 +142,6 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stran
     assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
     assert list(roll.drains()) == [stranded]
     assert "a:1 stays drained until a person releases it" in roll.progress
-
-
-def test_a_broker_that_returns_late_gets_time_to_report_once() -> None:
-    roll = step(drained(), 31, restarted(31, unwell={A: "report_stale"}))
-    roll = step(roll, 60, restarted(60))
-    assert roll.active, "it was up in time"
-
-    for minute in (60, 61):
-        again = seen(minute + 1, started=dict.fromkeys(LISTED, LONG_AGO) | {A: at(minute)})
-        roll = step(roll, minute + 1, again)
-    assert roll.ended == "broker_not_back", "each of its processes reported only once"
 
 
 def test_another_name_or_port_stops_the_roll() -> None:
@@ -200,14 +166,6 @@ def test_the_users_own_dag_is_awaited() -> None:
 
     failed = step(drained(), 4, restart="failed")
     assert (failed.ended, failed.stranded) == ("restart_failed", A)
-
-
-def test_no_turn_begins_while_the_users_own_dag_cannot_run() -> None:
-    paused = "DAG restart_broker, which is paused in Airflow"
-    roll = step(new_roll(), 1, restart="", no_restart=paused)
-    assert (roll.phase, roll.waits) == (Phase.WAITING, paused)
-    assert step(roll, 31, restart="", no_restart=paused).ended == "roll_stuck"
-    assert step(drained(), 4, restart="", no_restart=paused).waits == paused
 
 
 def test_a_broker_stays_drained_while_the_users_own_dag_may_still_restart_it() -> None:
@@ -239,11 +197,6 @@ def test_a_drain_says_why_bundles_stay() -> None:
     roll = step(roll, 2, stays)
     assert roll.waits == "2 bundles to leave it (anti_affinity x1; the last run: awaiting_approval)"
     assert "awaiting_approval" in step(roll, 33, stays).progress
-
-
-def test_what_never_leaves_a_broker_is_not_brought_back() -> None:
-    roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
-    assert emptied(roll, never=("t/n/2",)).home == ("t/n/1",)
 
 
 def test_a_crash_during_the_drain_is_not_the_restart() -> None:
@@ -322,17 +275,6 @@ def test_bundles_that_never_return_do_not_hold_the_others_up() -> None:
     assert (later.broker, later.elsewhere) == (B, {A: "3 bundles"})
 
 
-def test_the_roll_says_which_bundles_stay_elsewhere() -> None:
-    roll = drained()
-    for minute in (4, 5):
-        roll = step(roll, minute, restarted(minute))
-    roll = step(roll, 6, restarted(6, left=0, stay={"astray": 1, "would_overload": 2}))
-    assert roll.broker == B
-    assert roll.progress.endswith("; bundles are elsewhere: a:1 (astray x1, would_overload x2)")
-    both = roll.turned(roll.outcome, NOW, "astray x3")
-    assert both.elsewhere == {A: "astray x1, would_overload x2", B: "astray x3"}
-
-
 @pytest.mark.parametrize("phase", list(Phase))
 def test_a_person_stops_it_in_any_phase(phase: Phase) -> None:
     roll = drained().model_copy(update={"phase": phase})
@@ -378,20 +320,6 @@ def test_a_broker_is_skipped() -> None:
     assert (twice.done, twice.elsewhere) == ({A: "broker_skipped"}, {A: "2 bundles"})
 
 
-def test_a_skip_waits_for_a_sample_while_the_broker_restarts() -> None:
-    given: dict[str, Any] = {"minutes": 30, "seen": None, "unknown": "a usable sample"}
-    skip = Order(at=at(4), by="eve", reason="later")
-
-    roll = advance(drained(), RollFacts(now=at(4), skip=skip, **given))
-    assert (roll.broker, roll.phase, roll.waits) == (A, Phase.RESTARTING, "a usable sample")
-    assert step(roll, 5, restarted(5), skip=skip).phase is Phase.RETURNING
-    assert advance(new_roll(), RollFacts(now=at(4), skip=skip, **given)).broker == B
-
-    silent = step(roll, 5, seen(5, started=dict.fromkeys(LISTED, LONG_AGO) | {A: None}), skip=skip)
-    assert (silent.broker, silent.waits) == (A, "a report of a:1, to skip it"), "it may be up"
-    assert step(silent, 33, seen(33, started={A: None, B: LONG_AGO, C: LONG_AGO}), skip=skip).ended == "broker_not_back"
-
-
 def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
     skip = Order(at=at(4), by="eve", reason="later")
 
@@ -403,12 +331,6 @@ def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
         skipped = step(roll, 5, skip=skip, restart=ended)
         assert (skipped.phase, skipped.outcome) == (Phase.RETURNING, "broker_skipped")
     assert step(drained(), 4, skip=skip, restart="").phase is Phase.RETURNING, "the DAG never started"
-
-
-def test_without_a_sample_it_waits() -> None:
-    facts = RollFacts(now=at(1), minutes=30, seen=None, unknown="a usable sample: none is young enough")
-    assert advance(new_roll(), facts).waits == facts.unknown
-    assert advance(new_roll(), facts._replace(now=at(31))).ended == "roll_stuck"
 
 
 @pytest.mark.parametrize("roll", [new_roll(), drained()], ids=["waiting", "restarting"])

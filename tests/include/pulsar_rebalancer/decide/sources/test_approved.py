@@ -16,11 +16,8 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.state_before import StateBefore
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 if TYPE_CHECKING:
@@ -103,30 +100,6 @@ def test_what_is_overruled_for_a_drain_is_overruled_after_an_approval(
         approved(snapshots, shown, marks())
 
 
-def test_what_a_rolling_restart_brings_back_within_the_grace_period_is_carried_out_after_an_approval(
-    tmp_path: Path,
-) -> None:
-    snapshots = Snapshots(tmp_path, OWNED)
-    snapshots.unloaded = {name(4): timedelta(minutes=1)}
-    snapshots.ended = {"source": "a:1", "destination": "b:1", "outcome": "moved", "owner": "b:1"}
-    roll = Roll(id="f", order=("a:1",), turn_at=NOW, phase=Phase.RETURNING, home=(name(4),))
-    run = snapshots.take(roll=roll.model_dump(mode="json"))
-    read = RunInput.read(run.uri)
-    shown = plan_files.write_run(read, planned(read))
-    assert shown.bundles_taken == 1
-
-    assert approved(snapshots, shown, Drains()) == {name(4): "a:1"}
-
-
-def test_what_leaves_two_drained_brokers_is_carried_out_after_an_approval(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path, OWNED | {"d": {name(7): 20.0}})
-    both = Drains(brokers=marks().brokers | marks(broker="d:1").brokers)
-
-    found = approved(snapshots, decided(snapshots, both), both)
-
-    assert {found[name(1)], found[name(2)], found[name(7)]} == {"b:1", "c:1"}
-
-
 def test_what_leaves_a_broker_that_was_released_since_is_not_moved_in_part(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
@@ -138,15 +111,6 @@ def test_what_leaves_a_broker_that_was_released_since_is_not_moved_in_part(tmp_p
     assert name(5) not in str(refused.value)
 
 
-def test_what_was_overruled_later_was_not_approved(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path, OWNED)
-    shown = decided(snapshots, marks())
-    recently_unloaded(snapshots)
-
-    with pytest.raises(PlanError, match=r"2 bundles would stay: .*\(recently_unloaded\).*not_whole"):
-        approved(snapshots, shown, marks(Overrule.GRACE_PERIOD))
-
-
 def test_a_bundle_goes_where_it_was_shown_or_nowhere(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
@@ -154,26 +118,6 @@ def test_a_bundle_goes_where_it_was_shown_or_nowhere(tmp_path: Path) -> None:
 
     with pytest.raises(PlanError, match=r"would_overload.*not_whole"):
         approved(snapshots, shown, marks())
-
-
-def test_a_bundle_that_is_in_place_already_is_no_part_that_is_missing(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path, OWNED)
-    shown = decided(snapshots, marks())
-    snapshots.owned["c:1"][name(5)] = snapshots.owned["b:1"].pop(name(5))
-
-    assert approved(snapshots, shown, marks())[name(5)] == "same_broker"
-
-
-def test_what_the_plans_own_run_moved_earlier_is_no_reason_to_refuse_it(tmp_path: Path) -> None:
-    """A retry of *collect* takes a new folder: what an earlier attempt of the run has unloaded is in place."""
-    snapshots = Snapshots(tmp_path, OWNED)
-    shown = decided(snapshots, marks())
-    run = carrying_out(snapshots, shown, 6)
-    unload = Unload(at=NOW + timedelta(minutes=5), plan_id="earlier", source="a:1", destination="b:1")
-    before = StateBefore.read(run).model_copy(update={"moves": MovesState(unloads={name(6): unload})})
-    before.write(run)
-
-    assert plan_again(snapshots.storage, run).bundles_taken == 3
 
 
 def carrying_out(snapshots: Snapshots, shown: Summary, minutes: int) -> StoragePath:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -56,16 +55,6 @@ def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: S
     assert (found[SYSTEM], found[HEARTBEAT], found[EMPTY]) == ("system_namespace", "system_namespace", "no_topic")
     assert summary.by_hand is not None
     assert summary.by_hand.scores["a:1"] == pytest.approx((40.0, 0.0))
-
-
-def test_an_empty_broker_may_be_drained(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}, "c": {}})
-
-    drained, _ = snapshots.show(action="drain", broker="c:1", reason="new disks")
-    filled, _ = snapshots.show(action="fill", broker="a:1")
-
-    assert drained.has_effect
-    assert not filled.has_effect
 
 
 @pytest.mark.parametrize(
@@ -233,67 +222,6 @@ def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
     assert {moves[name(6)]} == fates
 
 
-def test_beside_a_drain_a_strategy_may_relieve_brokers_that_it_filled_and_use_the_others(tmp_path: Path) -> None:
-    owned = {"a": {name(1): 20.0}, "b": {name(4): 10.0, name(5): 0.5}, "c": {name(6): 30.0, name(7): 0.0}}
-    snapshots = Snapshots(tmp_path, owned, overloaded_threshold=25)
-    overruling = DRAIN.model_copy(update={"overrule": (Overrule.OVERLOAD,)})
-
-    idle = strategy_move(name(7), "c:1", "b:1")._replace(pair=1)
-    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), idle, a=overruling).moves)
-
-    assert moves == {name(1): "b:1", name(5): "c:1", name(7): "b:1"}
-
-
-def test_bundles_with_little_traffic_overload_no_broker_either(tmp_path: Path) -> None:
-    # The first bundle of d brings c to 30.
-    owned = {"a": {name(3): 0.0}, "b": {name(4): 60.0, name(5): 0.5}, "c": {name(6): 10.0}}
-    snapshots = Snapshots(tmp_path, owned | {"d": {name(1): 20.0, name(2): 0.5}}, overloaded_threshold=30.25)
-
-    moves = fate(served(snapshots, strategy_move(name(5), "b:1", "c:1"), a=DRAIN, d=DRAIN).moves)
-
-    assert moves == {name(3): "c:1", name(1): "c:1", name(2): "would_overload", name(5): "would_overload"}
-
-
-def test_a_broker_that_is_excluded_takes_the_bundles_of_a_drain_that_lifts_exclusions(tmp_path: Path) -> None:
-    owned = {"a": {name(1): 20.0}, "b": {name(4): 0.0}, "c": {}, "d": {name(5): 30.0}}
-    snapshots = Snapshots(tmp_path, owned, excluded_brokers=["c:1"])
-    lifting = DRAIN.model_copy(update={"overrule": (Overrule.EXCLUSIONS,)})
-
-    assert fate(served(snapshots, a=DRAIN, b=lifting).moves) == {name(1): "d:1", name(4): "c:1"}
-
-
-@pytest.mark.parametrize("cap", ["max_bundles_per_run", "max_bundles_off_broker"])
-@pytest.mark.parametrize(
-    ("of_c", "fates"), [(10.0, ["b:1", "c:1", "would_overload"]), (30.0, ["b:1", *["would_overload"] * 2])]
-)
-def test_where_a_cap_bites_anyway_it_is_the_reason(tmp_path: Path, cap: str, of_c: float, fates: list[str]) -> None:
-    # b has room for one bundle, c for one or none; a cap lets one leave.
-    owned = {"a": {name(n): 20.0 for n in (1, 2, 3)}, "b": {name(4): 10.0}, "c": {name(5): of_c}}
-    snapshots = Snapshots(tmp_path, owned)
-    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 35.0})
-    assert sorted(fate(served(snapshots, a=DRAIN).moves).values(), key=str) == fates
-    snapshots.settings = snapshots.settings.model_copy(update={cap: 1})
-
-    found = list(fate(served(snapshots, a=DRAIN).moves).values())
-
-    assert found[1:] == ["cap_run" if cap == "max_bundles_per_run" else "cap_broker"] * 2
-    assert found[0] in fates
-
-
-def test_a_move_that_a_cap_bites_takes_no_room_from_the_next(tmp_path: Path) -> None:
-    # The drain brings c from 10 to 30. One of b's two bundles is too much for the cap, the other fits beside the drain.
-    hot = {name(4): 30.0, name(5): 15.0}
-    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
-    limits = {"overloaded_threshold": 61.0, "max_bytes_per_run": 40.0}
-    snapshots.settings = snapshots.settings.model_copy(update=limits)
-    wanted = [strategy_move(name(number), "b:1", "c:1")._replace(rank=number) for number in (4, 5)]
-    wanted[0] = wanted[0]._replace(msg_throughput=30.0)
-
-    moves = fate(served(snapshots, *wanted, a=DRAIN).moves)
-
-    assert (moves[name(4)], moves[name(5)]) == ("cap_bytes", "c:1")
-
-
 def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> None:
     snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
@@ -302,29 +230,6 @@ def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> 
 
     assert (found["a:1"].moving, found["a:1"].overrule) == (2, ("grace_period",))
     assert (found["b:1"].moving, found["b:1"].stay, found["b:1"].overrule) == (0, {"recently_unloaded": 1}, ())
-
-
-def test_a_bundle_that_another_broker_reports_too_leaves_the_drained_one(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(1): 20.0, name(4): 10.0}, "c": {}})
-
-    found = served(snapshots, a=DRAIN)
-
-    assert (found.drains["a:1"].bundles, found.drains["a:1"].moving) == (1, 1)
-    assert {(move.source, move.pair) for move in found.moves} == {("a:1", -1)}
-
-
-def test_a_drain_moves_one_bundle_of_a_group_at_a_time(snapshots: Snapshots) -> None:
-    snapshots.policies = Policies(groups={"t/n": "g"})
-    overruling = DRAIN.model_copy(update={"overrule": (Overrule.ANTI_AFFINITY,)})
-
-    assert served(snapshots, a=overruling).drains["a:1"].moving == 1
-
-
-def test_a_drained_broker_that_is_gone_stays_marked(snapshots: Snapshots) -> None:
-    del snapshots.owned["a:1"]
-
-    progress = served(snapshots, a=DRAIN).drains["a:1"]
-    assert progress.bundles is None, "it may be up although the cluster does not list it"
 
 
 def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tmp_path: Path) -> None:
@@ -343,15 +248,6 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
     policy = IsolationPolicy(name="p", namespaces=("t/n",), primary=("b:1",), secondary=())
     snapshots.policies = Policies(isolation=(policy,))
     assert snapshots.show(action="fill", broker="c:1")[1] == {}
-
-
-def test_several_brokers_are_filled_in_turn_the_coldest_first(tmp_path: Path) -> None:
-    # The mean is 20.
-    owned: dict[str, dict[str, float]] = {"a": {name(n): 10.0 for n in range(6)}, "b": {}, "c": {}}
-    for cap, each in ({}, 2), ({"max_bundles_per_run": 2}, 1), ({"max_bundles_onto_broker": 1}, 1):
-        snapshots = Snapshots(tmp_path / str(cap), owned, **cap)
-        _, found = snapshots.show(action="fill", broker=["b:1", "c:1", "b:1"])
-        assert Counter(found.values()) == {"b:1": each, "c:1": each}
 
 
 def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path: Path) -> None:

@@ -44,12 +44,6 @@ def test_what_is_refused(form: dict[str, Any], field: str) -> None:
     assert refused.value.reason in ("wrong_setting", "contradiction")
 
 
-def test_empty_fields_are_not_there() -> None:
-    form = {"action": "unload", "bundles": [f" {BUNDLE} "], "destination": "", "overrule": [], "run": None}
-
-    assert parse_form(form) == parse_form({"action": "unload", "bundles": [BUNDLE]})
-
-
 def test_other_fields_beside_a_hash_have_to_be_those_of_the_plan() -> None:
     shown = parse_form({"action": "unload", "bundles": [BUNDLE], "destination": "b:1"})
 

@@ -56,10 +56,6 @@ def test_bundles_go_home(tmp_path: Path) -> None:
     assert (made.sentence, made.traffic) == ("Brought back: bundles of c:1", {"a:1": 40.0, "b:1": 37.0})
 
 
-def test_nothing_is_planned_if_every_bundle_is_at_home(tmp_path: Path) -> None:
-    assert brought_back(tmp_path, bundles=[name(7)]) == (None, {})
-
-
 def test_the_parts_of_a_bundle_go_where_it_was(tmp_path: Path) -> None:
     def part(lower: int, upper: int, namespace: str = "t/n") -> str:
         return f"{namespace}/0x{lower:08x}_0x{upper:08x}"
@@ -72,26 +68,10 @@ def test_the_parts_of_a_bundle_go_where_it_was(tmp_path: Path) -> None:
     assert found == dict.fromkeys(parts, HOME)
 
 
-def test_caps_keep_the_bundles_with_the_most_traffic_of_all_brokers(tmp_path: Path) -> None:
-    _, found = brought_back(tmp_path, settings={"max_bundles_per_run": 2})
-
-    assert found == BACK | {name(1): "cap_run"}
-
-
 def test_a_bundle_that_would_raise_its_home_above_the_highest_score_stays(tmp_path: Path) -> None:
     _, found = brought_back(tmp_path, settings={"overloaded_threshold": 45})
 
     assert found == BACK | {name(3): "would_overload"}
-
-
-def test_what_moved_lately_counts_although_no_report_shows_it(tmp_path: Path) -> None:
-    # The CPU of c was measured before its bundle came, which brings 2/7 of the traffic: 21 of 75 points.
-    owned = {"a": {name(1): 40.0}, "b": {name(2): 35.0}, "c": {name(3): 30.0}}
-    given: Any = {"owned": owned, "bundles": [name(1)], "looks_idle": ["c:1"], "onto": "c:1"}
-    for minutes, fate in ((3, "would_overload"), (5, "c:1")):
-        unloaded, settings = {name(3): minutes * MINUTE}, {"overloaded_threshold": 60}
-        _, found = brought_back(tmp_path / str(minutes), **given, unloaded=unloaded, settings=settings)
-        assert found.get(name(1)) == fate
 
 
 @pytest.mark.parametrize(
@@ -128,34 +108,6 @@ def test_a_bundle_that_missed_its_home_is_moved_again_in_two_more_runs(
     _, found = brought_back(tmp_path, unloaded={name(2): MINUTE}, onto="c:1", ended=ended)
 
     assert found == BACK | {name(2): fate}
-
-
-@pytest.mark.parametrize(
-    ("ended", "fate"),
-    [({"outcome": "astray", "tries": 3}, "astray"), ({"outcome": "astray"}, "c:1"), ({"outcome": "moved"}, "c:1")],
-)
-def test_tries_count_beyond_the_grace_period(tmp_path: Path, ended: dict[str, Any], fate: str) -> None:
-    given: Any = {"unloaded": {name(2): MINUTE}, "onto": "c:1", "ended": ended}
-    _, found = brought_back(tmp_path, **given, settings={"grace_period_minutes": 0})
-
-    assert found == BACK | {name(2): fate}
-
-
-@pytest.mark.parametrize(("source", "fate"), [("c:1", "c:1"), ("b:1", "recently_unloaded")])
-def test_what_a_roll_drained_returns_although_its_home_has_not_restarted(
-    tmp_path: Path, source: str, fate: str
-) -> None:
-    _, found = brought_back(tmp_path, unloaded={name(2): MINUTE}, ended={"source": source, "outcome": "moved"})
-
-    assert found == BACK | {name(2): fate}
-
-
-def test_a_plan_in_which_all_bundles_stay_says_why(tmp_path: Path) -> None:
-    made, found = brought_back(tmp_path, home="d:1")
-
-    assert found == dict.fromkeys((*BACK, name(7)), "destination_gone")
-    assert made is not None
-    assert (made.decisions, made.sentence) == ([], "Not brought back: destination_gone 4")
 
 
 def test_policies_and_exclusions_apply(tmp_path: Path) -> None:

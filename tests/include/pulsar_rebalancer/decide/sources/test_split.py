@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
+from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots
 
 from pulsar_rebalancer.decide.plan_text import document
 from pulsar_rebalancer.decide.run_plan import plan_again, plan_request
@@ -14,7 +14,6 @@ from pulsar_rebalancer.run.manual_request import parse_form
 from pulsar_rebalancer.run.plan import verify
 from pulsar_rebalancer.run.splits import read_splits
 from pulsar_rebalancer.run.topic_loads import Candidate, Candidates, TopicLoad
-from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,20 +72,6 @@ def test_which_bundle_is_cut_and_where(
     assert summary.splits_told[0].startswith(f"{bundle} is split permanently at 0x{positions[0]:08x}")
 
 
-def test_the_extensible_load_manager_cuts_in_two_where_the_algorithm_halves_the_traffic_best(
-    snapshots: Snapshots,
-) -> None:
-    snapshots.load_manager = "ExtensibleLoadManagerImpl"
-    snapshots.settings = snapshots.settings.model_copy(update={"max_bundle_msg_rate": 1, "flow_difference": 0.0})
-    topics = (TopicLoad(0x10000000, 3.0, 1.0), *TOPICS[1:])
-
-    summary = shown(snapshots, topics, bundles=[LOW], algorithm="flow_or_qps_equally_divide")
-
-    (split,) = read_splits(run_of(snapshots, summary))
-
-    assert split.positions == (0x18000001,)
-
-
 def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots: Snapshots) -> None:
     snapshots.load_manager = "ExtensibleLoadManagerImpl"
     form: dict[str, Any] = {"bundles": [LOW], "algorithm": "specified_positions_divide"}
@@ -96,17 +81,6 @@ def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots:
 
     (split,) = read_splits(run_of(snapshots, shown(snapshots, **form, positions=[0x25000000])))
     assert split.positions == (0x25000000,)
-
-
-@pytest.mark.parametrize("destination_kept", [False, True])
-def test_a_split_needs_no_grace_period(snapshots: Snapshots, destination_kept: bool) -> None:
-    unloads = {LOW: Unload(at=NOW, plan_id="p", source="a:1", destination="b:1")}
-    kept = {LOW: KeptDestination(at=NOW, plan_id="p", destination="b:1", owner="a:1")} if destination_kept else {}
-
-    before = {"moves": MovesState(unloads=unloads, kept=kept).model_dump(mode="json")}
-    summary = shown(snapshots, before=before, bundles=[LOW])
-
-    assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
 
 
 @pytest.mark.parametrize("excluded", [{"excluded_namespaces": ("t/n",)}, {"excluded_brokers": ("a:1",)}])

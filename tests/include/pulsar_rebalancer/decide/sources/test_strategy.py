@@ -88,11 +88,6 @@ def test_a_sample_is_new_by_the_hottest_and_the_coldest_broker(gave_a_hit, reaso
     assert answer.kept.shedder.cluster_hits == hits
 
 
-def test_a_gap_starts_hits_anew_and_leaves_averages():
-    shedder = judged(Counting(counts=True, reason=Reason.GAP, clear=True)).kept.shedder
-    assert (shedder.hits, shedder.loads["a:1"]) == ({WHOLE_CLUSTER: HitCount(low=1)}, (0.5 + 0.9) / 2)
-
-
 def test_a_swap_that_a_policy_forbids_in_one_direction_is_not_made():
     vip = IsolationPolicy(name="vip", namespaces=("t/n",), primary=("a",))
     answer = judged(FORCED, policies=Policies(isolation=(vip,)))
@@ -143,24 +138,6 @@ def test_what_is_told_is_what_moves_in_the_end(policies, caps, reason, told):
     assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken))
     assert told in (decision.explanation or "")
     assert told in answer.sentence
-
-
-def test_a_capped_move_leaves_its_group_where_it_is():
-    # x goes to c, so n is capped there; with n gone from a, m would have been placed on a.
-    settings = THRESHOLD.model_copy(update={"max_bundles_per_broker": 1})
-    brokers = [broker(f"{name}:1", cpu, 4e6) for name, cpu in {"d": 82.0, "a": 81.0, "b": 80.0, "c": 0.0}.items()]
-    held = [
-        HELD[0] | {"broker": owner, "bundle": f"t/{name}/0x{n}_0x{n + 1}", "msg_throughput": size}
-        for n, (owner, name, size) in enumerate([("d", "x", 3e6), ("d", "o", 0), ("a", "n", 3e6), ("b", "m", 3e6)])
-        for owner in [f"{owner}:1"]
-    ]
-    policies = Policies(groups={f"t/{name}": "g" for name in "mno"})
-    answer = decided_by(StrategyInput(settings, brokers_of(brokers), bundles_of(held), COUNTED, policies=policies))
-    assert {move.bundle[2]: move.reason for move in answer.moves if move.rank == 0} == {
-        "x": "taken",
-        "n": "cap_broker",
-        "m": "anti_affinity",
-    }
 
 
 HEARTBEAT = "pulsar/a:1/0x00000000_0xffffffff"

@@ -15,7 +15,7 @@ from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.harm import Harm
-from pulsar_rebalancer.run.plan import Summary, read_state, verify
+from pulsar_rebalancer.run.plan import Summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,26 +192,6 @@ def test_a_plan_without_any_effect_is_not_carried_out(snapshots: Snapshots) -> N
     assert "To carry it out" not in text(summary, run, "the_dag", {})
 
 
-def test_a_broker_that_is_left_out_has_no_score(snapshots: Snapshots) -> None:
-    snapshots.quarantined = ["a:1"]
-
-    summary, found = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
-
-    run = snapshots.storage.run(summary.plan_id)
-    assert run is not None
-    (decision,) = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    assert (found[name(1)], decision["source"], decision["source_score"]) == ("broker_quarantined", "a:1", None)
-
-
-def test_a_plan_counts_no_hit(snapshots: Snapshots) -> None:
-    summary, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
-
-    run = snapshots.storage.run(summary.plan_id)
-    assert run is not None
-    assert read_state(run) == snapshots.state.model_copy(update={"seq": 8, "plan_id": run.name})
-    assert [move.bundle for move in verify(run, summary)[0]] == [name(1)]
-
-
 def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Snapshots) -> None:
     shown, _ = snapshots.show(action="unload", bundles=[name(n) for n in (1, 2, 3)] + ["t/other"], destination="c:1")
     snapshots.owned["b:1"][name(2)] = snapshots.owned["a:1"].pop(name(2))
@@ -253,26 +233,6 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
         plan_again(snapshots.storage, run)
 
     assert refused.value.reason == reason
-
-
-def test_a_plan_that_a_strategy_made_is_carried_out_once_it_is_approved(snapshots: Snapshots) -> None:
-    made, before = snapshots.show(action="unload", bundles=["t/n"], destination="c:1")
-    handed = snapshots.handed_over(made).model_copy(update={"approved": True}).model_dump(mode="json")
-    folder = snapshots.storage.run(made.plan_id)
-    assert folder is not None
-    made.model_copy(update={"by_hand": None}).write(folder)
-    # Its destination is too hot for what a person asks for; a strategy may have its reasons.
-    snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": 11.0})
-
-    run = snapshots.take(params={"plan": made.hash}, handed_over=handed)
-    summary = plan_again(snapshots.storage, run)
-
-    assert fates(run) == {bundle: fate for bundle, fate in before.items() if fate == "c:1"}
-    assert summary.sentence.startswith("approved by bob: ")
-    assert summary.by_hand is not None
-    assert (summary.by_hand.by, summary.by_hand.carries_out) == ("bob", made.hash)
-    (decision, _) = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    assert decision["explanation"].startswith(f"bob approved plan {made.hash[:16]}. Taken: ")
 
 
 def test_who_asked_for_a_plan_and_who_approved_it_are_both_told(snapshots: Snapshots) -> None:

@@ -107,10 +107,6 @@ def test_a_bundle_that_validation_left_out_is_not_named_again():
     assert planned([loaded(stays=Reason.BUNDLE_QUARANTINED)]).rows == []
 
 
-def test_the_range_is_halved_without_any_topic_known():
-    assert planned([loaded()], candidates=[candidate(topics=None)]).rows[0]["shares"] == (0.5, 0.5)
-
-
 def test_caps_leave_the_less_loaded_for_later():
     bundles = [loaded(name, msg_rate=31000.0 + n) for n, name in enumerate(NAMES)]
     found = planned(bundles, settings={"max_splits_per_run": 3, "max_splits_per_namespace": 2})
@@ -118,13 +114,6 @@ def test_caps_leave_the_less_loaded_for_later():
     assert [row["reason"] for row in found.rows] == ["to_be_split"] * 2 + ["cap_splits"] * 2
     of_run = planned(bundles, settings={"max_splits_per_run": 1, "max_splits_per_namespace": 2})
     assert of_run.taken == [NAMES[3]]
-
-
-def test_splits_of_the_same_plan_count_towards_the_namespaces_maximum():
-    bundles = [loaded(name) for name in NAMES]
-    caps = {"max_splits_per_run": 9, "max_splits_per_namespace": 9, "max_namespace_bundles": 6}
-    found = planned(bundles, settings=caps)
-    assert [row["reason"] for row in found.rows] == ["to_be_split"] * 2 + ["namespace_full"] * 2
 
 
 @pytest.mark.parametrize(
@@ -143,11 +132,6 @@ def test_what_was_just_split_is_not_split_again(bundle, minutes, outcome, reason
         at=NOW - timedelta(minutes=minutes), plan_id="p", positions=(5,), shares=(0.5, 0.5), outcome=outcome
     )
     assert reasons(planned([loaded()], splits={bundle: before})) == {NAMES[0]: reason}
-
-
-def test_namespaces_under_a_policy_keep_their_parts_where_they_are():
-    assert planned([loaded(policy="isolation")]).rows[0]["unload"] is False
-    assert planned([loaded()], settings={"unload_split_bundles": False}).rows[0]["unload"] is False
 
 
 @pytest.mark.parametrize(
@@ -170,17 +154,6 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
     assert counted == [1, 2, 3, 3, None]  # in run 4 the broker looked at no further bundle
 
 
-def test_hits_must_be_in_a_row():
-    found = planned([loaded(msg_rate=1.0)], extensible=True, hits={NAMES[0]: 3})
-    assert (found.rows, found.hits) == ([], {})
-
-
-def test_what_waits_for_something_else_keeps_its_hits():
-    found = planned([loaded()], settings={"split_mode": "observe"}, extensible=True, hits={NAMES[0]: 3})
-    assert found.hits == {NAMES[0]: 4}
-    assert found.rows[0]["hits"] == 4
-
-
 def test_the_extensible_load_manager_cuts_in_two_where_traffic_is_halved():
     topics = tuple(TopicLoad(position, 60.0) for position in range(0x1000000, 0x9000000, 0x1000000))
     settings = Settings(max_bundle_msg_rate=100, min_split_width=1)
@@ -189,12 +162,3 @@ def test_the_extensible_load_manager_cuts_in_two_where_traffic_is_halved():
     assert isinstance(each, Cut)
     assert len(each.positions) == 7
     assert single == Cut((0x4800001,), (0.5, 0.5))
-
-
-@pytest.mark.parametrize(
-    ("specified", "found"),
-    [((0x10000000,), Cut((0x10000000,), (0.0, 1.0))), ((0x40000000,), "position_outside"), ((), "no_position")],
-)
-def test_positions_of_a_person_must_lie_within_the_range(specified, found):
-    settings = Settings(min_split_width=1)
-    assert where_to_cut(candidate(), SplitAlgorithm.POSITIONS, settings, specified=specified) == found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.vectors.rows import sample
 
-from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.config.enums import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.policies.isolation import IsolationPolicy
@@ -17,7 +17,6 @@ from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 LEAST_RATE = {"strategy": Strategy.THRESHOLD}
-ROUND_ROBIN = {"strategy": Strategy.THRESHOLD, "placement": Placement.ROUND_ROBIN}
 
 
 def broker(name, cpu=50.0, left_out=None):
@@ -64,13 +63,6 @@ def test_each_move_sees_those_before_it():
     assert kept == PlacementState()
 
 
-def test_what_the_placement_keeps_goes_on():
-    brokers = [broker(name) for name in "abcd"]
-    found, kept = placed(brokers, [bundle(0, "a", 1.0)], kept=PlacementState(count=2), **ROUND_ROBIN)
-    assert found == ["c:1"]
-    assert kept == PlacementState(count=3, brokers=("a:1", "b:1", "c:1", "d:1"))
-
-
 ONLY = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("a", "b")),))
 GROUPED = Policies(groups={"t/n": "g", "t/m": "g"})
 
@@ -106,17 +98,3 @@ def test_an_overloaded_choice_is_drawn_once_more_over_all_that_policies_leave():
     assert placed(rows, bundles, policies=GROUPED)[0] == ["c:1"]
     calm = [broker("a"), broker("b", cpu=85.0), broker("c")]
     assert placed(calm, bundles, policies=GROUPED)[0] == ["b:1"]
-
-
-def test_a_refused_move_is_not_counted():
-    # The first is refused: the second still finds c empty of the group.
-    planned = {0: "b:1", 1: "c:1"}
-    bundles = [bundle(0, "a", 1.0), bundle(1, "a", 1.0), bundle(2, "b", 1.0, "t/m")]
-    found, _ = placed([broker(name) for name in "abc"], bundles, policies=GROUPED, planned=planned.items())
-    assert found == ["anti_affinity", "c:1"]
-
-
-def test_a_move_that_is_made_counts_for_the_group():
-    bundles = [bundle(0, "a", 1.0), bundle(1, "a", 1.0, "t/m")]
-    found, _ = placed([broker(name) for name in "abc"], bundles, policies=GROUPED, planned=[(0, "c:1"), (1, "c:1")])
-    assert found == ["c:1", "anti_affinity"]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from random import Random
-
 import numpy as np
 import pytest
 from tests.vectors.rows import sample
 
 from pulsar_rebalancer.config.enums import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
 from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
@@ -21,7 +17,6 @@ from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight imp
 )
 from pulsar_rebalancer.strategies.placement.placements import AvgPlacement, selector
 from pulsar_rebalancer.strategies.placement.round_robin import MAX_COUNT, RoundRobin
-from pulsar_rebalancer.strategies.placement.selector import choose
 
 
 def broker(name, *, cpu=0.0, rate=1.0, **columns):
@@ -49,16 +44,6 @@ def test_round_robin_starts_anew_after_the_largest_count():
     chooser = RoundRobin(PlacementState(count=MAX_COUNT))
     assert chooser.eligible("t/n/0x0_0x1", ["1", "2", "3"]) == [str(MAX_COUNT % 3 + 1)]
     assert chooser.kept().count == 0
-
-
-def test_the_draw_follows_from_seed_and_bundle_alone():
-    brokers = [f"b-{n}:8080" for n in range(4)]
-    bundles = [f"t/n/0x{n:08x}_0x{n + 1:08x}" for n in range(400)]
-    drawn = [choose("run-1", bundle, brokers) for bundle in bundles]
-    assert drawn == [choose("run-1", bundle, list(brokers)) for bundle in bundles]
-    assert min(Counter(drawn).values()) > 70
-    assert len({choose(f"run-{n}", bundles[0], brokers) for n in range(10)}) > 2
-    assert choose("run-1", bundles[0], []) is None
 
 
 @pytest.mark.parametrize(
@@ -123,23 +108,3 @@ def test_averages_of_brokers_that_are_gone_are_dropped():
     chooser = LeastResourceUsageWithWeight(sample(rows, [], Settings(history_percentage=0.5)), kept)
     chooser.eligible("t/n/0x0_0x1", ["a"])
     assert chooser.kept().averages == pytest.approx({"a": 0.5, "out": 0.2})
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_the_least_rate_is_that_of_all_candidates_whatever_was_placed_and_asked_before(seed):
-    random = Random(seed)
-    names = [f"b{n}" for n in range(random.randint(1, 9))]
-    reported = {name: float(random.choice((0, 0, 1, 2, 5))) for name in names if random.random() < 0.9}
-    overloaded = {name for name in names if random.random() < 0.2}
-    chooser = LeastLongTermMessageRate(reported, overloaded)
-    lists = names, [name for name in names if random.random() < 0.6] or names
-    rates = dict(reported)
-    for number in range(40):
-        candidates = random.choice(lists)
-        waiting = {name: rates.get(name, 0.0) for name in candidates if name not in overloaded}
-        least = [name for name in waiting if waiting[name] == min(waiting.values())]
-        eligible = chooser.eligible("t/n/0x0_0x1", candidates)
-        assert sorted(eligible) == (least or candidates)
-        chosen, rate = random.choice(random.choice((eligible, names))), float(random.choice((0, 0, 1, 3)))
-        chooser.placed(BundleSample("source", f"t/n/0x{number}_0x{number + 1}", long_term_msg_rate=rate), chosen)
-        rates[chosen] = rates.get(chosen, 0.0) + rate

@@ -16,51 +16,6 @@ from pulsar_rebalancer.strategies.placement import policy_filter as rules
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.placement.versions import latest
 
-VIP = IsolationPolicy(name="vip", namespaces=("vip/.*",), primary=("gold-.*",), secondary=("silver-.*",), min_limit=2)
-LATE = IsolationPolicy(name="late", namespaces=(".*/x",), primary=("iron-.*",))
-ACTIVE = ("gold-1:1", "gold-2:1", "iron-1:1", "silver-1:1", "silver-2:1")
-
-
-@pytest.mark.parametrize(
-    ("namespace", "policies", "brokers", "expected"),
-    [
-        ("t/n", Policies(), ACTIVE, ACTIVE),
-        ("t/n", Policies(isolation=(VIP,)), ACTIVE, ACTIVE[2:]),
-        ("t/n", Policies(isolation=(VIP, LATE)), ACTIVE, ACTIVE[3:]),
-        ("t/n", Policies(without_persistent=("iron-1:1",)), ACTIVE, (*ACTIVE[:2], *ACTIVE[3:])),
-        ("vip/x", Policies(isolation=(VIP, LATE)), ACTIVE, ACTIVE[:2]),
-        ("vip/x", Policies(isolation=(LATE, VIP)), ACTIVE, ("iron-1:1",)),
-        ("vip/x", Policies(isolation=(VIP,)), ACTIVE[1:], ("gold-2:1", "silver-1:1", "silver-2:1")),
-        ("vip/x", Policies(isolation=(VIP,), without_persistent=("gold-1:1",)), ACTIVE, ACTIVE[:2]),
-        ("t/n", Policies(unknown={"t/n": "forbidden"}), ACTIVE, ()),
-    ],
-)
-def test_policy_set(namespace, policies, brokers, expected):
-    assert rules.policy_set(policies, namespace, brokers) == list(expected)
-
-
-@pytest.mark.parametrize(
-    ("topics", "expected"),
-    [({"a": 100, "b": 101}, "a"), ({"a": 101, "b": 101}, "ab"), ({}, "ab")],
-)
-def test_brokers_over_the_ceiling_of_topics_are_no_candidates(topics, expected):
-    assert rules.below_ceiling("ab", topics, 100) == list(expected)
-
-
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ({"a": 1}, "bc"),
-        ({"a": 1, "b": 1, "c": 1}, "abc"),
-        ({"a": 1, "b": 2, "c": 1}, "ac"),
-        ({"other": 0, "a": 3, "b": 2, "c": 5}, "b"),
-    ],
-)
-def test_fewest(counts, expected):
-    assert rules.fewest("abc", counts) == list(expected)
-    assert rules.fewest("", counts) == []
-
-
 DOMAINS = {"a": "1", "b": "1", "c": "2"}
 
 
@@ -79,36 +34,6 @@ def test_the_least_domain_comes_before_the_least_broker(spread, domains, expecte
     assert rules.least_of_group("abcd", spread, domains) == list(expected)
 
 
-@pytest.mark.parametrize(
-    ("versions", "expected"),
-    [
-        (("4.2.4", "4.2.4", "4.2.4"), "abc"),
-        (("4.2.4", "4.10.0", "4.9.9"), "b"),
-        (("5.0.1", "5.0.1-SNAPSHOT", "5.0.0"), "a"),
-        (("5.0.1-rc.2", "5.0.1-rc.10", "5.0.1-2"), "b"),
-        (("5.0.1+x", "5.0.1", "5.0.1+y"), "abc"),
-        (("4.2.4", None, "4.2.4"), ""),
-        (("4.2.4", "master", "4.2.4"), ""),
-    ],
-)
-def test_latest(versions, expected):
-    assert latest("abc", dict(zip("abc", versions, strict=True))) == list(expected)
-
-
-@pytest.mark.parametrize(
-    ("spread", "leaves"),
-    [
-        ({"a": 1}, True),  # someone has none
-        ({"elsewhere": 1}, True),
-        ({"a": 2, "b": 1, "c": 1}, True),
-        ({"a": 1, "b": 1, "c": 1}, False),
-        ({"a": 1, "b": 2, "c": 1}, True),  # not all are equal, though none has fewer
-    ],
-)
-def test_a_bundle_of_a_group_leaves_unless_all_candidates_are_equal(spread, leaves):
-    assert rules.group_lets_leave("abc", spread) is leaves
-
-
 def broker(name, **columns):
     return {"broker": name, "left_out": None, "topics": 0, "version": "4.2.4"} | columns
 
@@ -125,26 +50,6 @@ def over(policies, bundles, brokers=("a", "b", "c"), **settings):
 GROUPED = Policies(groups={"t/n": "g", "t/m": "g"})
 HELD = [bundle("a", "t/n"), bundle("a", "t/n", 1), bundle("b", "t/m")]
 FIRST = HELD[0]["bundle"]
-
-
-@pytest.mark.parametrize(
-    ("policies", "brokers", "settings", "expected"),
-    [
-        (Policies(), ("a", "b", "c"), {}, "abc"),
-        (Policies(), (broker("a", topics=11), "b", "c"), {"max_broker_topics": 10}, "bc"),
-        (GROUPED, ("a", "b", "c"), {}, "c"),
-        (Policies(groups={"t/m": "g"}), ("a", "b", "c"), {}, "abc"),
-        (Policies(), ("a", "b", "c"), {"even_distribution": True}, "bc"),
-        (Policies(), ("a", broker("b", version="4.3.0"), "c"), {"prefer_later_versions": True}, "b"),
-        (Policies(), ("a", broker("b", version=None), "c"), {"prefer_later_versions": True}, "abc"),
-        # Nothing is left by the filters: back to what policies leave.
-        (GROUPED, ("a", "b", broker("c", version=None)), {"prefer_later_versions": True}, "abc"),
-        (Policies(), ("a", broker("b", left_out="broker_excluded"), "c"), {}, "ac"),
-        (Policies(unknown={"t/n": "timeout"}), ("a", "b", "c"), {}, ""),
-    ],
-)
-def test_candidates(policies, brokers, settings, expected):
-    assert over(policies, HELD, brokers, **settings).candidates(FIRST) == list(expected)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -172,17 +77,6 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
         assert list(found.candidates(name)) == (left or names)
         owner[name] = random.choice(names)
         found.placed(BundleSample(row["broker"], name), owner[name])
-
-
-def test_the_system_namespace_is_always_spread_evenly():
-    system = bundle("a", "pulsar/system")
-    assert over(Policies(), [system]).candidates(system["bundle"]) == ["b", "c"]
-
-
-def test_brokers_left_out_count_for_the_failover():
-    policies = Policies(isolation=(VIP,))
-    rows = (broker("gold-1:1", left_out="report_missing"), "gold-2:1", "silver-1:1")
-    assert over(policies, [], rows).policy_set("vip/x/0x0_0x1") == ["gold-2:1"]
 
 
 @pytest.mark.parametrize(

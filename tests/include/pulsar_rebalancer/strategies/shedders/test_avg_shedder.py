@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
 from tests.vectors import histories
-from tests.vectors.rows import brokers_of, check, decided, sample, whatever_the_order
+from tests.vectors.rows import brokers_of, decided, sample, whatever_the_order
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import MAX_WAVES
 from pulsar_rebalancer.state.counting import Counting
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import COUNTED, hits_after
-from pulsar_rebalancer.strategies.scoring import percent, score, scores_after
+from pulsar_rebalancer.strategies.sample import hits_after
+from pulsar_rebalancer.strategies.scoring import percent, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 HISTORIES = [*histories.read("AvgShedder"), *CASES]
@@ -81,11 +78,6 @@ def test_percent_has_the_rounding_of_32_bit_floats():
     assert percent(-1, -1) == percent(None, None) == percent(5, 0) == 0.0
 
 
-def test_it_answers_as_every_shedder_does():
-    given = sample([*SPREAD, broker("b4", 99, left_out="broker_excluded")], bundles("b1"), EAGER)
-    check(given, profile_of(given.settings).shed(given, ShedderState()))
-
-
 def test_names_break_ties_whatever_the_order_of_the_rows():
     brokers = [broker(f"b{n}", 80 if n < 3 else 10, 20000 if n < 3 else 0) for n in range(6)]
     held = [row for n in range(3) for row in bundles(f"b{n}", namespace=f"t/n{n}")]
@@ -115,41 +107,6 @@ def test_a_preset_reason_keeps_a_bundle_out_of_the_walk():
     ]
     assert result.decisions[0].traffic_taken == 9000
     assert result.decisions[0].bundles_taken == 2
-
-
-def test_a_fired_pair_below_both_minima_loses_its_hits_all_the_same():
-    brokers = [broker("b1", 80, 1000), broker("b2", 30, 0)]
-    first = shed(sample(brokers, []), {})
-    second = shed(sample(brokers, []), first.hits)
-    assert first.decisions[0].reason == "hits_high"
-    assert second.decisions[0].reason == "below_minimum"
-    assert second.decisions[0].high_hits == 2
-    assert second.hits == {}
-
-
-def test_a_fired_pair_without_a_fitting_bundle_says_so():
-    result = shed(sample(SPREAD, [bundle("b1", "t/n/0x0_0x1", 1e9)], EAGER), {})
-    assert [row.reason for row in result.decisions] == ["no_fitting_bundle", "middle"]
-
-
-def test_a_fired_pair_whose_bundles_policies_keep_says_so():
-    held = [row | {"policy": "unknown"} for row in bundles("b1", 3)]
-    result = shed(sample(SPREAD, held, EAGER), {}, Policies(unknown={"public/default": "timeout"}))
-    assert [row.reason for row in result.decisions] == ["no_allowed_bundle", "middle"]
-    assert result.decisions[0].explanation.endswith("Taken: no bundle. Passed over: policy_unknown 3.")
-
-
-@pytest.mark.parametrize(("share", "taken"), [(0.0, [8000, 4000, 900, 100]), (0.1, [8000, 4000]), (0.7, [])])
-def test_bundles_below_the_share_stay(share, taken):
-    """Pulsar has no such rule: without a share every bundle that fits is taken."""
-    rows = [broker("b1", 90.0, rate=30000), broker("b2", 10.0, rate=2000)]
-    held = [bundle("b1", f"t/n/0x{n:08x}_0x{n + 1:08x}", rate=rate) for n, rate in enumerate((100, 8000, 900, 4000))]
-    found = (
-        profile_of(Settings())
-        .shed(sample(rows, held, Settings(hit_count_high=1, min_bundle_share=share)), ShedderState())
-        .moves
-    )
-    assert [move.traffic for move in found if move.taken] == taken
 
 
 def test_throughput_decides_when_message_rates_are_close():
@@ -182,12 +139,6 @@ class TestCounting:
         rule = Counting(counts=False, reason=Reason(reason))
         return shed(sample(SPREAD, bundles("b1"), settings, counting=rule, force_threshold=force), BEFORE)
 
-    def test_too_soon_fires_nothing_and_counts_nothing(self):
-        result = self.run("too_soon", settings=EAGER)
-        assert result.decisions[0].reason == "too_soon"
-        assert result.moves == []
-        assert result.hits == HITS
-
     @pytest.mark.parametrize(("reason", "force"), [("other_thresholds", None), ("forced", 45.0), ("forced", 0.0)])
     def test_a_run_that_counts_nothing_fires_and_changes_no_counter(self, reason, force):
         result = self.run(reason, force=force, settings=Settings(high_threshold=20))
@@ -195,27 +146,10 @@ class TestCounting:
         assert len(taken(result)) == 10
         assert result.hits == HITS
 
-    def test_other_thresholds_that_do_not_fire_change_nothing(self):
-        result = self.run("other_thresholds", settings=Settings(low_threshold=60, high_threshold=70))
-        assert result.decisions[0].reason == "below_low"
-        assert result.hits == HITS
-
     def test_a_forced_run_keeps_to_its_threshold(self):
         result = self.run("forced", force=55.0)
         assert result.decisions[0].reason == "below_force"
         assert result.hits == HITS
-
-    def test_a_pair_with_the_figures_of_its_last_hit_gets_no_other(self):
-        rule = replace(COUNTED, samples={"b1": 80.0, "b2": percent(30, 100)})
-        result = shed(sample(SPREAD, bundles("b1"), EAGER, counting=rule), HITS)
-        assert [row.reason for row in result.decisions] == ["too_soon", "middle"]
-        assert (result.moves, result.hits) == ([], {"b1": HitCount(1, 1)})
-
-    def test_cleared_counts_are_gone_before_the_sample_counts(self):
-        rule = Counting(counts=True, reason=Reason.GAP, clear=True)
-        result = shed(sample(SPREAD, bundles("b1"), counting=rule), BEFORE)
-        assert taken(result) == []
-        assert result.hits == {"b1": HitCount(1, 1), "b2": HitCount(1, 1)}
 
 
 TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 20000), broker("b4", 35, 2000)]
@@ -271,19 +205,3 @@ class TestCaps:
         result = self.run()
         assert [move.wave for move in result.moves if move.pair == 0] == [0] * 10 + [None]
         assert [move.wave for move in result.moves if move.pair == 1] == [1] * 10 + [None]
-
-    def test_more_equal_ranges_than_waves_wait_for_another_run(self):
-        held = [bundle("b1", f"t/n{n:02}/0x0_0x1", 100.0) for n in range(MAX_WAVES + 3)]
-        result = shed(sample(TWO_PAIRS, held, EAGER), {})
-        assert [move.wave for move in result.moves] == [*range(MAX_WAVES), None, None, None]
-        assert [move.reason for move in result.moves][-3:] == ["cap_waves"] * 3
-
-
-def test_scores_follow_the_traffic_that_leaves():
-    result = shed(sample(SPREAD, bundles("b1"), EAGER), {})
-    # 9000 of 20000 msg/s leave b1 and take 45 % of its 80 points along.
-    pairs = result.decisions
-    found = {pair.source: pair.source_score for pair in pairs}
-    found |= {pair.destination: pair.destination_score for pair in pairs}
-    after = scores_after(found, [move for move in result.moves if move.taken], {"b1": 20000.0}).values()
-    assert (min(after), max(after)) == pytest.approx((44, 66), abs=1e-4)
