@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from lab.experiments.__main__ import main
 from lab.experiments.results import read
-from lab.experiments.run import Run, run
-from lab.experiments.scenario import load_all
 from lab.experiments.variants import VARIANTS, baseline_of
 from tests.lab.test_scenarios import SOUND, scenario
 
@@ -23,12 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-SCENARIOS = load_all()
 AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, GAIN, *BASELINES = VARIANTS
-
-
-def one_run(name: str, variant: object) -> Run:
-    return run(SCENARIOS[name], variant, 1)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

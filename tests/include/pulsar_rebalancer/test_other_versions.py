@@ -9,12 +9,12 @@ import pytest
 from tests.airflow_runs import make_run
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
-from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import days_before
 from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.run.compacted_tables import table_file
-from pulsar_rebalancer.run.plan import Summary, read_state
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -57,15 +57,6 @@ def test_documents(
         read(run)
 
 
-def test_the_state_of_a_plan(storage: ClusterStorage) -> None:
-    run = make_run(storage)
-    file = run / "plan" / "state.json"
-    file.write_json(file.read_json() | {"version": 2})
-
-    with pytest.raises(StateError, match=r"version 2, this release reads 1 \[state_version\]"):
-        read_state(run)
-
-
 @pytest.mark.parametrize("version", ["0", "2"])
 def test_tables_of_a_run(storage: ClusterStorage, version: str) -> None:
     run = stored_run(storage, NOW)
@@ -74,36 +65,6 @@ def test_tables_of_a_run(storage: ClusterStorage, version: str) -> None:
 
     with pytest.raises(SnapshotError, match=rf"version {version}, this release reads version 1 \[file_version\]"):
         Snapshot(run).table("brokers")
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda run: run.table("bundles", ["bundle"]),
-        lambda run: list(run.batches("bundles", ["bundle"])),
-        lambda run: run.owners(["t/n/0x00000000_0xffffffff"]),
-        lambda run: run.shares_bundles,
-    ],
-    ids=["columns", "batches", "rows", "footer"],
-)
-def test_parts_of_a_table(storage: ClusterStorage, read: Callable[[Snapshot], Any]) -> None:
-    run = stored_run(storage, NOW)
-    read(Snapshot(run))
-    of_version(run / "input" / "bundles.parquet", "2")
-
-    with pytest.raises(SnapshotError, match=r"table bundles is of version 2, .* \[file_version\]"):
-        read(Snapshot(run))
-
-
-@pytest.mark.parametrize("version", ["0", "2"])
-def test_a_run_is_not_compacted(storage: ClusterStorage, version: str) -> None:
-    run = stored_run(storage, NOW - timedelta(days=1))
-    of_version(run / "plan" / "decisions.parquet", version)
-    (day,) = days_before(storage, NOW.date())
-
-    left = compact(storage, YESTERDAY, day.runs)
-
-    assert "[file_version]" in left[run.name]
 
 
 @pytest.mark.parametrize("kind", ["runs", "decisions"])

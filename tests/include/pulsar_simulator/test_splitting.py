@@ -12,7 +12,6 @@ from pulsar_simulator.spec import ClusterSpec
 from pulsar_simulator.topology import Namespace, Topology, topic_hash
 
 WHOLE = "0x00000000_0xffffffff"
-BUNDLE = f"acme/one/{WHOLE}"
 PATH = "/admin/v2/namespaces/acme/one"
 
 
@@ -42,39 +41,6 @@ def bounds(served):
     return httpx.get(f"{served.urls[0]}{PATH}/bundles", headers=served.headers).json()["boundaries"]
 
 
-@pytest.mark.parametrize(
-    ("bundle", "algorithm", "body", "status", "said"),
-    [
-        (WHOLE, "by_colour", "", 412, "Unsupported namespace bundle split algorithm"),
-        (WHOLE, "specified_positions_divide", "", 412, "splitBoundaries must not be empty"),
-        ("0x00000000_0x10000000", "range_equally_divide", "", 412, "Invalid upper boundary"),
-        ("abc", "range_equally_divide", "", 412, "Invalid bundle range format"),
-        (WHOLE, "specified_positions_divide", "[1", 400, "not a usable JSON document"),
-        (WHOLE, "specified_positions_divide", '["1"]', 400, "JSON list of positions"),
-        (WHOLE, "flow_or_qps_equally_divide", "", 500, "cannot be cast"),
-        (WHOLE, "specified_positions_divide", "[0, 4294967295]", 204, ""),
-    ],
-)
-def test_what_is_refused_or_changes_nothing(served, bundle, algorithm, body, status, said):
-    answer = put(served, bundle, algorithm, body)
-    assert answer.status_code == status
-    assert said in answer.text
-    assert bounds(served) == ["0x00000000", "0xffffffff"]
-
-
-def test_idle_bundles_have_no_topics_to_divide_and_no_largest(served):
-    idle = "/admin/v2/namespaces/acme/idle"
-    assert put(served, WHOLE, "topic_count_equally_divide", namespace=idle).status_code == 204
-    assert put(served, "LARGEST", namespace=idle).status_code == 404
-    assert len(served.cluster.topology.boundaries("acme/idle")) == 2
-
-
-def test_a_broker_that_does_not_own_the_bundle_redirects_to_the_owner(served):
-    answer = put(served, WHOLE, broker=1)
-    assert answer.status_code == 307
-    assert answer.headers["location"].startswith(f"{served.urls[0]}{PATH}/{WHOLE}/split?")
-
-
 def test_topics_and_load_go_to_the_parts_and_stay_with_the_owner(served):
     cluster = served.cluster
     before = cluster.reporter.topic_stats(cluster.membership.brokers[0])["acme/one"][WHOLE]["persistent"]
@@ -95,15 +61,3 @@ def test_topics_and_load_go_to_the_parts_and_stay_with_the_owner(served):
     cluster.advance(60)  # the next statistics say the same
     again = cluster.load_report(cluster.membership.brokers[0].broker_id)["lastStats"]
     assert again[f"acme/one/{upper}"]["msgRateIn"] == pytest.approx(stats[1]["msgRateIn"])
-
-
-def test_unloaded_parts_are_nobodys_until_producers_look_them_up(served):
-    cluster = served.cluster
-    name = cluster.topology.bundles[0]
-    assert put(served, name.rpartition("/")[2], unload="true").status_code == 204
-    parts = [cluster.topology.bundles[0], cluster.topology.bundles[-1]]
-    assert [cluster.owner(part) for part in parts] == [None, None]
-    cluster.advance(1)
-    active = [part for part in parts if cluster.traffic.active[cluster.topology.index(part)]]
-    assert active
-    assert None not in [cluster.owner(part) for part in active]

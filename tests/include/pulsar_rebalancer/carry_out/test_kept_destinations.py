@@ -51,20 +51,6 @@ def test_the_next_unload_takes_its_place(scene, move):
     assert (outcome.reason, outcome.attempts, outcome.destination_kept) == ("moved", 2, False)
 
 
-def test_what_an_earlier_try_left_stays_when_the_next_one_is_refused(scene, move):
-    scene.cluster.faults.add("error_500", scene.b, path="/unload", times=1)
-
-    def prepare(admin):
-        def refuse():
-            raise AdminError(Reason.FORBIDDEN, "refused", broker=scene.c, status=403)
-
-        admin.before_unload = scene.once(lambda: None, refuse)
-
-    outcome = scene.run_one(move, prepare=prepare, retries=1, timeout=SHORT)
-
-    assert (outcome.reason, outcome.destination_kept) == ("forbidden", True)
-
-
 @pytest.mark.parametrize(("earlier", "dead", "kept"), [(0, "b", True), (0, "c", False), (1, "c", True)])
 def test_an_unload_that_reaches_nobody_leaves_its_destination_if_the_leader_sent_it_on(
     scene, move, caplog, earlier, dead, kept
@@ -83,80 +69,6 @@ def test_an_unload_that_reaches_nobody_leaves_its_destination_if_the_leader_sent
 
     assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("unreachable", scene.b, kept)
     assert (f"the leader may send its next unload to {scene.a}" in caplog.text) is kept
-
-
-@pytest.mark.parametrize(("hop", "kept"), [("b", True), ("c", False)])
-def test_an_unload_without_a_token_was_not_carried_out(scene, move, hop, kept):
-    """It may have run out between the leader, C, and the owner, B."""
-
-    def prepare(admin):
-        def without():
-            raise AdminError(Reason.ISSUER_UNAVAILABLE, "down", broker=getattr(scene, hop), sent=False)
-
-        admin.before_unload = without
-
-    outcome = scene.run_one(move, prepare=prepare, **ONCE)
-
-    assert (outcome.reason, outcome.owner, outcome.attempts) == ("issuer_unavailable", scene.b, 0)
-    assert outcome.destination_kept is kept
-
-
-def place(scene, number, broker):
-    scene.cluster.unload(scene.bundles[number], broker or None)
-    assert not broker or scene.cluster.lookup(scene.cluster.topology.topics(number)[0]) == broker
-
-
-@pytest.mark.parametrize(("landed", "reason"), [("a", "moved"), ("c", "unreachable"), ("", "unreachable")])
-def test_a_bundle_that_others_unloaded_while_no_unload_got_through_leaves_nothing(scene, move, landed, reason):
-    owner = getattr(scene, landed, "")
-
-    def prepare(admin):
-        async def unload(_bundle, _destination):
-            place(scene, ON_A, owner)
-            raise AdminError(Reason.UNREACHABLE, "no connection", broker=scene.b, sent=False)
-
-        admin.unload = unload
-
-    outcome = scene.run_one(move, prepare=prepare, timeout=-1)  # there is no time for a second request
-
-    assert (outcome.reason, outcome.owner, outcome.destination_kept) == (reason, owner, False)
-
-
-def test_a_bundle_that_arrives_before_the_next_try_leaves_nothing(scene, move):
-    scene.cluster.faults.add("error_500", scene.b, path="/unload")
-
-    def prepare(admin):
-        read, act = admin.owner, scene.once(lambda: None, lambda: place(scene, ON_A, scene.a))
-
-        async def owner(bundle, likely=()):
-            found = await read(bundle, likely)
-            act()
-            return found
-
-        admin.owner = owner
-
-    outcome = scene.run_one(move, prepare=prepare, retries=1, timeout=SHORT)
-
-    assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("moved", scene.a, False)
-
-
-def test_a_bundle_that_comes_back_to_its_source_leaves_nothing(scene):
-    back = {"prepare": lambda admin: setattr(admin, "after_unload", lambda: place(scene, 0, scene.a))}
-
-    outcome = scene.run_one(**back, retries=0)
-
-    assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("astray", scene.a, False)
-
-
-def test_a_bundle_that_was_unloaded_all_the_same_leaves_nothing(scene):
-    scene.cluster.faults.add("stray")
-
-    def lose():
-        raise AdminError(Reason.TIMEOUT, "no complete answer")
-
-    outcome = scene.run_one(prepare=lambda admin: setattr(admin, "after_unload", lose), retries=0)
-
-    assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("astray", scene.c, False)
 
 
 def test_the_extensible_load_manager_remembers_nothing(scene):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-import pytest
-
 from pulsar_rebalancer.carry_out.pace import AdaptivePace, MoveQueue
 from pulsar_rebalancer.run.plan import Move
 
@@ -59,12 +57,6 @@ class Rounds:
         return len(begun)
 
 
-def test_a_broker_never_has_more_than_sixteen_moves() -> None:
-    rounds = Rounds()
-    rounds.pace = AdaptivePace(1)
-    assert rounds.play(*[True] * 6) == [1, 2, 4, 8, 16, 16]
-
-
 def test_each_move_in_time_allows_one_bundle_more_up_to_the_limit() -> None:
     assert Rounds().play(*[True] * 5) == [1, 2, 4, 5, 5]
 
@@ -72,41 +64,6 @@ def test_each_move_in_time_allows_one_bundle_more_up_to_the_limit() -> None:
 def test_late_clients_halve_the_number_once_for_bundles_that_were_under_way_together() -> None:
     """From then on, it grows by one with each round."""
     assert Rounds().play(True, True, False, True, True, True, False, False) == [1, 2, 4, 2, 3, 4, 5, 2]
-
-
-def test_the_number_is_never_below_one() -> None:
-    assert Rounds().play(False, False, True) == [1, 1, 1]
-
-
-def test_an_unknown_answer_changes_nothing() -> None:
-    assert Rounds().play(True, None, None, True) == [1, 2, 2, 2]
-
-
-def test_a_move_that_was_not_begun_changes_nothing() -> None:
-    rounds = Rounds()
-    (move,) = rounds.begun()
-    asyncio.run(rounds.pace.end(move, None))
-    assert rounds.play(None) == [1]
-
-
-def test_a_late_move_that_began_after_the_number_was_halved_halves_it_again() -> None:
-    rounds = Rounds()
-    rounds.play(True, True)
-    early = rounds.begun()
-    for move in early:
-        rounds.end(move, in_time=False)  # 4 -> 2
-    later = rounds.begun()
-    assert (len(early), len(later)) == (4, 2)
-    rounds.end(later[0], in_time=False)
-    assert not rounds.begun()  # one is allowed, and under way
-
-
-@pytest.mark.parametrize("other", [("a:1", "c:1"), ("c:1", "b:1")], ids=["source", "destination"])
-def test_a_broker_counts_as_source_and_as_destination(other: tuple[str, str]) -> None:
-    pace = AdaptivePace(1, LIMIT)
-    assert pace.begins(moves(1)[0])
-    assert not pace.begins(moves(1, *other)[0])
-    assert pace.begins(moves(1, "d:1", "e:1")[0])
 
 
 def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_left_over() -> None:

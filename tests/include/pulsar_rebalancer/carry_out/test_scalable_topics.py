@@ -46,30 +46,6 @@ def test_segments_cost_no_more_than_ordinary_topics_even_if_they_vanish(scene, m
     assert len(looked_up) == len(set(looked_up)) == 3 + len(scene.cluster.topology.topics(VANISHING))
 
 
-def test_another_topic_is_asked_for_if_the_first_is_refused(scene):
-    scene.cluster.faults.add("forbidden", path="/non-persistent/")
-    assert scene.run_one(scene.move(MIXED)).reason == "moved"
-    assert [topic.partition(":")[0] for topic in scene.admin.looked_up] == ["non-persistent", "segment"]
-
-
-@pytest.mark.parametrize("fault", ["forbidden", "unauthorized"])
-def test_refused_lookups_end_the_move_at_once_and_the_reason_says_so(scene, fault):
-    scene.cluster.faults.add(fault, path="/lookup/v2/topic/segment/")
-    outcome = scene.run_one(scene.move(SEGMENTS))
-    assert (outcome.reason, outcome.owner, outcome.attempts) == ("no_lookup", "", 1)
-    assert len(scene.admin.looked_up) == len(scene.cluster.topology.topics(SEGMENTS))
-    assert "answered 40" in outcome.error
-
-
-def test_a_bundle_that_a_client_placed_meanwhile_is_moved_whatever_its_topics_say(scene):
-    scene.cluster.faults.add("forbidden", path="/lookup/")
-
-    def prepare(admin):
-        admin.after_unload = lambda: scene.cluster.lookup(scene.cluster.topology.topics(SEGMENTS)[0])
-
-    assert scene.run_one(scene.move(SEGMENTS), prepare=prepare).reason == "moved"
-
-
 @pytest.mark.parametrize("owned", [True, False])
 def test_segments_that_brokers_leave_out_of_their_lists_are_found(scene, owned):
     scene.cluster.faults.add("unlisted_segments")

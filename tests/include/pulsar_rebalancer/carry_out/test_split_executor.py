@@ -16,7 +16,7 @@ from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET, Traffic
 from pulsar_simulator.serve import running
 from pulsar_simulator.spec import ClusterSpec
-from pulsar_simulator.topology import Namespace, Topology, topic_hash
+from pulsar_simulator.topology import Namespace, Topology
 
 WHOLE = "0x00000000_0xffffffff"
 MIDDLE = 0x7FFFFFFF
@@ -123,24 +123,6 @@ def test_what_changed_since_the_plan_is_left_alone(served):
     assert asked == []
 
 
-def test_somebody_who_cuts_elsewhere_at_the_same_moment_is_told(served):
-    def prepare(client):
-        client.before = lambda: served.cluster.split_at(1, NAMES[7], WHOLE, "range_equally_divide", [], unload=False)
-
-    (outcome,), _ = carry(served, split(NAMES[7], 0x20000000), prepare=prepare)
-    assert (outcome.reason, outcome.found) == ("split_elsewhere", (MIDDLE,))
-
-
-def test_one_that_was_carried_out_although_the_answer_was_lost_counts(served):
-    served.cluster.faults.add("reset", path="/split", times=1)
-
-    def prepare(client):
-        client.before = lambda: served.cluster.split_at(0, NAMES[8], WHOLE, "range_equally_divide", [], unload=False)
-
-    (outcome,), _ = carry(served, split(NAMES[8], MIDDLE, algorithm="range_equally_divide"), prepare=prepare)
-    assert (outcome.reason, outcome.attempts) == ("split", 1)
-
-
 @pytest.mark.parametrize(
     ("fault", "reason"), [("forbidden", "forbidden"), ("error_500", "server_error"), ("unauthorized", "unauthorized")]
 )
@@ -151,22 +133,3 @@ def test_what_a_broker_refuses_carries_its_reason_and_stops_no_other(served, fau
     assert refused.error
     assert carried.ok
     assert len(bounds(served, NAMES[9])) == 2
-
-
-def test_an_algorithm_that_brokers_do_not_know_is_refused(served):
-    def prepare(client):
-        ask = client.split
-        client.split = lambda bundle, _, positions=(), *, unload=False: ask(bundle, "by_colour", positions)
-
-    (outcome,), _ = carry(served, split(NAMES[10], MIDDLE), prepare=prepare)
-    assert outcome.reason == "split_refused"
-    assert "Unsupported namespace bundle split algorithm" in outcome.error
-
-
-def test_topics_are_where_the_plan_says(served):
-    positions = sorted(map(topic_hash, served.cluster.topology.topics(11)))
-    cut = positions[1] + 1
-    wanted = split(NAMES[11], cut)
-    carry(served, wanted)
-    lower, upper = (served.cluster.topology.index(part) for part in wanted.parts)
-    assert [len(served.cluster.topology.topics(part)) for part in (lower, upper)] == [2, 2]

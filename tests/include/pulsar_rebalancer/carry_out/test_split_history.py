@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_rebalancer.carry_out.split_history import SplitHistory, tidied
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.splits import Split, SplitOutcome, parts_by_bundle, read_outcomes
+from pulsar_rebalancer.run.splits import Split, SplitOutcome, read_outcomes
 from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -110,13 +110,6 @@ def test_what_was_left_alone_does_not_count_as_split(reason, attempts, before, k
     assert [known.outcome for known in after.values()] == ([] if kept is None else [kept])
 
 
-def test_records_are_kept_for_the_grace_period_and_an_hour_at_least():
-    outcome = Outcome(plan_id="p9", cluster="c", airflow_run_id="r", ended_at=NOW, verdict="open")
-    before = {str(minutes): record(at=NOW - timedelta(minutes=minutes)) for minutes in (59, 61, 119, 121)}
-    assert sorted(tidied(before, outcome, NOW, 120)) == ["119", "59", "61"]
-    assert sorted(tidied(before, outcome, NOW, 0)) == ["59"]
-
-
 @pytest.mark.parametrize(
     ("counted", "kept"),
     [(timedelta(hours=-5), True), (timedelta(hours=-4), False), (timedelta(0), False), (None, False)],
@@ -125,9 +118,3 @@ def test_a_record_waits_for_the_sample_with_which_its_parts_take_means_over(coun
     outcome = Outcome(plan_id="p9", cluster="c", airflow_run_id="r", ended_at=NOW, verdict="open")
     split = {ONE: record(at=NOW - timedelta(hours=4))}
     assert bool(tidied(split, outcome, NOW, 60, None if counted is None else NOW + counted)) is kept
-
-
-def test_parts_are_named_with_their_shares():
-    assert parts_by_bundle({ONE: record()}) == {
-        ONE: {"a/b/0x00000000_0x40000000": 0.25, "a/b/0x40000000_0x80000000": 0.75}
-    }

@@ -81,18 +81,6 @@ def test_the_last_run_may_be_under_way(storage: ClusterStorage) -> None:
     assert 70 <= found < 100_000
 
 
-def test_a_run_from_the_future_proves_nothing(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
-    committed(storage, 3, 20)
-    ended_run(storage, -3600)
-
-    assert check(storage) == CRITICAL
-    assert "last outcome never" in capsys.readouterr().out
-
-    ended_run(storage, 20)
-
-    assert check(storage) == OK
-
-
 @pytest.mark.parametrize("seconds_ago", [900, -18_000])  # too old; from the future
 def test_runs_that_decide_nothing_are_a_warning(
     storage: ClusterStorage, capsys: pytest.CaptureFixture[str], seconds_ago: float

@@ -16,7 +16,7 @@ from pulsar_rebalancer.maintenance.compaction import compact
 from pulsar_rebalancer.maintenance.inventory import RunFolder, days_before
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import compacted_tables
-from pulsar_rebalancer.run.compacted_tables import KINDS, TABLES, Draft, complete_runs, table_file
+from pulsar_rebalancer.run.compacted_tables import KINDS, Draft, complete_runs, table_file
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.layout import ClusterStorage
@@ -65,18 +65,6 @@ def test_every_row_and_every_document_of_a_day_is_kept(storage: ClusterStorage) 
     assert not drafts(storage)
 
 
-def test_columns_keep_names_types_and_units(storage: ClusterStorage) -> None:
-    made(storage, 1)
-    compact(storage, YESTERDAY, on_disk(storage))
-
-    for kind, (_, today) in TABLES.items():
-        schema = pq.read_schema(table_file(storage, kind, YESTERDAY).uri)
-        assert schema.names == ["run", *today.names]
-        assert [field.type for field in schema][1:] == today.types
-    unit = pq.read_schema(table_file(storage, "bundles", YESTERDAY).uri).field("msg_rate_in").metadata
-    assert unit == {b"unit": b"msg/s"}
-
-
 def test_on_a_full_disk_nothing_is_lost_and_no_draft_is_left(storage: ClusterStorage) -> None:
     made(storage, 1)
     compact(storage, YESTERDAY, on_disk(storage))
@@ -89,29 +77,6 @@ def test_on_a_full_disk_nothing_is_lost_and_no_draft_is_left(storage: ClusterSto
     assert failed.value.reason is Reason.STORAGE_FAILED
     assert {kind: table(storage, kind) for kind in KINDS} == before
     assert not drafts(storage)
-
-
-def test_a_late_run_joins_its_day(storage: ClusterStorage) -> None:
-    early = made(storage, 2)
-    compact(storage, YESTERDAY, on_disk(storage))
-    for run in early:
-        run.delete()
-    late = stored_run(storage, AT + timedelta(hours=9), number=9)
-
-    compact(storage, YESTERDAY, on_disk(storage))
-
-    assert complete_runs(storage, YESTERDAY) == {run.name for run in (*early, late)}
-    assert len(table(storage, "bundles")) == 9
-
-
-def test_compacting_again_adds_nothing(storage: ClusterStorage) -> None:
-    made(storage, 2)
-    compact(storage, YESTERDAY, on_disk(storage))
-    before = {kind: table(storage, kind) for kind in KINDS}
-
-    compact(storage, YESTERDAY, on_disk(storage))
-
-    assert {kind: table(storage, kind) for kind in KINDS} == before
 
 
 @pytest.mark.parametrize("published", range(7))
@@ -213,33 +178,6 @@ def test_a_run_that_cannot_be_taken_does_not_stop_the_others(storage: ClusterSto
     assert len(table(storage, "bundles")) == 3
 
 
-def test_columns_of_another_version_are_kept_beside_todays(storage: ClusterStorage) -> None:
-    today, newer = made(storage, 2)
-    file = newer / "input" / "brokers.parquet"
-    file.write_table(file.read_table().drop_columns(["version"]).append_column("zone", pa.array(["a", "b"])))
-
-    assert compact(storage, YESTERDAY, on_disk(storage)) == {}
-
-    zones = {(row["run"], row["zone"]) for row in table(storage, "brokers")}
-    assert zones == {(today.name, None), (newer.name, "a"), (newer.name, "b")}
-    # A day's table with such a column takes more runs.
-    stored_run(storage, AT + timedelta(hours=5), number=7)
-    assert compact(storage, YESTERDAY, on_disk(storage)) == {}
-    assert len(table(storage, "brokers")) == 6
-
-
-def test_a_run_that_stopped_early_is_kept_with_what_it_has(storage: ClusterStorage) -> None:
-    (run,) = made(storage, 1)
-    (run / "plan").delete()
-    (run / "outcome.json").delete()
-
-    assert compact(storage, YESTERDAY, on_disk(storage)) == {}
-
-    (entry,) = table(storage, "runs")
-    assert (entry["summary"], entry["outcome"], entry["decisions_rows"], entry["bundles_rows"]) == (None, None, None, 3)
-    assert complete_runs(storage, YESTERDAY) == {run.name}
-
-
 def test_memory_is_bounded_by_a_row_group(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compacted_tables, "_ROWS", 1000)
     for number in range(5):
@@ -257,10 +195,3 @@ def test_memory_is_bounded_by_a_row_group(storage: ClusterStorage, monkeypatch: 
     assert max(waiting) < 1000
     file = pq.ParquetFile(table_file(storage, "bundles", YESTERDAY).uri)
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [1400, 1400, 700]
-
-
-def test_tables_are_for_their_owner_only(storage: ClusterStorage) -> None:
-    made(storage, 1)
-    compact(storage, YESTERDAY, on_disk(storage))
-
-    assert {Path(table_file(storage, kind, YESTERDAY).uri).stat().st_mode & 0o777 for kind in KINDS} == {0o600}

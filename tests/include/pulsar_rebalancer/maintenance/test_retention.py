@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 import pytest
-from tests.full_disk import full_disk
 from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import SECRET, aged, all_files, at, upkeep
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
-from pulsar_rebalancer.maintenance import retention
 from pulsar_rebalancer.maintenance.state_files import Needed
-from pulsar_rebalancer.maintenance.upkeep_report import Report
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
-from pulsar_rebalancer.storage import listing
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -38,15 +34,6 @@ def test_days_that_are_over_become_tables_and_their_folders_go(storage: ClusterS
         ("compact", str(day), 2) for day in sorted(days)
     ]
     assert not report.left
-
-
-def test_a_second_time_there_is_nothing_to_do(storage: ClusterStorage) -> None:
-    stored_run(storage, at(1))
-    upkeep(storage)
-    before = all_files(storage)
-
-    assert not upkeep(storage).steps
-    assert all_files(storage) == before
 
 
 def test_a_dry_run_says_the_same_and_touches_nothing(storage: ClusterStorage) -> None:
@@ -75,17 +62,6 @@ def test_a_dry_run_says_the_same_and_touches_nothing(storage: ClusterStorage) ->
     assert sum(step.size for step in done.steps) == sum(len(before[path]) for path in gone)
 
 
-def test_compact_after_days_leaves_younger_days_as_they_are(storage: ClusterStorage) -> None:
-    stored_run(storage, at(3))
-    young = stored_run(storage, at(2))
-
-    upkeep(storage, compact_after_days=3)
-
-    assert young.exists()
-    assert [step.what for step in upkeep(storage, compact_after_days=3, dry_run=True).steps] == []
-    assert complete_runs(storage, at(3).date())
-
-
 # retention
 
 
@@ -99,36 +75,6 @@ def test_without_compaction_runs_go_by_age(storage: ClusterStorage) -> None:
     assert kept.exists()
     assert storage.runs.names() == [f"date={at(14).date()}"]
     assert [(step.action, step.runs) for step in report.steps] == [("remove runs", 1)]
-
-
-def test_zero_days_keep_for_ever(storage: ClusterStorage) -> None:
-    stored_run(storage, at(3000))
-    aged(table_file(storage, "runs", at(3000).date()), 3000)
-    aged(storage.state / "export-20200101T000000Z.json", 2000)
-    before = all_files(storage)
-
-    assert not upkeep(storage, compact_after_days=0, retention_days=0, history_days=0).steps
-    assert all_files(storage) == before
-
-
-def test_days_missed_while_upkeep_stood_still_are_compacted_and_not_just_removed(storage: ClusterStorage) -> None:
-    run = stored_run(storage, at(30))
-
-    upkeep(storage)
-
-    assert complete_runs(storage, at(30).date()) == {run.name}
-
-
-def test_a_run_that_cannot_be_compacted_goes_when_it_is_old(storage: ClusterStorage) -> None:
-    for days_ago in (3, 20):
-        (stored_run(storage, at(days_ago)) / "input" / "brokers.parquet").write_bytes(b"damaged")
-
-    report = upkeep(storage)
-
-    assert storage.runs.names() == [f"date={at(3).date()}"]
-    (why,) = (why for name, why in report.left.items() if f"date={at(3).date()}" in name)
-    assert "cannot be read" in why
-    assert not report.problems
 
 
 def test_history_goes_by_its_own_age(storage: ClusterStorage) -> None:
@@ -215,21 +161,6 @@ def test_a_crash_while_deleting_leaves_all_readable_and_is_finished_later(
     assert table_file(storage, "bundles", YESTERDAY).read_table().num_rows == 9
 
 
-def test_files_that_vanish_meanwhile_are_no_error(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [stored_run(storage, at(20, hour)) for hour in (1, 2)]
-    real = listing.remove
-
-    def race(base: StoragePath, folder: StoragePath, content: Any, *, whole: bool) -> None:
-        (runs[0] / "input" / "bundles.parquet").delete()
-        runs[1].delete()
-        real(base, folder, content, whole=whole)
-
-    monkeypatch.setattr(retention, "remove", race)
-    upkeep(storage, compact_after_days=0)
-
-    assert storage.runs.names() == []
-
-
 def test_a_damaged_history_is_a_problem_of_its_day_alone(storage: ClusterStorage) -> None:
     stays, goes = stored_run(storage, at(20)), stored_run(storage, at(2))
     table_file(storage, "runs", at(20).date()).write_bytes(b"damaged")
@@ -240,24 +171,6 @@ def test_a_damaged_history_is_a_problem_of_its_day_alone(storage: ClusterStorage
     assert not goes.exists()
     (problem,) = report.problems
     assert str(at(20).date()) in problem
-
-
-def test_on_a_full_disk_what_is_old_still_goes(storage: ClusterStorage) -> None:
-    run = stored_run(storage, at(2))
-    old = aged(table_file(storage, "runs", at(100).date()), 100)
-
-    with full_disk(room=100):
-        report = upkeep(storage)
-
-    assert run.exists()
-    assert not old.exists()
-    (problem,) = report.problems
-    assert "storage_failed" in problem
-
-
-def test_a_cluster_without_files(storage: ClusterStorage) -> None:
-    assert upkeep(storage) == Report(dry_run=False)
-    assert not storage.base.exists()
 
 
 def test_object_stores_are_kept_up_in_the_same_way(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance import retention
 from pulsar_rebalancer.maintenance.retention import maintain
 from pulsar_rebalancer.maintenance.state_files import Needed
-from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
+from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.storage import listing
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -85,21 +85,6 @@ def test_links_are_not_followed(storage: ClusterStorage, elsewhere: Path) -> Non
     }
     assert Path(run.uri, "extra").is_symlink()
     assert not (run / "outcome.json").exists()
-
-
-@pytest.mark.parametrize("name", ["runs", "history", "state"])
-def test_a_folder_that_is_a_link_is_left_alone(storage: ClusterStorage, tmp_path: Path, name: str) -> None:
-    stored_run(storage, at(40))
-    aged(table_file(storage, "runs", at(400).date()), 300)
-    aged(storage.state / "decision-1.json", 30)
-    moved = tmp_path / "moved"
-    Path(storage.base.uri, name).rename(moved)
-    Path(storage.base.uri, name).symlink_to(moved)
-    before = {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()}
-
-    upkeep(storage, compact_after_days=0)
-
-    assert {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()} == before
 
 
 def test_nothing_is_deleted_behind_a_folder_that_became_a_link_meanwhile(

@@ -1,5 +1,5 @@
-from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.explanation import LISTED, explain
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.explanation import explain
 from pulsar_rebalancer.run.request import Finding, Validation
 
 
@@ -29,21 +29,3 @@ def test_three_of_each_are_named_and_what_lies_behind_is_told() -> None:
 
     assert "x5 (b-0:8080 error timeout; b-1:8080 error timeout; b-2:8080 error timeout)" in line
     assert line.endswith(f"timeout: {Reason('timeout').action}")
-
-
-def test_ten_reasons_at_most() -> None:
-    codes = [reason for reason in Reason if reason.effect is not Effect.VERDICT][: LISTED + 3]
-    explained = explain(Validation(findings=tuple(finding for code in codes for finding in findings(code, 1))))
-
-    assert (len(explained.reasons), explained.more) == (LISTED, 3)
-    assert explained.text().splitlines()[LISTED:] == ["and 3 more reasons"]
-
-
-def test_names_from_brokers_stay_on_their_line_and_short() -> None:
-    worst = Finding(reason="bad_bundle_name", subject="a\nERROR fake\x1b[31m\u3164\u034f" + "x" * 9999)
-
-    text = explain(Validation(findings=(worst,))).text()
-
-    assert text.isprintable()
-    assert not {"\u3164", "\u034f"} & set(text)
-    assert len(text) < 500

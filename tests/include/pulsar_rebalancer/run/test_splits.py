@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.plan import plan_hash
-from pulsar_rebalancer.run.splits import parts_of, read_splits, taken_rows, write_splits
+from pulsar_rebalancer.run.splits import read_splits
 from pulsar_rebalancer.run.tables import SPLITS
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -23,22 +23,6 @@ def run(tmp_path):
     return StoragePath(str(tmp_path / "run"))
 
 
-def test_a_plan_without_splits_has_no_table_and_the_hash_of_one_that_knows_none(run):
-    assert write_splits(run, []) == []
-    assert not (run / "plan" / "splits.parquet").exists()
-    assert read_splits(run) == []
-    assert plan_hash([], [], {}, []) == plan_hash([], [], {})
-
-
-def test_splits_come_by_rank_without_those_that_were_passed_over(run):
-    left = row("t/n/0x00000000_0x00000009", rank=1, taken=False, reason="cap_splits", positions=None, shares=None)
-    written = write_splits(run, [row("t/n/0x10_0x20", rank=2), left, row("t/n/0x30_0x40", condition=None)])
-    assert written == taken_rows(run)
-    first, second = read_splits(run)
-    assert (first.bundle, second.bundle) == ("t/n/0x30_0x40", "t/n/0x10_0x20")
-    assert (first.condition, second.condition) == ("", "msg_rate")
-
-
 @pytest.mark.parametrize(
     "change", [{"positions": [6]}, {"shares": [0.5, 0.5]}, {"unload": False}, {"bundle": "t/n/0x1_0x9"}, {"rank": 1}]
 )
@@ -54,11 +38,3 @@ def test_splits_with_other_columns_or_without_values_are_damaged(run, values):
     with pytest.raises(SnapshotError) as refused:
         read_splits(run)
     assert refused.value.reason == "file_damaged"
-
-
-def test_parts_are_named_as_pulsar_names_them():
-    assert parts_of(WHOLE, [0x7FFFFFFF]) == [
-        "acme/orders/0x00000000_0x7fffffff",
-        "acme/orders/0x7fffffff_0xffffffff",
-    ]
-    assert parts_of("a/b/0x00000000_0x10000000", []) == ["a/b/0x00000000_0x10000000"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +20,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, harm_of
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.splits import SplitOutcome
 from pulsar_rebalancer.show.measurements import PREFIX, measure, measure_orders
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
+from pulsar_rebalancer.state.manual_plans import Drain
 from pulsar_rebalancer.state.orders.breaker import Breaker
 from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
@@ -74,32 +73,6 @@ def told(tmp_path: Path) -> list[Measurement]:
     return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 
 
-def test_scores_are_of_the_brokers_that_were_judged(told: list[Measurement]) -> None:
-    found = {each.labels.get("broker") or each.name: each.value for each in told if each.name.startswith("score")}
-
-    assert found == pytest.approx(
-        {
-            "a_1": 80.0,
-            "b_1": 30.0,
-            "c_1": 10.0,
-            "score_mean": 40.0,
-            "score_range": 70.0,
-            "score_stddev": math.sqrt((40**2 + 10**2 + 30**2) / 3),
-        }
-    )
-
-
-def test_drained_and_excluded_brokers_are_compared_with_nobody(tmp_path: Path) -> None:
-    cluster = Snapshots(tmp_path, OWNED)
-    cluster.settings = cluster.settings.model_copy(update={"excluded_brokers": ("d:1",)})
-    drains = Drains(brokers={"c:1": Drain(at=NOW, by="ada", reason="new disks")})
-    found = {
-        each.name: each.value for each in measure("east", cluster.take(drains=drains.model_dump(mode="json")), None)
-    }
-
-    assert (found["brokers"], found["score_range"]) == pytest.approx((2, 50))
-
-
 def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:
     counted = {
         (each.name, each.labels["reason"]): each.value for each in told if each.counter and "reason" in each.labels
@@ -121,22 +94,6 @@ def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:
         "not_attempted": "left",
         "split": "done",
     }
-
-
-def test_the_cost_of_moves_is_sent_and_never_0_if_it_is_unknown(told: list[Measurement]) -> None:
-    names = ("moves_unmeasured", "moves_clients_not_back", "topic_errors", "clients_away_longest_seconds")
-    assert {each.name: each.value for each in told if each.name in names} == dict(
-        zip(names, (1, 1, 2, 1.5), strict=True)
-    )
-
-    nothing = outcome().model_copy(update={"harm": harm_of(outcome().moves[2:])})
-    sent = {each.name: each.value for each in measure("east", None, nothing)}
-    assert sent["moves_unmeasured"] == 1
-    assert "clients_away_longest_seconds" not in sent
-
-
-def test_what_is_split_and_what_is_not_are_both_candidates(told: list[Measurement]) -> None:
-    assert [each.value for each in told if each.name == "split_candidates"] == [3]
 
 
 def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
@@ -189,15 +146,6 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     assert measured(closed)["paused_until"] == 5, "of the clusters file"
     over = measured(replace(orders, roll=orders.roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
     assert (over["roll_phase"], over["roll_brokers_left"]) == (0, 0)
-
-
-@pytest.mark.parametrize(("collected", "verdict"), [(False, "unfinished"), (True, "blocked")])
-def test_a_run_that_came_to_nothing_is_counted(tmp_path: Path, collected: bool, verdict: str) -> None:
-    run = Snapshots(tmp_path, OWNED).take() if collected else None
-    told = measure("east", run, outcome(verdict) if collected else None)
-
-    assert [each.labels["verdict"] for each in told if each.name == "runs"] == [verdict]
-    assert ("collected_timestamp_seconds" in {each.name for each in told}) is collected
 
 
 def test_dashboard_and_rules_ask_for_what_is_measured(told: list[Measurement]) -> None:

@@ -49,10 +49,6 @@ def test_a_sample_counts_once_per_interval(seconds: float, asked: dict[str, bool
     assert found.counts == (reason in ("counted", "gap"))
 
 
-def test_the_first_sample_counts() -> None:
-    assert decide_counting(DecisionState(), SETTINGS, NOW).reason is Reason.COUNTED
-
-
 @pytest.mark.parametrize(
     ("counters", "reason"),
     [
@@ -91,23 +87,6 @@ def test_a_sample_may_be_repeated_for_a_host_interval() -> None:
         "other": CountedSample(20.0, NOW),
         "young": CountedSample(50.0, ago(53.9)),
     }
-
-
-@pytest.mark.parametrize(
-    ("figures", "repeated"),
-    [
-        ({"hot": 90.0, "cold": 10.0}, True),
-        ({"hot": 90.0, "newcomer": 30.0}, True),
-        ({"hot": 90.1, "cold": 10.0}, False),
-        ({"hot": 90.0, "cold": 10.1}, False),
-        ({"hot": 90.1, "newcomer": 30.0}, False),
-        ({"other": 40.0, "newcomer": 30.0}, False),
-        ({}, False),
-    ],
-)
-def test_a_broker_without_a_hit_makes_no_sample_new(figures: dict[str, float], repeated: bool) -> None:
-    samples = {"hot": CountedSample(90.0, ago(31)), "cold": CountedSample(10.0, ago(31))}
-    assert decide_counting(state(samples=samples), SETTINGS, NOW).is_repeated(figures) is repeated
 
 
 def test_a_plan_is_committed_once() -> None:

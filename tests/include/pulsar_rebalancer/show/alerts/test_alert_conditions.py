@@ -76,20 +76,6 @@ HOLD = validation("builtin_shedding_on", "policy_unreadable")
 @pytest.mark.parametrize(
     ("run", "reasons"),
     [
-        (BLOCKED, {"too_few_brokers": 1}),
-        (ended(), None),
-        (ended(validation=validation("just_started")), None),
-        (NOTHING, CANNOT_TELL),
-        (ended(validation=None, states={"collect": "success", "validate": "failed"}), CANNOT_TELL),
-    ],
-)
-def test_validation_failed(run: EndedRun, reasons: object) -> None:
-    assert told(run, Condition.BLOCKED) == reasons
-
-
-@pytest.mark.parametrize(
-    ("run", "reasons"),
-    [
         (ended("on_hold", validation=HOLD), {"builtin_shedding_on": 1, "policy_unreadable": 1}),
         # Also when there is nothing to be moved: the gate would stay closed.
         (ended("nothing_to_do", validation=HOLD), {"builtin_shedding_on": 1, "policy_unreadable": 1}),
@@ -162,14 +148,6 @@ def test_that_unloading_failed_is_over_when_nothing_was_unloaded_for_a_day(
     assert told(run, Condition.UNLOAD, seen=seen) == reasons
 
 
-@pytest.mark.parametrize("condition", list(Condition))
-def test_in_mode_off_what_is_open_ends(condition: Condition) -> None:
-    off = EndedRun(states={"collect": "skipped"}, seconds=100)
-
-    assert told(off, condition, Mode.OFF, seen=timedelta(minutes=1)) == "mode_off"
-    assert told(off, condition, Mode.OFF) == CANNOT_TELL
-
-
 @pytest.mark.parametrize(
     ("run", "reasons"),
     [
@@ -212,13 +190,3 @@ ROLL = Roll(id="0a1b", order=("a:1",), at=NOW - timedelta(days=1), looked_at=NOW
 )
 def test_a_rolling_restart_that_no_run_continues(roll: Roll, reasons: object) -> None:
     assert told(ended(roll=roll), Condition.ROLL_LEFT) == reasons
-
-
-def test_the_end_of_a_rolling_restart_that_nobody_was_told_is_reported_by_the_next_run() -> None:
-    stopped = ROLL.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)
-    assert told(ended(roll=stopped), Condition.ROLL_STOPPED) is None, "the roll itself has reported it"
-    untold = stopped.model_copy(update={"untold": True})
-    assert told(ended(roll=untold), Condition.ROLL_STOPPED) == {"roll_stuck": 1}
-    assert told(ended(roll=untold), Condition.ROLL_ELSEWHERE) is None
-    apart = {"ended": Reason.ROLLED, "elsewhere": {"a:1": "2 bundles"}}
-    assert told(ended(roll=untold.model_copy(update=apart)), Condition.ROLL_ELSEWHERE) == {"rolled": 1}

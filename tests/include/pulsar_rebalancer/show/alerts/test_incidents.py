@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -83,21 +82,6 @@ def test_one_message_when_it_starts_and_one_when_it_is_over(
     assert history(runs, down) == messages
 
 
-def test_without_a_quiet_time_the_end_is_told_at_once() -> None:
-    assert history("x.", quiet=timedelta(0)) == ["0 start", "1 end"]
-
-
-def test_conditions_do_not_know_of_each_other() -> None:
-    seen = {Condition.SLOW: SEEN, Condition.BLOCKED: SEEN, Condition.UNLOAD: GONE}
-    state = advance(AlertsState(), seen, START)
-    first, second = pending_messages(state, START, QUIET)
-
-    state = delivered(state, first)
-
-    assert [first.condition, second.condition] == [Condition.BLOCKED, Condition.SLOW]
-    assert pending_messages(state, START, QUIET) == [second]
-
-
 def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
     state = advance(AlertsState(), {Condition.BLOCKED: GONE}, START, run="20261121T100000")
 
@@ -107,30 +91,6 @@ def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
     assert pending_messages(older, START, QUIET) == []
     assert older.run == "20261121T100000"
     assert len(pending_messages(same, START, QUIET)) == 1
-
-
-def test_a_run_from_the_future_does_not_silence_the_next_ones() -> None:
-    ahead = f"{START + timedelta(days=1):%Y%m%dT%H%M%S.%fZ}-0123abcd"
-    state = advance(AlertsState(), {Condition.BLOCKED: GONE}, START, run=ahead)
-
-    state = advance(state, {Condition.BLOCKED: SEEN}, START, run=f"{START:%Y%m%dT%H%M%S.%fZ}-0123abcd")
-
-    assert len(pending_messages(state, START, QUIET)) == 1
-
-
-def test_the_document_remembers_its_first_and_its_last_look() -> None:
-    state = advance(advance(AlertsState(), {}, START), {}, START + QUIET)
-
-    assert (state.began_at, state.run_at) == (START, START + QUIET)
-
-
-def test_an_end_that_a_wrong_clock_saw_is_told_when_the_clock_is_set_back() -> None:
-    state = advance(AlertsState(), OBSERVED["x"], START + timedelta(days=1))
-    state = advance(state, OBSERVED["."], START + timedelta(days=1))
-
-    state = advance(state, OBSERVED["."], START)
-
-    assert [message.over for message in pending_messages(state, START + QUIET, QUIET)] == [True]
 
 
 LINK = "http://airflow.example/dags/pulsar_rebalance__east/runs/manual__1"
@@ -166,30 +126,3 @@ def test_a_message_says_what_started_why_and_what_to_do() -> None:
     assert reasons[1] == f"too_few_brokers x1: {few.meaning} {few.action}"
     assert "  score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in lines
     assert lines[-2:] == ["What to do: Fix what the reasons name; the next run validates again.", f"Run: {LINK}"]
-
-
-def test_the_message_of_the_end_says_how_long_it_was() -> None:
-    over = incident({Reason.ASTRAY: 4}, over_at=START + timedelta(minutes=6))
-
-    message = compose("east", PendingMessage(Condition.UNLOAD, over=True, incident=over), [], LINK)
-
-    assert (message.title, message.kind) == ("Pulsar east: over: unloading failed", "success")
-    for line in (
-        "Started: 2026-11-21 10:00:00 UTC",
-        "Last seen: 2026-11-21 10:05:00 UTC (2 of 6 moves verified)",
-        "Over: 2026-11-21 10:06:00 UTC",
-        "  astray x4",
-        "  none: the run did not get that far",
-        "What to do: nothing, it is over.",
-    ):
-        assert line in message.body.splitlines()
-
-
-def test_at_most_ten_reason_codes_are_named() -> None:
-    reasons = {reason: number for number, reason in enumerate(list(Reason)[:14], 1)}
-
-    body = compose("east", PendingMessage(Condition.BLOCKED, over=False, incident=incident(reasons)), [], LINK).body
-
-    named = [line.split()[:2] for line in body.splitlines() if re.match(r"  [a-z_]+ x\d+: ", line)]
-    assert named == [[str(reason), f"x{number}:"] for reason, number in reversed(list(reasons.items())[4:])]
-    assert "  and 4 more" in body.splitlines()

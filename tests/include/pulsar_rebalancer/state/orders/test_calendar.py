@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.state.orders.calendar import shut
-from pulsar_rebalancer.state.orders.control_document import Control
-from pulsar_rebalancer.state.orders.in_force import closings
 
 BERLIN = "Europe/Berlin"
 NIGHT = {"cron": "0 22 * * *", "minutes": 480, "timezone": BERLIN}
@@ -93,27 +90,6 @@ def test_a_maintenance_window_lasts_from_its_begin_to_its_end(window: dict[str, 
     assert (after.opens is None) == ("end" in window)
 
 
-def test_it_opens_when_neither_blackout_nor_window_shuts_it() -> None:
-    given = settings(
-        maintenance_windows=[NIGHT],
-        blackouts=[
-            {"start": "2026-11-22T20:00", "end": "2026-11-23T21:30", "reason": "freeze"},
-            {"start": "2026-11-23T21:00", "end": "2026-11-23T22:00"},
-        ],
-    )
-
-    assert shut(given, at("2026-11-22T21:00")) == ("blackout", at("2026-11-23T22:00"), "freeze")
-    assert shut(given, at("2026-11-22T12:00")) == ("outside_window", at("2026-11-23T22:00"), "")
-
-
-def test_the_gate_says_when_it_opens() -> None:
-    given = settings(maintenance_windows=[NIGHT | {"reason": "agreed"}])
-    past = settings(maintenance_windows=[{"start": "2026-01-01T00:00", "end": "2026-01-02T00:00"}])
-
-    assert closings(given, Control(), at("2026-11-22T12:00")) == [("outside_window", "until 2026-11-22 22:00 CET")]
-    assert closings(past, Control(), at("2026-11-22T12:00")) == [("outside_window", "and none follows")]
-
-
 @pytest.mark.parametrize(
     ("window", "named"),
     [
@@ -132,9 +108,3 @@ def test_the_gate_says_when_it_opens() -> None:
 def test_what_is_refused(window: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         validate({"blackouts": [window]}, where="clusters.yaml: east")
-
-
-def test_windows_reach_the_tasks_of_waves_as_json() -> None:
-    given = settings(blackouts=[NIGHT, {"start": "2026-11-22T20:00", "end": "2026-11-22T21:00"}])
-
-    assert Settings.model_validate(json.loads(given.model_dump_json(exclude_defaults=True))) == given

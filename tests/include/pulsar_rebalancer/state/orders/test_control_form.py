@@ -36,9 +36,3 @@ def test_what_changes_something_needs_a_reason(action: str) -> None:
 def test_what_is_refused(form: dict[str, Any], field: str) -> None:
     with pytest.raises(SettingsError, match=field):
         parse_control_form(form)
-
-
-def test_an_empty_form_shows() -> None:
-    form = parse_control_form({"action": "show", "reason": "", "until": None, "file": None})
-
-    assert (form.action, form.changes) == ("show", False)

@@ -145,14 +145,3 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
 )
 def test_all_that_is_in_force_is_said(given: dict[str, Any], told: dict[str, Any], expected: str) -> None:
     assert said(given, **told) == expected
-
-
-def test_of_several_things_all_are_said() -> None:
-    given = {"mode": "observe", "pause": {"until": NOW + HOUR, "reason": "holiday"}, "max_bundles_per_run": 7}
-    drains = {"b:1": Drain(at=NOW, by="bob", reason="old disks")}
-
-    assert said(given, Control(skip=ADA), drains=drains) == (
-        "Nothing is moved: mode observe; paused until 2026-11-22 13:00 UTC by the clusters file: holiday; "
-        "one run is skipped by ada: new disks; b:1 drained by bob: old disks; "
-        "capped by the clusters file at 7 bundles per run"
-    )
