@@ -73,17 +73,17 @@ SUBJECTS = {
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("unload", "unload_again", "stop", "report")],
     ),
     "counting": Subject(
-        [f"{DOMAIN}/state/counting.py", f"{DOMAIN}/strategies/sample.py"],
+        [f"{DOMAIN}/state/state_documents.py", f"{DOMAIN}/strategies/sample.py"],
         [f"tests/{DOMAIN}/{name}" for name in ("state", "strategies", "decide", "replay")]
         + [f"tests/{OPERATORS}/test_record.py"],
     ),
     "approval": Subject(
-        [f"{DOMAIN}/carry_out/approval.py", f"{OPERATORS}/approve.py"],
+        [f"{DOMAIN}/carry_out/gate.py", f"{OPERATORS}/approve.py"],
         [f"tests/{DOMAIN}/carry_out/test_approval.py"]
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("approve", "question", "gate")],
     ),
     "manual plans": Subject(
-        [f"{DOMAIN}/decide/sources/*.py", f"{DOMAIN}/decide/*.py", f"{DOMAIN}/state/manual_plans.py"],
+        [f"{DOMAIN}/decide/sources/*.py", f"{DOMAIN}/decide/*.py", f"{DOMAIN}/orders/manual_plans.py"],
         [f"tests/{DOMAIN}/decide", f"tests/{DOMAIN}/state"]
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("by_hand", "decide", "control_state")],
     ),

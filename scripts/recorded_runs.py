@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scripts.same_decisions import decide, write_lines
 
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_simulator.load import NOBODY

@@ -12,9 +12,8 @@ from pydantic.json_schema import models_json_schema
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.show.page.buckets import Timeline
-from pulsar_rebalancer.show.page.page_model import Overview, RunAnswer, Status
-from pulsar_rebalancer.show.page.plan_view import BundlesFound, CostView, StayView
+from pulsar_rebalancer.show.page.page_model import BundlesFound, CostView, Overview, RunAnswer, Status, StayView
+from pulsar_rebalancer.show.page.timeline import Timeline
 from pulsar_rebalancer_airflow.provider import OPTIONS
 from pulsar_simulator.__main__ import _parser
 from pulsar_simulator.faults import KINDS

@@ -5,18 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.plan import Summary, plan_hash
+from pulsar_rebalancer.run.plan import Summary, plan_hash, write_splits
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.splits import write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLUSTER = "east"

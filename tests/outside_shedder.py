@@ -9,10 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult, hits_after, left_out_decisions
+from pulsar_rebalancer.strategies.sample import (
+    CandidateMove,
+    Decision,
+    Line,
+    Profile,
+    SheddingResult,
+    Threshold,
+    hits_after,
+    left_out_decisions,
+)
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.shedders.profile import Line, Profile, Threshold
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings

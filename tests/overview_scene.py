@@ -8,40 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.config.clusters_file import ClusterEntry, Resolved
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Plan
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
+from pulsar_rebalancer.orders.manual_plans import Drains
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.harm import Harm
-from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
+from pulsar_rebalancer.run.outcome import Harm, MoveOutcome, Outcome
+from pulsar_rebalancer.run.plan import SplitOutcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
-from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.splits import SplitOutcome
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import (
-    BROKERS,
-    BUNDLES,
-    CLUSTER,
-    TRAFFIC,
-    Measure,
-    broker_samples,
-    table,
-    write,
-)
+from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, Measure, broker_samples, table, write
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import AirflowFacts
-from pulsar_rebalancer.state.manual_plans import Drains
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies import caps
-from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import score, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from oauthlib.oauth2 import BackendApplicationServer, RequestValidator
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error
 from starlette.responses import JSONResponse, Response
 from tests.certificates import Authority
-from tests.include.pulsar_rebalancer.admin.scripted_broker import Broker, brokers, closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import Broker, brokers, closed_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import one_line
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.reasons import Reason
 
 
 class RebalancerError(Exception):

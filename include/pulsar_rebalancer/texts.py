@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LONGEST_MESSAGE = 2000
 """Maximum length of a line in an error message."""

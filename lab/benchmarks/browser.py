@@ -22,7 +22,7 @@ from tests.browser import browser
 from tests.overview_scene import Scene, history, uneven
 
 from lab.benchmarks.measure import BenchmarkError, Comparison, Goal, Taken
-from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,29 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import (
-    BROKERS,
-    BUNDLE_COSTS,
-    BUNDLES,
-    CLUSTER,
-    COSTS,
-    MEANS,
-    RATES,
-    TRAFFIC,
-    write,
-)
-from pulsar_rebalancer.state.learned import NOTHING, Learned, LearnedBroker
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLE_COSTS, BUNDLES, CLUSTER, COSTS, MEANS, RATES, TRAFFIC, write
+from pulsar_rebalancer.state.state_documents import NOTHING, DecisionState, Learned, LearnedBroker, MovesState, Unload
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath

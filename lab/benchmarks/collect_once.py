@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import pandas  # noqa: F401
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.collect.collector import Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.collect.collector import Collected

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from lab.benchmarks import clusters, connect
 from lab.benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken, alternately, peak
 from lab.benchmarks.spark import submit
-from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.config.field_types import Strategy
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators.spark_application import path_of
 
 if TYPE_CHECKING:

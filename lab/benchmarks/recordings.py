@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, table_file, with_run
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, TRAFFIC
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 _NAMESPACES = 40

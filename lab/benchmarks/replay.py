@@ -11,7 +11,7 @@ from lab.benchmarks.recordings import START, write
 from lab.benchmarks.spark import submit
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators.spark_application import path_of
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 from lab.benchmarks.measure import BenchmarkError, Comparison, Taken, alternately
-from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
-from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
+from pulsar_rebalancer.pulsar import AdminConnection, BundleAdmin
+from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.run.plan import Move
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
 from pulsar_rebalancer.replay.variant_outcome import Failure
-from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_rebalancer.strategies.shedders.registry import validate
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 
 if TYPE_CHECKING:

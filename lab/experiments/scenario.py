@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_rebalancer.strategies.shedders.registry import validate
 from pulsar_rebalancer.texts import number_of
 from pulsar_simulator.minutes.spec import Rules
 

@@ -9,9 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Placement, Strategy
-from pulsar_rebalancer.strategies.fitting import validate
-from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE, placement_of
+from pulsar_rebalancer.config.field_types import Placement, Strategy
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE, placement_of, validate
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings

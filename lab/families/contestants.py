@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lab.experiments.variants import AUTHORS_MINIMA, Variant
-from pulsar_rebalancer.config.enums import Placement, Strategy
-from pulsar_rebalancer.strategies.fitting import validate
+from pulsar_rebalancer.config.field_types import Placement, Strategy
+from pulsar_rebalancer.strategies.shedders.registry import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,13 +14,12 @@ from unittest.mock import patch
 import numpy as np
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay import learned_columns
-from pulsar_rebalancer.replay.columns import ColumnBundles
-from pulsar_rebalancer.replay.learned_columns import LearnedColumns
+from pulsar_rebalancer.replay import columns
+from pulsar_rebalancer.replay.columns import ColumnBundles, LearnedColumns
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import learning, sample
-from pulsar_rebalancer.strategies.costs import BundleCosts
+from pulsar_rebalancer.strategies.learning import BundleCosts
 from pulsar_rebalancer.strategies.shedders import gain_shedder
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def _no_residuals() -> Iterator[None]:
         brokers = {name: of._replace(residual=0.0) for name, of in lesson.learned.brokers.items()}
         return lesson._replace(learned=replace(lesson.learned, brokers=brokers))
 
-    with patch.object(learned_columns, "learn", learn):
+    with patch.object(columns, "learn", learn):
         yield
 
 
@@ -135,7 +134,7 @@ def _shuffled_loads() -> Iterator[None]:
 @contextmanager
 def _messages() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (learned_columns, sample):
+        for module in (columns, sample):
             stack.enter_context(patch.object(module, "measure_of", lambda bottleneck: Measure.RATE))
         yield
 

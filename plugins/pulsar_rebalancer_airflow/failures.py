@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Trait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.sdk import Context
 
 FAILURE = "failure"

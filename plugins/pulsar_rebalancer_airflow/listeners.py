@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
 
-from pulsar_rebalancer_airflow.locations import REBALANCE_DAG
+from pulsar_rebalancer_airflow.options import REBALANCE_DAG
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun

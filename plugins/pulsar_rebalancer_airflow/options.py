@@ -1,20 +1,27 @@
-"""Deployment settings: the options of the section `[pulsar_rebalancer]` in Airflow's configuration.
-
-`provider` declares them with their defaults and descriptions.
-"""
+"""This deployment: options in Airflow's configuration, locations, DAG ids, and the `extra` field of connections."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Set
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.snapshot import find_run
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders import registry
 from pulsar_rebalancer_airflow.provider import OPTIONS, SECTION
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection, Context
+
 
 VARIABLES = f"AIRFLOW__{SECTION.upper()}__"
 """Prefix of Airflow's environment variables for the options."""
@@ -52,3 +59,141 @@ def wrong_option(name: str, problem: str) -> SettingsError:
 
 
 registry.SOURCES.append(partial(option, "strategies"))
+
+
+CLUSTERS_VARIABLE = f"{VARIABLES}CLUSTERS_FILE"
+"""Environment variable with the path of the clusters file."""
+
+STORAGE_VARIABLE = f"{VARIABLES}STORAGE_ROOT"
+"""Environment variable with the storage root, a path or an object-store URI."""
+
+REBALANCE_DAG = "pulsar_rebalance__"
+"""Id prefix of the DAG that rebalances a cluster; the cluster's name follows each of these prefixes."""
+
+BY_HAND_DAG = "pulsar_by_hand__"
+"""Id prefix of the DAG for manual plans."""
+
+APPLY_DAG = "pulsar_apply__"
+"""Id prefix of the DAG in which people approve plans."""
+
+REPLAY_DAG = "pulsar_replay__"
+"""Id prefix of the DAG that replays recorded load."""
+
+CONTROL_DAG = "pulsar_control__"
+"""Id prefix of the DAG with which people pause and stop rebalancing, and manage a cluster's state."""
+
+ROLL_DAG = "pulsar_roll__"
+"""Id prefix of the DAG with which people restart brokers one after another."""
+
+PAGE_ROUTE = "pulsar-balance"
+"""Route of the cluster page within the UI."""
+
+
+def clusters_file() -> Path:
+    """Return the path of the clusters file.
+
+    Raises:
+        SettingsError: `wrong_setting` if the path is relative.
+    """
+    return option_path("clusters_file")
+
+
+def storage_root() -> str:
+    """Return the storage root, a path or an object-store URI.
+
+    Raises:
+        SettingsError: `wrong_setting` if a path is relative, or if a URI contains a user, a password or a query. Pages
+            and logs show the root, so credentials belong in Airflow's environment and in the Spark connection.
+    """
+    root = option("storage_root")
+    if "://" not in root:
+        return str(option_path("storage_root"))
+    if set("@?#") & set(root):
+        raise wrong_option("storage_root", "the address must not contain a user, a password or a query")
+    return root
+
+
+def storage_of(cluster: str) -> ClusterStorage:
+    """Return a cluster's storage under the storage root.
+
+    Raises:
+        SettingsError: as in `storage_root`.
+    """
+    return ClusterStorage(storage_root(), cluster)
+
+
+def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
+    """Return the clusters' entries, keyed by the id of the DAG that balances each cluster.
+
+    An invalid entry gets a different id if another entry already has its id.
+    """
+    dags: dict[str, ClusterEntry] = {}
+    for entry in sorted(entries, key=lambda entry: bool(entry.error)):
+        names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
+        dags[next(name for name in names if name not in dags)] = entry
+    return dags
+
+
+FOLDER = "folder"
+"""XCom key of the run folder that a task worked on."""
+
+
+def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
+    """Return the current run's folder. Its address is checked, because it comes from an XCom.
+
+    The address is also stored as an XCom of the task, to record which folder its other XComs refer to
+    (`left_about_run`).
+
+    Raises:
+        PlanError: `foreign_run` if the folder belongs to another cluster or DAG run.
+        SnapshotError: the run's request cannot be read.
+    """
+    context["ti"].xcom_push(key=FOLDER, value=str(address))
+    return find_run(storage_of(cluster), str(address), context["dag_run"].run_id)
+
+
+def left_about_run(context: Context, task: str, key: str) -> Any:
+    """Return a task's XCom if it refers to the run's current folder; None if it refers to an earlier folder.
+
+    If the *collect* task is cleared, the run gets a new folder. Tasks that have not run again still have their old
+    XComs.
+    """
+    ti = context["ti"]
+    about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")
+    return ti.xcom_pull(task_ids=task, key=key) if about in (None, present) else None
+
+
+def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
+    """Return the extra's keys and values, except keys without a value.
+
+    Args:
+        known: allowed keys. Other keys are rejected, because a misspelt key could leave a protection switched off.
+
+    Raises:
+        SettingsError: `wrong_setting`; the message does not name the connection.
+    """
+    try:
+        given: object = connection.extra_dejson
+    except RecursionError:
+        raise SettingsError(Reason.WRONG_SETTING, "extra is nested too deeply") from None
+    if not isinstance(given, dict):
+        raise SettingsError(Reason.WRONG_SETTING, "extra: expected a JSON object")
+    extra = {name: value for name, value in given.items() if value not in (None, "")}
+    unknown = sorted(set(extra) - known)
+    if unknown:
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"extra: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known))}"
+        )
+    return extra
+
+
+def flag(extra: Mapping[str, object], key: str) -> bool:
+    """Return the boolean value of a key; False if the key is missing.
+
+    Raises:
+        SettingsError: `wrong_setting`.
+    """
+    value = extra.get(key, False)
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise SettingsError(Reason.WRONG_SETTING, f"{key}: {value!r} is neither true nor false")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_rebalancer_airflow import listeners
-from pulsar_rebalancer_airflow.locations import PAGE_ROUTE
-from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_path
+from pulsar_rebalancer_airflow.links import PREFIX, base_path
+from pulsar_rebalancer_airflow.options import PAGE_ROUTE
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 async def pages(scope: Scope, receive: Receive, send: Send) -> None:
     """Serve the application. It is imported on the first request, because Airflow loads plugins in every process."""
-    from pulsar_rebalancer_airflow.overview.app import app
+    from pulsar_rebalancer_airflow.overview.routes import app
 
     await app(scope, receive, send)
 

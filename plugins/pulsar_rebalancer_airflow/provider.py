@@ -6,9 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pydantic import JsonValue
+
 if TYPE_CHECKING:
     from airflow.cli.cli_config import CLICommand
-    from pydantic import JsonValue
 
 _PACKAGE = "pulsar_rebalancer_airflow"
 _INTEGRATION = "Apache Pulsar"

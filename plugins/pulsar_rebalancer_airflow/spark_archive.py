@@ -9,30 +9,32 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY
-from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MEANS, TRAFFIC, table, write
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import PROFILES
-from pulsar_rebalancer_airflow.java import java_command, java_version
 from pulsar_rebalancer_airflow.operators.spark_application import (
     CONF,
     JAVA_OPTIONS,
@@ -41,10 +43,42 @@ from pulsar_rebalancer_airflow.operators.spark_application import (
     path_of,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+_OLDEST = 17
 
-    from pulsar_rebalancer.storage.path import StoragePath
+
+def java_command() -> str:
+    """Return the `java` command that Spark starts (bin/spark-class): from JAVA_HOME if set, else from PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def java_version() -> str:
+    """Return the output of `java -version` for Spark's Java.
+
+    Raises:
+        SettingsError: `wrong_setting` if Java cannot be started or is too old for Spark.
+    """
+    try:
+        answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError:
+        answer = ""
+    release = re.search(r'version "(\d+)', answer)
+    if release is not None and int(release[1]) >= _OLDEST:
+        return answer
+    if home := os.environ.get("JAVA_HOME"):
+        place = f"JAVA_HOME={home}, where Spark looks first,"
+        advice = "set JAVA_HOME to one that is, or unset it"
+    else:
+        place = "PATH"
+        advice = "install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"
+    raise SettingsError(Reason.WRONG_SETTING, f"Spark needs Java {_OLDEST} or newer, and {place} has none: {advice}")
+
+
+if __name__ == "__main__":
+    try:
+        java_version()
+    except SettingsError as error:
+        sys.exit(error.message)
 
 
 class ArchiveError(RebalancerError):
@@ -152,7 +186,7 @@ def _sample_run(root: str, strategy: str, firing: dict[str, Any]) -> StoragePath
     tables = {"cluster": ([of_run], CLUSTER), "brokers": (rows, BROKERS), "bundles": (bundles, BUNDLES)}
     write(run, {name: table(*content) for name, content in tables.items()})
     # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
-    (storage.state / "means-0.parquet").write_table(table(means.update(bundles, []), MEANS))
+    (storage.state / "means-0.parquet").write_table(table(strategy_state.update(bundles, []), MEANS))
     reserved = IsolationPolicy(name="vip", namespaces=("sample/broker-0",), primary=("elsewhere",), secondary=())
     resolved = Resolved(settings=Settings(strategy=strategy, **firing), origins={})
     RunRequest(cluster=strategy, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -17,11 +18,9 @@ from airflow.sdk.exceptions import AirflowException
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer_airflow.connection_extra import flag, read_extra
+from pulsar_rebalancer_airflow.options import flag, read_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from airflow.sdk import Connection
 
 CONNECTION_TYPE = "spark_connect"

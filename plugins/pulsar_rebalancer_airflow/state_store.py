@@ -6,6 +6,7 @@ create an asset event, and once the DAG file is removed, Airflow would soon dele
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -13,29 +14,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow.sdk import Asset, AssetAlias
 
-from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.config.settings import BreakerRules
+from pulsar_rebalancer.errors import RebalancerError, SnapshotError, StateError
+from pulsar_rebalancer.orders.breaker import Breaker, Round, advance, readable_breaker
+from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.orders.in_force import OrdersInForce
+from pulsar_rebalancer.orders.manual_plans import Answers, Drains, HandedOver, HandedOverPlans, Question, ShownPlans
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
-from pulsar_rebalancer.state.backup import committed_sequences
-from pulsar_rebalancer.state.manual_plans import Drains, HandedOver, HandedOverPlans, ShownPlans
-from pulsar_rebalancer.state.orders.breaker import Breaker, advance, readable_breaker
-from pulsar_rebalancer.state.orders.control_document import Control
-from pulsar_rebalancer.state.orders.question import Answers, Question
-from pulsar_rebalancer.state.orders.sentence import OrdersInForce
-from pulsar_rebalancer.state.roll_document import Roll
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.show.incidents import AlertsState, WatchState
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument, committed_sequences
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from airflow.sdk import Context
-
-    from pulsar_rebalancer.config.settings import BreakerRules
-    from pulsar_rebalancer.errors import RebalancerError
-    from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer.state.orders.breaker import Round
-    from pulsar_rebalancer.state.orders.control_document import Order
-    from pulsar_rebalancer.storage.layout import ClusterStorage
 
 DOCUMENTS = (
     *(DecisionState, MovesState, AlertsState, WatchState, ShownPlans, HandedOverPlans),

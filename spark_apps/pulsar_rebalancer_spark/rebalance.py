@@ -10,29 +10,25 @@ import math
 import sys
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
 from pulsar_rebalancer.decide import plan_files, run_plan
-from pulsar_rebalancer.decide.run_bundles import RunBundles
-from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
-from pulsar_rebalancer_spark import bundles
+from pulsar_rebalancer_spark import bundle_means
 from pulsar_rebalancer_spark.session import own_session, release, session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
-
     from pyspark.sql import SparkSession
-
-    from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer.storage.path import StoragePath
 
 BUNDLES_PER_TASK = 100_000
 RUNS_AT_ONCE = 4
@@ -53,12 +49,12 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
         own = beside.submit(lambda: _session_of_run(spark(), run))
-        held = beside.submit(lambda: bundles.of_run(own.result(), run))
+        held = beside.submit(lambda: bundle_means.of_run(own.result(), run))
         # The means do not depend on the decisions.
-        kept = beside.submit(lambda: bundles.keep_means(run, held.result()))
+        kept = beside.submit(lambda: bundle_means.keep_means(run, held.result()))
 
         def means() -> StoragePath:
-            return bundles.means_of_sample(run, held.result, kept.result)
+            return bundle_means.means_of_sample(run, held.result, kept.result)
 
         try:
             # While Spark starts and computes the means.
@@ -67,7 +63,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             planned = run_plan.plan_run(run, RunBundles(run, means, learned.costs), learned)
             kept.result()
         finally:
-            bundles.forget_means(run)
+            bundle_means.forget_means(run)
             # The session is released after the means are written, even if something failed.
             beside.submit(lambda: release(own.result()))
     return plan_files.write_run(run, planned)

@@ -11,24 +11,18 @@ import argparse
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.conclusion import conclude
-from pulsar_rebalancer.replay.parts import parts_of, replayed
-from pulsar_rebalancer.replay.preparation import prepare
-from pulsar_rebalancer.replay.progress import Progress
+from pulsar_rebalancer.replay.replay_run import Prepared, Progress, conclude, parts_of, prepare, replayed
 from pulsar_rebalancer.replay.variant_outcome import merged
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark import SparkContext
-
-    from pulsar_rebalancer.replay.preparation import Prepared
 
 PARTS_PER_CORE = 2
 """Parts of the work per core. More parts balance the work better; fewer parts read the samples less often."""

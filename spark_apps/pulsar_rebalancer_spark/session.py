@@ -8,12 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from pyspark.sql import SparkSession
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 CONNECTED = "SPARK_REMOTE" in os.environ
 _open: list[SparkSession] = []

@@ -8,7 +8,7 @@ from airflow.sdk import CronTriggerTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from pulsar_rebalancer_airflow.dag_factory import build_dags
-from pulsar_rebalancer_airflow.dag_factory.maintenance_dag import daily_schedule
+from pulsar_rebalancer_airflow.dag_factory.dags import daily_schedule
 from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:

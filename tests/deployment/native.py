@@ -20,12 +20,12 @@ from tests.deployment.compose import SOURCE, mounts
 from tests.deployment.postgres import Postgres
 from tests.pulsar.processes import free_ports
 
-from pulsar_rebalancer_airflow.embedded.processes import tail
+from pulsar_rebalancer_airflow.embedded.child_processes import tail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pulsar_rebalancer_airflow.embedded.processes import Processes
+    from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 
 _HOME = "/opt/airflow"
 _HEALTHY_SECONDS = 300

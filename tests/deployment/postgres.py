@@ -15,7 +15,7 @@ from tests.debian import installed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pulsar_rebalancer_airflow.embedded.processes import Processes
+    from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 
 _INSTALLED = Path("/usr/lib/postgresql")
 

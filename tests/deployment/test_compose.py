@@ -19,8 +19,8 @@ from tests.deployment import compose
 from tests.deployment.compose import SOURCE, MissingVariableError, Mount, mounts
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.provider import get_provider_info
 
 ONCE = {"airflow-init", "pulsar-init"}

@@ -18,7 +18,7 @@ from tests.deployment.kubernetes import NAMESPACE, VALUES, Document, containers,
 from tests.project.documentation import blocks, commands_in_blocks
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
 
 OBJECTS = objects()

@@ -16,8 +16,8 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import DecideOperator
+from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

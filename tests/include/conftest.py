@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.include.pulsar_rebalancer.carry_out.unloading_scene import scenes
 
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

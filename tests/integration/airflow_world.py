@@ -29,7 +29,7 @@ from sqlalchemy import select
 from tests.airflow_home import HOME, SOURCE
 
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
 from pulsar_simulator.clock import RealClock

@@ -15,8 +15,8 @@ from tests.browser import browser
 from tests.integration.page_scene import asked_for, press, send, show, told
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.processes import Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET

@@ -35,12 +35,11 @@ from tests.prometheus import Prometheus, prometheus
 from pulsar_rebalancer.command import drain
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.names import SHEDDING
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.manual_plans import Answers, Drain, Drains, Question
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
-from pulsar_rebalancer.show.run_text import describe
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.state.orders.breaker import Breaker
-from pulsar_rebalancer.state.orders.question import Answers, Question
+from pulsar_rebalancer.show.measurements import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

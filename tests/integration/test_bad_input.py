@@ -17,7 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer_airflow.dag_factory import rebalance_dag
+from pulsar_rebalancer_airflow.dag_factory import factory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ VERDICTS = {BLOCKED: "blocked", HELD: "on_hold", PROCEEDS: "observe", UNLOAD: "o
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
     with (
-        mock.patch.object(rebalance_dag, "_RETRY_DELAY", timedelta(0)),
+        mock.patch.object(factory, "_RETRY_DELAY", timedelta(0)),
         world("bad", tmp_path_factory.mktemp("bad"), **SETTINGS) as made,
     ):
         yield made

@@ -27,10 +27,10 @@ from tests.integration.page_scene import (
 )
 from tests.overview_scene import Scene, broker, uneven
 
+from pulsar_rebalancer.orders.control_document import Control
+from pulsar_rebalancer.orders.manual_plans import ShownPlans
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.manual_plans import ShownPlans
-from pulsar_rebalancer.state.orders.control_document import Control
-from pulsar_rebalancer.state.roll_document import Roll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,14 +20,14 @@ from starlette.routing import Mount
 from tests.airflow_server import scheduler_is_alive
 from tests.overview_scene import Scene, history, uneven
 
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.state.roll_document import Roll
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
+from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts
-from pulsar_rebalancer_airflow.overview.app import app
+from pulsar_rebalancer_airflow.overview.routes import app
 from pulsar_rebalancer_airflow.state_store import StoredState
-from pulsar_rebalancer_airflow.validation.page import page_of
+from pulsar_rebalancer_airflow.validation.findings import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

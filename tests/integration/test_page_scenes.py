@@ -14,7 +14,7 @@ from tests.accessibility import assert_accessible
 from tests.integration.page_scene import HOSTILE, changed_in_file, press, show, told
 from tests.integration.page_stage import Part, Stage, stages
 
-from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE
+from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.decide.sources import filling
-from pulsar_rebalancer.state.roll_document import Phase, Roll
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ from airflow.sdk import timezone
 from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.harm import BundleHarm
+from pulsar_rebalancer.run.outcome import BundleHarm
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.child_processes import Processes, _family
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.processes import Processes, _family
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET

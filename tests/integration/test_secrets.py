@@ -20,7 +20,7 @@ from tests.pulsar.credentials import make_certificates
 from tests.token_issuer import SECRET, TokenIssuer, token_issuer
 
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer_airflow.notifications import notifier as notifier_module
+from pulsar_rebalancer_airflow import notifications as notifier_module
 from pulsar_rebalancer_airflow.operators import collect as collect_module
 
 if TYPE_CHECKING:

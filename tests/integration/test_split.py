@@ -11,8 +11,7 @@ from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.outcome import Outcome as Written
-from pulsar_rebalancer.run.plan import Summary, read_moves
-from pulsar_rebalancer.run.splits import Split, read_splits
+from pulsar_rebalancer.run.plan import Split, Summary, read_moves, read_splits
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build

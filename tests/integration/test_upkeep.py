@@ -13,8 +13,8 @@ from tests.include.pulsar_rebalancer.run_folders import stored_run
 from tests.integration.airflow_world import World, world
 
 from pulsar_rebalancer.run.compacted_tables import complete_runs
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.replay.replay_web import stored_report
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

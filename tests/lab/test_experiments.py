@@ -13,9 +13,9 @@ from tests.lab.test_scenarios import SOUND, scenario
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -47,15 +47,15 @@ from tests.project.documentation import ROOT, commands
 
 from pulsar_rebalancer.command import check_age
 from pulsar_rebalancer.command.__main__ import main
-from pulsar_rebalancer.config.resolution import RunParams, parse_params
-from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.state.orders.control_form import parse_control_form
-from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
+from pulsar_rebalancer.orders.control_document import parse_control_form
+from pulsar_rebalancer.orders.roll_document import parse_roll_form
+from pulsar_rebalancer.run.request import parse_form
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
-from pulsar_rebalancer_airflow.notifications.notifier import receivers
+from pulsar_rebalancer_airflow.notifications import receivers
 from pulsar_simulator.configuration import Configuration
 
 if TYPE_CHECKING:

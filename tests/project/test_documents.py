@@ -19,10 +19,10 @@ import yaml
 from airflow.api_fastapi.core_api.routes.public.asset_state_store import asset_state_store_router
 from tests.project.documentation import LANGUAGES, PAGES, ROOT, blocks, prose, spans
 
-from pulsar_rebalancer.admin import AdminConnection
 from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.enums import Action, Placement, Strategy
-from pulsar_rebalancer.state.orders.control_form import ControlAction
+from pulsar_rebalancer.config.field_types import Action, Placement, Strategy
+from pulsar_rebalancer.orders.control_document import ControlAction
+from pulsar_rebalancer.pulsar import AdminConnection
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
 from pulsar_rebalancer_airflow.provider import OPTIONS, SECTION, get_provider_info
 

@@ -18,31 +18,28 @@ from lab.benchmarks.collect import slow_brokers
 from lab.benchmarks.collect_once import once
 from tests.vectors.rows import decided_by
 
-from pulsar_rebalancer.config.enums import Placement, SplitAlgorithm, Strategy
+from pulsar_rebalancer.config.field_types import Placement, SplitAlgorithm, Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import plan_files
+from pulsar_rebalancer.decide import plan_files, roll_plan
 from pulsar_rebalancer.decide.planning import Plan
-from pulsar_rebalancer.decide.rolls import roll_plan
-from pulsar_rebalancer.decide.run_bundles import RunBundles
-from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
-from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
+from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.policies.cluster_policies import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
-from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.snapshot import Candidate, Snapshot, TopicLoad
 from pulsar_rebalancer.run.tables import Measure, broker_samples
-from pulsar_rebalancer.run.topic_loads import Candidate, TopicLoad
-from pulsar_rebalancer.state.learned import Learned
+from pulsar_rebalancer.state.state_documents import Learned
 from pulsar_rebalancer.strategies import caps
-from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums, learn
-from pulsar_rebalancer.strategies.left_out import left_out_of
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.avg_shedder import shed
-from pulsar_rebalancer_airflow.validation.frames import judged_frames, shares_of
+from pulsar_rebalancer.strategies.shedders.registry import left_out_of
+from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
+from pulsar_rebalancer_airflow.validation.suites import judged_frames, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variants import expand
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ READS = {"read_table", "read_batches"}
 
 NOT_OF_A_RUN = {
     "decide/planning_sample.py": {"means"},
-    "decide/run_bundles.py": {"self._means()"},
+    "decide/run_input.py": {"self._means()"},
     "decide/run_lesson.py": {"run.known_costs"},
-    "decide/splits/split_planning.py": {"run.known_means"},
-    "replay/current.py": {"listed"},
+    "decide/split_planning.py": {"run.known_means"},
+    "replay/variants.py": {"listed"},
     "replay/snapshots.py": {"listed"},
-    "show/page/bundle_costs.py": {"storage.state / state.costs"},
+    "show/page/bundles.py": {"storage.state / state.costs"},
     "show/page/timeline.py": {"self.file"},
     # It copies tables into the history, and compares their versions there.
     "maintenance/compaction.py": {"part", "target"},

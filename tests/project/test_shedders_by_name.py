@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = [ROOT / part for part in ("include/pulsar_rebalancer", "plugins", "spark_apps", "dags")]
-AT_HOME = ("include/pulsar_rebalancer/strategies/", "include/pulsar_rebalancer/config/enums.py")
+AT_HOME = ("include/pulsar_rebalancer/strategies/", "include/pulsar_rebalancer/config/field_types.py")
 NAME = re.compile(rf"\b({'|'.join(Strategy)})\b")
 
 

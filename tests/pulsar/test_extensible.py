@@ -22,17 +22,17 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, rebalancer
 from tests.token_issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer
 
-from pulsar_rebalancer.admin import AdminConnection, OAuth2, PulsarAdmin
-from pulsar_rebalancer.admin.tokens import Tokens
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
+from pulsar_rebalancer.collect import load_data
 from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect
-from pulsar_rebalancer.collect.extensible import system_topics
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.pulsar import AdminConnection, OAuth2, PulsarAdmin
+from pulsar_rebalancer.pulsar.tokens import Tokens
 from pulsar_rebalancer.run.plan import Move
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tests.pulsar.distribution import Distribution
 
     from pulsar_rebalancer.collect.collector import Collected
-    from pulsar_rebalancer.collect.extensible.published import TopicMessage
+    from pulsar_rebalancer.collect.load_data import TopicMessage
     from pulsar_rebalancer.run.outcome import MoveOutcome
 
 NAMESPACE, BUNDLES = "tests/load", 16
@@ -162,13 +162,13 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
         heard.append(message)
         return True
 
-    topics = {system_topics.LOAD: take, system_topics.TOP: take}
+    topics = {load_data.LOAD: take, load_data.TOP: take}
 
     async def listen(to: AdminConnection) -> list[str]:
         async with PulsarAdmin(to) as client:
             # Each broker gets the issuer's keys with the first token that it sees.
             versions = [await client.version(broker) for broker in await client.brokers()]
-            await asyncio.to_thread(system_topics.receive, to, client.tokens, cluster.service_url, topics, 60)
+            await asyncio.to_thread(load_data.receive, to, client.tokens, cluster.service_url, topics, 60)
             return versions
 
     certificate, key = clients.issue(SUPER_USER)
@@ -178,7 +178,7 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
         assert [message.broker in cluster.broker_ids for message in heard] == [True] * number
     without = connection(cluster, cluster.app_token)
     with pytest.raises(AdminError, match=r"system topics of .* cannot be read: AuthorizationError") as refused:
-        system_topics.receive(without, Tokens(without), cluster.service_url, topics, 60)
+        load_data.receive(without, Tokens(without), cluster.service_url, topics, 60)
     assert refused.value.reason == "forbidden"
     await_that(lambda: threads() <= before)
     assert capfd.readouterr() == ("", "")

@@ -13,12 +13,12 @@ from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 import pulsar
-from pulsar_rebalancer.admin import AdminConnection, BundleAdmin, PulsarAdmin
-from pulsar_rebalancer.admin.topic_statistics import clients_in
-from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.carry_out import harm_meter
 from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
+from pulsar_rebalancer.pulsar import AdminConnection, BundleAdmin, PulsarAdmin
+from pulsar_rebalancer.pulsar.bundle_calls import clients_in
+from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.run.plan import Move
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
 
-    from pulsar_rebalancer.run.harm import Harm
-    from pulsar_rebalancer.run.outcome import MoveOutcome
+    from pulsar_rebalancer.run.outcome import Harm, MoveOutcome
 
 NAMESPACE, BUNDLES = "tests/moves", 32
 ROUNDS = 4

@@ -22,8 +22,8 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 from tests.pulsar.test_by_hand import connection, decided, owners
 
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.run.outcome import Outcome as Written
-from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,13 +10,13 @@ from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
 from pulsar_rebalancer.collect.split_candidates import read_candidates
-from pulsar_rebalancer.config.enums import SplitAlgorithm
+from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.splits.planner import Cut, where_to_cut
-from pulsar_rebalancer.run.splits import Split
+from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.run.plan import Split
 from pulsar_rebalancer.run.tables import BUNDLES, table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
 
-    from pulsar_rebalancer.run.splits import SplitOutcome
+    from pulsar_rebalancer.run.plan import SplitOutcome
 
 WHOLE = "0x00000000_0xffffffff"
 TOPICS, RATE, LIMIT = 4, 30.0, 40

@@ -19,16 +19,16 @@ from tests.pulsar.java import CLUSTER_NAME
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.collect.collector import Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:

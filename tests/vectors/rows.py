@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.explain import complete, reasons_by_pair
 from pulsar_rebalancer.decide.plan_files import move_table
-from pulsar_rebalancer.decide.planning import Plan, Sources, plan
+from pulsar_rebalancer.decide.planning import Plan, Sources, complete, plan, reasons_by_pair
 from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import DECISIONS, Measure, broker_samples, table
-from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, hits_after
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState, ShedderState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

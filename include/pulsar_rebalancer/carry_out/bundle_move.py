@@ -11,21 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.names import is_in_bundle
+from pulsar_rebalancer.pulsar import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import MoveOutcome
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from pulsar_rebalancer.admin import BundleAdmin
-    from pulsar_rebalancer.run.plan import Move
+from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
 

@@ -12,23 +12,19 @@ import logging
 import math
 import time
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pulsar_rebalancer.admin.exchange import TOPIC_NAMES
-from pulsar_rebalancer.admin.topic_statistics import Clients, has_clients, topics_in
 from pulsar_rebalancer.carry_out.bundle_move import pauses
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.pulsar.bundle_calls import Clients, has_clients, topics_in
+from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.harm import Harm
+from pulsar_rebalancer.run.outcome import Harm, MoveOutcome
+from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.texts import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-    from pulsar_rebalancer.admin import PulsarAdmin
-    from pulsar_rebalancer.run.outcome import MoveOutcome
-    from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
 

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.attempts import RETRIED, failed_moves, records_of, remaining, remembered, write_outcomes
-from pulsar_rebalancer.run.outcome import Outcome, not_moved, read_wave, read_waves, wave_file
+from pulsar_rebalancer.run.outcome import (
+    RETRIED,
+    Harm,
+    MoveOutcome,
+    Outcome,
+    failed_moves,
+    not_moved,
+    read_wave,
+    read_waves,
+    records_of,
+    remaining,
+    remembered,
+    wave_file,
+    write_outcomes,
+)
+from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from pulsar_rebalancer.run.harm import Harm
-    from pulsar_rebalancer.run.outcome import MoveOutcome
-    from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.path import StoragePath
 
 _SECONDS_BETWEEN_WRITES = 1.0
 

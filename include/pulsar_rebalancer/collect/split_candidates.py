@@ -4,28 +4,151 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from zlib import crc32
 
-from pulsar_rebalancer.admin.topic_statistics import topics_in
-from pulsar_rebalancer.collect.large_bundles import choose
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import JsonValue
+
 from pulsar_rebalancer.collect.load_report import figure
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.config.pulsar_settings import MIB
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.run.tables import LARGEST
-from pulsar_rebalancer.run.topic_loads import Candidate, Candidates, TopicLoad
+from pulsar_rebalancer.names import is_of_brokers, namespace_of
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.pulsar.bundle_calls import topics_in
+from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, TopicLoad
+from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
-    from pydantic import JsonValue
 
-    from pulsar_rebalancer.admin import PulsarAdmin
-    from pulsar_rebalancer.config.settings import Settings
 
 _log = logging.getLogger(__name__)
+
+MOST_BUNDLES = 20
+"""Maximum number of bundles examined in one run; the remaining bundles wait for a later run."""
+
+
+class LargeBundle(NamedTuple):
+    """A bundle that might meet a split condition.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        broker: brokerId of the bundle's owner.
+        excess: the largest ratio of any of the bundle's figures to its bound.
+    """
+
+    bundle: str
+    broker: str
+    excess: float
+
+
+class _Bounds(NamedTuple):
+    """Bounds above which a bundle is split. As in Pulsar, only the session bound is ignored if it is 0 or less."""
+
+    topics: int
+    sessions: int
+    msg_rate: float
+    msg_throughput: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> _Bounds:
+        bandwidth = float(settings.max_bundle_bandwidth * MIB)
+        rate = float(settings.max_bundle_msg_rate)
+        return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
+
+    def exceeded(self) -> pc.Expression:
+        """Return an Arrow filter for the rows of the bundles table that exceed a bound."""
+        too_large = (
+            (_figure("topics") > self.topics)
+            | (_figure("msg_rate_in") + _figure("msg_rate_out") > self.msg_rate)
+            | (_figure("msg_throughput_in") + _figure("msg_throughput_out") > self.msg_throughput)
+        )
+        if self.sessions > 0:
+            too_large |= _figure("producers") + _figure("consumers") > self.sessions
+        return too_large
+
+    def excess(self, row: Mapping[str, float | None]) -> float:
+        """Return the largest ratio of any figure in a row to its bound."""
+        return max(
+            _times(row["topics"], self.topics),
+            _times(_sum(row, "producers", "consumers"), self.sessions),
+            _times(_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
+            _times(_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
+        )
+
+    def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
+        """Return, for each bundle above a bound, the largest ratio of a long-term average to its bound."""
+        if means is None:
+            return {}
+        rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
+        return {
+            row["bundle"]: max(
+                _times(row["long_term_msg_rate"], self.msg_rate),
+                _times(row["long_term_msg_throughput"], self.msg_throughput),
+            )
+            for row in means.filter((rate > self.msg_rate) | (throughput > self.msg_throughput)).to_pylist()
+        }
+
+
+def choose(
+    bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
+) -> list[LargeBundle]:
+    """Return the bundles that might meet a split condition, sorted by `excess`, largest first.
+
+    Only a limited number of bundles is examined, so bundles that would not be split anyway are left out: bundles in the
+    brokers' own namespaces or in excluded ones, and bundles with an invalid figure. Bundles that were split too
+    recently come last.
+
+    A moving average can exceed a bound only if its previous value or the current figure exceeds the bound, so both are
+    checked.
+
+    Args:
+        means: long-term moving averages as of the last counted sample; None if there are none.
+        waits: function that returns whether a bundle was split too recently to be split again.
+    """
+    bounds = _Bounds.of(settings)
+    of_means = bounds.excess_of_means(means)
+    large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
+    possible = reduce(and_, map(_possible, (*TRAFFIC, "topics", "producers", "consumers")))
+    rows = bundles.filter(possible).filter(large & (_figure("topics") >= FEWEST_TOPICS)).to_pylist()
+    chosen = [
+        LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
+        for row in rows
+        if not is_of_brokers(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
+    ]
+    chosen.sort(key=lambda candidate: (waits(candidate.bundle), -candidate.excess, candidate.bundle))
+    once: dict[str, LargeBundle] = {}
+    for candidate in chosen:
+        once.setdefault(candidate.bundle, candidate)
+    if len(once) > MOST_BUNDLES:
+        _log.warning("%d bundles may have to be split; %d of them are examined", len(once), MOST_BUNDLES)
+    return list(once.values())[:MOST_BUNDLES]
+
+
+def _times(figure: float | None, bound: float) -> float:
+    """Return the ratio of a figure to its bound; 0 if the bound is 0 or less."""
+    return (figure or 0.0) / bound if bound > 0 else 0.0
+
+
+def _sum(row: Mapping[str, float | None], *names: str) -> float:
+    return sum(row[name] or 0.0 for name in names)
+
+
+def _figure(name: str) -> pc.Expression:
+    return pc.coalesce(pc.field(name), pc.scalar(0))  # type: ignore[type-var]
+
+
+def _possible(name: str) -> pc.Expression:
+    # Integers are compared with integers: Arrow refuses those that a float cannot represent.
+    return (_figure(name) >= 0) & (_figure(name) <= int(LARGEST[name]))
+
 
 MOST_TOPICS = 100_000
 """Maximum number of topics read in one run. A bundle whose topics would exceed it can be split only by hash range."""

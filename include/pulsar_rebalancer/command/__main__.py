@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from pulsar_rebalancer.command import check_age, drain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SUBCOMMANDS = {"check-age": check_age, "drain": drain}
 """Modules by subcommand: the docstring is its help, `add_options` adds its options, `run` returns its exit code."""

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.backup import committed_sequences, copy_of
-from pulsar_rebalancer.storage.layout import SKEW, ClusterStorage
+from pulsar_rebalancer.state.state_documents import committed_sequences, copy_of
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage
 from pulsar_rebalancer.storage.path import failures_of
 
 OK, WARNING, CRITICAL = 0, 1, 2

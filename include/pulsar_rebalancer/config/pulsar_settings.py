@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pulsar_rebalancer.config.enums import SplitAlgorithm
+from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.names import Namespaces
 
 Percent = Annotated[float, Field(ge=0, le=1000)]

@@ -6,9 +6,9 @@ Load-balancer settings have the same meaning as in Pulsar. Both Pulsar's names a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from reprlib import Repr
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     AwareDatetime,
@@ -21,15 +21,12 @@ from pydantic import (
     model_validator,
 )
 
-from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY, Mode, Placement, Strategy
+from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Mode, Placement, Strategy, Window
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
-from pulsar_rebalancer.config.windows import Window
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.names import Brokers, Patterns
+from pulsar_rebalancer.names import Brokers, Patterns, matches, namespace_of, of_glob
 from pulsar_rebalancer.reasons import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from pulsar_rebalancer.texts import typed
 
 MOST_MOVES = 64
 """Maximum number of bundles that are moved at the same time."""
@@ -243,7 +240,6 @@ _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}", re.ASCII)
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
-
 Check = Callable[[Settings, str], Settings]
 """Function that checks settings against their strategy and returns them. Its second argument names their source in
 error messages."""
@@ -305,3 +301,72 @@ def _both_names(name: str) -> str:
     field = FIELD_OF_PULSAR_NAME.get(name, name)
     info = Settings.model_fields.get(field)
     return f"{field} ({info.alias})" if info is not None and info.alias else field
+
+
+def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str]) -> Reason | None:
+    """Return why a bundle is excluded: `namespace_excluded` or `bundle_excluded`; None if it is not excluded.
+
+    Args:
+        bundle: name, `tenant/namespace/0x…_0x…`.
+        namespaces: names of excluded namespaces, `tenant/namespace`.
+        patterns: patterns that match the names of excluded bundles.
+    """
+    if namespace_of(bundle) in namespaces:
+        return Reason.NAMESPACE_EXCLUDED
+    if any(matches(of_glob(pattern), bundle) for pattern in patterns):
+        return Reason.BUNDLE_EXCLUDED
+    return None
+
+
+def since(planned: Settings, present: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
+    """Return why a planned move or split is now excluded; None if it is not excluded.
+
+    Exclusions that already applied at the time of planning are ignored, because the plan overruled them.
+
+    Args:
+        planned: the plan's settings.
+        present: the current settings from the clusters file.
+        bundle: the bundle to move or split.
+        brokers: the bundle's current broker, and its destination if there is one.
+    """
+    return None if _reason(planned, bundle, brokers) else _reason(present, bundle, brokers)
+
+
+def _reason(settings: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
+    if any(broker in settings.excluded_brokers for broker in brokers):
+        return Reason.BROKER_EXCLUDED
+    return of_bundle(bundle, settings.excluded_namespaces, settings.excluded_bundles)
+
+
+_Form = TypeVar("_Form", bound=BaseModel)
+
+
+def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
+    """Return the values with every string cleaned by `texts.typed`.
+
+    Args:
+        where: source of the values, for error messages.
+
+    Raises:
+        SettingsError: `wrong_setting` if a string cannot be stored; the message names its key.
+    """
+    cleaned: dict[str, object] = {}
+    for key, value in values.items():
+        try:
+            cleaned[key] = typed(value)
+        except ValueError as error:
+            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {key}: {error}") from None
+    return cleaned
+
+
+def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> _Form:
+    """Return a form with the values that a person entered; empty fields get their defaults.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`; the message names the fields.
+    """
+    given = {name: value for name, value in typed_values(values, where).items() if value not in (None, "", [])}
+    try:
+        return form.model_validate(given)
+    except ValidationError as error:
+        raise settings_error(error, where) from None

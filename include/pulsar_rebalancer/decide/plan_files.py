@@ -9,24 +9,32 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pydantic import JsonValue
 
+from pulsar_rebalancer.decide import split_planning
 from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.splits import split_planning
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.manual_request import ByHand
-from pulsar_rebalancer.run.plan import Forced, Summary, plan_hash, write_decisions, write_moves
+from pulsar_rebalancer.run.outcome import Harm, last_time
+from pulsar_rebalancer.run.plan import (
+    Forced,
+    Summary,
+    plan_hash,
+    read_moves,
+    write_decisions,
+    write_moves,
+    write_splits,
+)
+from pulsar_rebalancer.run.request import ByHand
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.splits import write_splits
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
-from pulsar_rebalancer.state.counting import samples_after, taken_at
-from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState
-from pulsar_rebalancer.strategies.fitting import force_threshold
-from pulsar_rebalancer.strategies.left_out import apart
+from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, samples_after, taken_at
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.shedders.registry import apart, force_threshold, profile_of
+from pulsar_rebalancer.texts import number_of, one_line
 
 
 def write_run(run: RunInput, plan: Plan) -> Summary:
@@ -209,3 +217,63 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
         "predicted_min": min(after.values(), default=None),
         "predicted_max": max(after.values(), default=None),
     }
+
+
+LISTED = 20
+"""Maximum number of listed moves, and of listed brokers."""
+
+
+def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> dict[str, JsonValue]:
+    """Return the plan as JSON for programs. Only its first moves and the most loaded brokers are included.
+
+    Args:
+        last: what the last move of each bundle cost clients, by bundle, if known.
+    """
+    hand, moves = summary.by_hand, read_moves(run)[:LISTED]
+    return {
+        "plan": summary.hash if summary.has_effect else "",
+        "until": summary.shown_until.isoformat(timespec="seconds"),
+        "bundles": summary.bundles_taken,
+        "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves],
+        "splits": list(summary.splits_told),
+        "stay": {str(reason): count for reason, count in summary.bundles_passed_over.items()},
+        "unknown": list(hand.unknown) if hand else [],
+        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _hottest(summary)},
+        "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
+        "last_seconds": {m.bundle: last[m.bundle].clients_seconds for m in moves if m.bundle in last},
+        "folder": run.uri,
+    }
+
+
+def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Harm]) -> str:
+    """Return the plan as a few lines of text, with the command that carries it out.
+
+    Args:
+        dag_id: id of the DAG that carries out the plan.
+        last: what the last move of each bundle cost clients, by bundle, if known.
+    """
+    hand, moves = summary.by_hand, read_moves(run)
+    lines = [f"{summary.sentence} (dry run: nothing was moved)"]
+    for move in moves[:LISTED]:
+        harm = f"; last time, {last[move.bundle].text}" if move.bundle in last else ""
+        lines.append(f"  {move.bundle}: {move.source} -> {move.destination}{harm}")
+    if summary.bundles_taken > LISTED:
+        lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
+    lines += [
+        f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'}: {reason}. {reason.meaning}"
+        for reason, count in summary.bundles_passed_over.items()
+    ]
+    lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
+    if hand is not None and summary.has_effect:
+        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _hottest(summary)]
+        disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
+        lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
+        lines += [f"  last time: {last_time(last.values(), len(moves))}"] if moves else []
+        until, conf = document(summary, run, last)["until"], json.dumps({"plan": summary.hash})
+        lines.append(f"To carry it out before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
+    return "\n".join(lines)
+
+
+def _hottest(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
+    scores = summary.by_hand.scores if summary.by_hand else {}
+    return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]

@@ -5,27 +5,23 @@ They are computed from a few columns while Spark computes the means, which do no
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, RATES
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, RATES, Cell
+from pulsar_rebalancer.state.state_documents import Learned
 from pulsar_rebalancer.strategies import learning
-from pulsar_rebalancer.strategies.bottleneck import UNIT, measure_of
-from pulsar_rebalancer.strategies.costs import BundleCosts
-from pulsar_rebalancer.strategies.learning import Correction, Lesson, Sums
+from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums
+from pulsar_rebalancer.strategies.sample import RecentMove
+from pulsar_rebalancer.strategies.scoring import UNIT, measure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import numpy.typing as npt
-
-    from pulsar_rebalancer.decide.run_input import RunInput
-    from pulsar_rebalancer.run.tables import Cell
-    from pulsar_rebalancer.state.learned import Learned
-    from pulsar_rebalancer.strategies.sample import RecentMove
 
     Floats = npt.NDArray[np.float64]
 

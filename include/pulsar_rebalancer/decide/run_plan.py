@@ -4,39 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Action, Overrule
+from pulsar_rebalancer.config.field_types import Action, Overrule
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Arriving, Plan, Sources, plan
-from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_lesson import RunLesson
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
 from pulsar_rebalancer.decide.sources.drains import drains
 from pulsar_rebalancer.decide.sources.wanted import Wanted, candidates_of, placed
-from pulsar_rebalancer.decide.spare_capacity import SpareCapacity
 from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.orders.roll_document import Phase
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
-from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.request import ByHand, HandRequest
+from pulsar_rebalancer.run.snapshot import Candidates, Snapshot
 from pulsar_rebalancer.run.tables import Row
-from pulsar_rebalancer.run.topic_loads import Candidates
-from pulsar_rebalancer.state.roll_document import Phase
 from pulsar_rebalancer.state.state_documents import CountedSample
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.fitting import force_threshold
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer.texts import capitalized, number_of
-
-if TYPE_CHECKING:
-    # Its tables of Arrow import pandas, which a DAG file must not.
-    from pulsar_rebalancer.decide.run_lesson import RunLesson
 
 
 def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) -> Plan:

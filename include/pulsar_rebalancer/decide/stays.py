@@ -15,11 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import is_of_brokers, namespace_of
-from pulsar_rebalancer.patterns import matching, of_glob
+from pulsar_rebalancer.names import is_of_brokers, matching, namespace_of, of_glob
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample, namespaces_of
 from pulsar_rebalancer.run.snapshot import Snapshot

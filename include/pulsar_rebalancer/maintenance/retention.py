@@ -6,29 +6,205 @@ state refers to, or files from other programs.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from dataclasses import dataclass
-from datetime import UTC, timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple, Self
 
+from pydantic import JsonValue
+
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.compaction import compact
-from pulsar_rebalancer.maintenance.inventory import days_before, names_of_others
-from pulsar_rebalancer.maintenance.state_files import is_draft, unneeded_files
-from pulsar_rebalancer.maintenance.upkeep_report import Report, Step
+from pulsar_rebalancer.maintenance.compaction import Day, RunFolder, compact, days_before, names_of_others
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
-from pulsar_rebalancer.storage.layout import day_of, time_of
-from pulsar_rebalancer.storage.listing import Entry, Kind, below, entries, remove, walk
+from pulsar_rebalancer.state import state_documents
+from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.documents import (
+    BUNDLE_HARM,
+    CONTROL,
+    DRAINS,
+    LOAD_DATA,
+    ROLL,
+    ClusterStorage,
+    day_of,
+    time_of,
+)
+from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, below, entries, remove, walk
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import date, datetime
+_REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
+_EXPORT = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
+_CHANGE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
+_DRAFT = re.compile(r"\.[A-Za-z0-9=_.-]+\.(?:json|parquet)\.[0-9a-f]{8}")
 
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.maintenance.inventory import Day, RunFolder
-    from pulsar_rebalancer.maintenance.state_files import Needed
-    from pulsar_rebalancer.storage.layout import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
+_GRACE = timedelta(days=1)
+"""Minimum age of files to delete: *decide* writes files before *record* commits the state that refers to them."""
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class Needed(NamedTuple):
+    """The runs and files that must be kept because a cluster's state needs them.
+
+    Attributes:
+        plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
+        files: names of files in the state folder: state copies to keep, and files that the state or a copy refers to.
+            None if the stored state is lost, because any file might then be needed to restore it.
+    """
+
+    plans: frozenset[str]
+    files: frozenset[str] | None
+
+    @classmethod
+    def read(cls, storage: ClusterStorage, stored: DecisionState | None, plans: Collection[str] = ()) -> Self:
+        """Return the runs and files that must be kept for a stored state and its copies.
+
+        Args:
+            stored: the stored state; None if it is lost.
+            plans: names of further runs whose plans are needed.
+
+        Raises:
+            StateError: `state_version`.
+            SnapshotError: a copy cannot be read.
+        """
+        sequences = state_documents.committed_sequences(storage)
+        # Copies with a higher number are from before the store was rolled back: `keep_copy` deletes them as well.
+        kept = sequences if stored is None else [seq for seq in sequences if seq <= stored.seq][-state_documents.KEPT :]
+        copies = [state_documents.copy_of(storage, seq) for seq in kept]
+        states = [DecisionState.parse(copy.read_json()) for copy in copies] + ([stored] if stored else [])
+        files = {copy.name for copy in copies}.union(*(state.files for state in states))
+        return cls(
+            frozenset({*plans, *(state.plan_id for state in states)}), None if stored is None else frozenset(files)
+        )
+
+
+def is_draft(entry: Entry) -> bool:
+    """Return whether an entry is an incomplete file left by a killed task."""
+    return entry.kind is Kind.FILE and _DRAFT.fullmatch(entry.path) is not None
+
+
+def unneeded_files(
+    folder: StoragePath, needed: Collection[str] | None, now: datetime, retention_days: int
+) -> tuple[dict[str, list[Entry]], list[str]]:
+    """Return the entries in a state folder that can be deleted.
+
+    These are never deleted: records of changes (who changed what, and why), published load data, drains, orders, the
+    rolling restart and the costs of moves.
+
+    Args:
+        needed: names of files that must not be deleted, from `Needed.files`.
+        retention_days: age in days at which exports are deleted; 0 to keep them forever.
+
+    Returns:
+        Entries to delete, by kind (`copies`, `means`, `exports` or `drafts`), and names of files from other programs.
+    """
+    old: dict[str, list[Entry]] = defaultdict(list)
+    foreign = []
+    for entry in entries(folder):
+        kind = _kind(entry)
+        if kind is None:
+            foreign.append(entry.path)
+        elif kind == "exports":
+            if retention_days and _written(entry) < now - timedelta(days=retention_days):
+                old[kind].append(entry)
+        elif kind in ("copies", "means") and (needed is None or entry.path in needed):
+            continue
+        elif kind not in ("changes", "kept"):
+            content = _content(folder, entry)
+            times = [part.changed_at for part in content if part.changed_at]
+            if times and max(times) < now - _GRACE:
+                old[kind] += content
+    return dict(old), foreign
+
+
+def _kind(entry: Entry) -> str | None:
+    if entry.kind is Kind.OTHER:
+        return None
+    if _REFERRED_TO.fullmatch(entry.path):
+        return "means"  # Spark may write a folder
+    if entry.kind is Kind.FOLDER:
+        return None
+    if is_draft(entry):
+        return "drafts"
+    if entry.path in (LOAD_DATA, DRAINS, CONTROL, ROLL, BUNDLE_HARM):
+        return "kept"
+    named = {"copies": state_documents.NAME, "exports": _EXPORT, "changes": _CHANGE}
+    return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
+
+
+def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
+    """Return the entry and everything below it."""
+    return [entry] if entry.kind is Kind.FILE else [entry, *below(entry.path, walk(folder / entry.path))[1:]]
+
+
+def _written(entry: Entry) -> datetime:
+    match = _EXPORT.fullmatch(entry.path)
+    try:
+        return datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if match else _NEVER
+    except ValueError:
+        return _NEVER
+
+
+LISTED = 20
+"""Maximum number of kept entries listed in the log."""
+
+
+class Step(NamedTuple):
+    """One upkeep step; a dry run only reports it.
+
+    Attributes:
+        action: `compact` (which also deletes the run folders), `remove runs`, `remove history`, `remove state files`
+            or `remove replays`.
+        what: the day, the replay, or the kind of files.
+        runs: number of deleted run folders.
+        files, size: number of deleted files, and their total size in bytes.
+    """
+
+    action: str
+    what: str
+    runs: int
+    files: int
+    size: int
+
+
+@dataclass
+class Report:
+    """All upkeep steps; a dry run only reports them.
+
+    Attributes:
+        left: old entries that were not deleted, each with the reason.
+        problems: problems that a person should look into. The files involved were not deleted.
+    """
+
+    dry_run: bool
+    steps: list[Step] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def document(self) -> dict[str, JsonValue]:
+        """Return the report as JSON values: totals, steps, and up to a hundred kept entries."""
+        return {
+            "dry_run": self.dry_run,
+            "files": sum(step.files for step in self.steps),
+            "bytes": sum(step.size for step in self.steps),
+            "steps": [step._asdict() for step in self.steps],
+            "left": dict(sorted(self.left.items())[:100]),
+            "left_count": len(self.left),
+            "problems": [*self.problems],
+        }
+
+    def table(self) -> str:
+        """Return the report as a plain-text table for the log."""
+        lines = [f"{'would' if self.dry_run else 'did':<22}{'what':<14}{'runs':>8}{'files':>10}{'bytes':>18}"]
+        lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in self.steps]
+        total = self.document()
+        lines.append(f"{'total':<36}{sum(s.runs for s in self.steps):>8}{total['files']:>10}{total['bytes']:>18,}")
+        lines += [f"left: {name}: {why}" for name, why in sorted(self.left.items())[:LISTED]]
+        if len(self.left) > LISTED:
+            lines.append(f"left: {len(self.left) - LISTED} more")
+        return "\n".join([*lines, *(f"PROBLEM: {problem}" for problem in self.problems)])
+
 
 _DAY = timedelta(days=1)
 _NOT_OURS = "not the rebalancer's"

@@ -6,37 +6,83 @@ moved bundles. The minutes are simulated or recorded.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning import Plan, Sources, plan
 from pulsar_rebalancer.decide.sources import strategy
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, MeanColumns, Roster
-from pulsar_rebalancer.replay.learned_columns import LearnedColumns
-from pulsar_rebalancer.replay.minute import NO_POLICIES, broker_samples
-from pulsar_rebalancer.replay.placing import Placing
+from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, Flags, LearnedColumns, MeanColumns, Roster
+from pulsar_rebalancer.replay.minute import NO_POLICIES, Minute, broker_samples
+from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
-from pulsar_rebalancer.state.counting import PUNCTUALITY, samples_after, young
-from pulsar_rebalancer.state.learned import SETTLED
-from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.state.state_documents import PUNCTUALITY, SETTLED, Counting, DecisionState, samples_after, young
 from pulsar_rebalancer.strategies.learning import Lesson
-from pulsar_rebalancer.strategies.left_out import left_out
-from pulsar_rebalancer.strategies.sample import ClusterSample, RecentMove, used_samples
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.placement.assignment import selector
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.placement.selector import Selector, choose, overloaded
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
+from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
+from pulsar_rebalancer.strategies.strategy_state import KeptState
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
 
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.replay.columns import Flags
-    from pulsar_rebalancer.replay.minute import Minute
-    from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.strategies.sample import CandidateMove
+@dataclass
+class Placing:
+    """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker).
+
+    Args:
+        sample: the cluster as of the last load reports.
+
+    Attributes:
+        used: True if any bundle was placed.
+    """
+
+    sample: ClusterSample
+    kept: KeptState
+    seed: str
+    policies: Policies = NO_POLICIES
+    used: bool = False
+
+    @cached_property
+    def chooser(self) -> Selector:
+        """Return the placement strategy that the settings select."""
+        return selector(self.sample, self.kept.placement)
+
+    @cached_property
+    def _filter(self) -> PolicyFilter:
+        return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.sample.settings)
+
+    @cached_property
+    def _hot(self) -> set[str]:
+        return overloaded(self.sample)
+
+    def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
+        """Return the broker that placement chooses for a bundle; None if no broker may own it.
+
+        Args:
+            rate: the bundle's long-term message rate in msg/s.
+            registered: brokers that the cluster lists now.
+        """
+        self.used = True
+        chosen = self._choose(bundle, self._filter.candidates(bundle), registered)
+        if chosen in self._hot:
+            chosen = self._choose(bundle, self._filter.policy_set(bundle), registered) or chosen
+        if chosen is not None:
+            placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
+            self.chooser.placed(placed, chosen)
+            self._filter.placed(placed, chosen)
+        return chosen
+
+    def _choose(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
+        there = [name for name in candidates if name in registered]
+        return choose(self.seed, bundle, self.chooser.eligible(bundle, there))
+
 
 MINUTE = 60.0
 

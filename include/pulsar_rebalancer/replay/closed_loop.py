@@ -12,33 +12,26 @@ one step per sample.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.agreement import RecordedCluster
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
-from pulsar_rebalancer.replay.columns import NOBODY, MeanColumns
+from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
-from pulsar_rebalancer.replay.samples import CARRIED
-from pulsar_rebalancer.replay.variant_outcome import Failure, VariantOutcome
+from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
+from pulsar_rebalancer.replay.variant_outcome import Failure, RecordedCluster, VariantOutcome
+from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.strategies.left_out import left_out
+from pulsar_rebalancer.state.state_documents import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.replay.columns import Flags, Floats, Ints, Roster
-    from pulsar_rebalancer.replay.samples import RecordedSample, Recording
-    from pulsar_rebalancer.replay.variants import Variant
+from pulsar_rebalancer.strategies.shedders.registry import left_out
 
 _PROGRESS_REPORTS = 20
 """Number of progress reports per replayed period."""

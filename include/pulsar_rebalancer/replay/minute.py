@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.replay.columns import NOBODY
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.isolation import Policies
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, BrokerSample, ResourceUsage
+from pulsar_rebalancer.state.state_documents import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.reasons import Reason
-    from pulsar_rebalancer.replay.columns import Flags, Floats, Ints, Roster
-    from pulsar_rebalancer.state.counting import Counting
 
 NO_POLICIES = Policies()
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pulsar_rebalancer.replay.agreement import RECORDING
-from pulsar_rebalancer.replay.variant_outcome import figures
-from pulsar_rebalancer.replay.variants import CURRENT
+from pulsar_rebalancer.replay.columns import Floats, Ints
+from pulsar_rebalancer.replay.replay_request import FailedVariant, ReplayRequest, ReplayResult
+from pulsar_rebalancer.replay.variant_outcome import RECORDING, Figures, VariantOutcome, figures
+from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
     from matplotlib.figure import Figure
-
-    from pulsar_rebalancer.replay.columns import Floats, Ints
-    from pulsar_rebalancer.replay.replay_request import FailedVariant, ReplayRequest, ReplayResult
-    from pulsar_rebalancer.replay.variant_outcome import Figures, VariantOutcome
-    from pulsar_rebalancer.replay.variants import Variant
 
     Times = npt.NDArray[np.datetime64]
 

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, KeptSample, minute_of
-from pulsar_rebalancer.replay.run_documents import RunDocuments, policies_of
-from pulsar_rebalancer.replay.run_tables import (
+from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, Index, KeptSample, Writer, coverage_of, minute_of
+from pulsar_rebalancer.replay.samples import (
     Held,
+    RunDocuments,
     brokers_of,
     brokers_of_day,
     bundles_of,
     carried,
     floats,
     pieces_of,
+    policies_of,
     started,
 )
-from pulsar_rebalancer.replay.writing import Writer, coverage_of
 from pulsar_rebalancer.run.compacted_tables import RUNS, table_file
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC
-from pulsar_rebalancer.storage.layout import time_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import date, datetime
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.replay.recording import Index
-    from pulsar_rebalancer.storage.layout import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
+from pulsar_rebalancer.storage.path import StoragePath
 
 
 def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> Index:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
-from pulsar_rebalancer.config.settings import CAPS
-from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.config.settings import CAPS, Settings
+from pulsar_rebalancer.errors import SettingsError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.fitting import validate
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.compacted_tables import RUNS, table_file
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.storage.documents import ClusterStorage, day_of
+from pulsar_rebalancer.storage.path import StoragePath, json_document
+from pulsar_rebalancer.strategies.shedders.registry import validate
 
 MOST_VARIANTS = 1000
 
@@ -146,3 +148,44 @@ def _variant(changed: dict[str, object], current: Settings, where: str) -> Varia
 def _key(settings: Settings) -> str:
     decisive = settings.model_dump(mode="json", include=set(REPLAYED))
     return str(sorted(decisive.items()))
+
+
+def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
+    """Return the effective settings of the newest run started without parameters, and text that names their source.
+
+    The settings include those that the run read from the brokers. Runs are looked up in their folders and in the
+    compacted tables.
+
+    Args:
+        of_file: settings from the clusters file, returned if there is no such run.
+    """
+    tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
+    days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
+    for day in sorted(days, reverse=True):
+        for name, request in _of_day(storage, day):
+            if request.params == RunParams():
+                return request.resolved.settings, f"those of run {name}"
+    return of_file, "those of the clusters file, without the brokers' own: no run with these was found"
+
+
+def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
+    """Yield the readable requests of a day's runs, the newest run first."""
+    folder = storage.runs / f"date={day.isoformat()}"
+    compacted = _compacted(table_file(storage, RUNS, day))
+    for name in sorted({*folder.names(), *compacted}, reverse=True):
+        text = compacted.get(name)
+        try:
+            request = (
+                RunRequest.read(folder / name) if text is None else RunRequest.parse(json_document(text, name), name)
+            )
+        except SnapshotError:
+            continue
+        yield name, request
+
+
+def _compacted(listed: StoragePath) -> dict[str, str | None]:
+    try:
+        tables = list(listed.read_batches(["run", "settings"])) if listed.exists() else []
+    except SnapshotError:
+        return {}
+    return {row["run"]: row["settings"] for table in tables for row in table.to_pylist()}

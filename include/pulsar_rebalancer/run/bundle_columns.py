@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.sums import one_by_one
-from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC, Measure
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC, Measure, one_by_one
 
 COLUMNS = pa.schema(
     {field.name: field.type for field in BUNDLES if field.name not in ("cluster", "owners")}

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, computed_field, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    computed_field,
+    model_validator,
+)
 
-from pulsar_rebalancer.config.resolution import Resolved, RunParams
+from pulsar_rebalancer.config.clusters_file import PLAN_HASH, Resolved, RunParams
+from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
+from pulsar_rebalancer.config.settings import parse_typed
+from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -86,3 +100,213 @@ class Validation(VersionedDocument):
     def quarantined(self) -> dict[str, Reason]:
         """Return the brokers and bundles that are left out, each with the reason."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}
+
+
+_LISTED = 1000
+_BUNDLES = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
+
+
+def _broker(name: str) -> str:
+    if name and not is_broker_id(name):
+        raise ValueError(f"{name[:80]!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
+    return name
+
+
+def _bundles(text: str) -> str:
+    if len(text) > 512 or _BUNDLES.fullmatch(text) is None:
+        raise ValueError(f"{text[:80]!r} is neither tenant/namespace, nor tenant/namespace/0x..._0x..., nor a pattern")
+    return text
+
+
+def _position(value: object) -> object:
+    if isinstance(value, str) and len(value) <= len("0xffffffff"):
+        return int(value, 16 if value.lower().startswith("0x") else 10)
+    return value
+
+
+def _listed(value: object) -> object:
+    """Return a list of names; forms may have a single name instead."""
+    return [value] if isinstance(value, str) and value else value or []
+
+
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+_Broker = Annotated[str, AfterValidator(_broker)]
+_Brokers = Annotated[
+    tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_listed), AfterValidator(_each_once)
+]
+_Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_position)]
+
+_NEEDED = {
+    Action.UNLOAD: ("bundles",),
+    Action.DRAIN: ("broker", "reason"),
+    Action.RELEASE: ("broker", "reason"),
+    Action.FILL: ("broker",),
+    Action.UNDO: ("run",),
+    Action.SPLIT: ("bundles",),
+}
+_ALLOWED = {
+    Action.UNLOAD: ("destination",),
+    Action.SPLIT: ("algorithm", "positions", "unload"),
+}
+_ALWAYS = ("action", "overrule", "reason", "plan")
+_NEVER_OVERRULED = {
+    Action.DRAIN: {Overrule.CAPS},
+    Action.RELEASE: set(Overrule),
+    Action.SPLIT: set(Overrule) - {Overrule.EXCLUSIONS},
+}
+
+
+class HandRequest(BaseModel):
+    """The fields of the form; an action rejects fields that it does not use."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    action: Action | None = Field(None, description="what to do; empty to carry out a plan")
+    bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
+        (),
+        max_length=_LISTED,
+        description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle",
+    )
+    destination: _Broker = Field(
+        "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
+    )
+    broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
+    algorithm: SplitAlgorithm | None = Field(
+        None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"
+    )
+    positions: tuple[_Position, ...] = Field(
+        (), max_length=_LISTED, description="split: hashes at which specified_positions_divide cuts, such as 0x15000000"
+    )
+    unload: bool = Field(False, description="split: unload the parts afterwards, so that placement spreads them")
+    run: str = Field("", max_length=80, description="undo: plan_id of the run (the name of its folder)")
+    overrule: tuple[Overrule, ...] = Field((), description="rules that do not apply to this plan; needs a reason")
+    reason: str = Field("", max_length=500, description="why; recorded with the plan")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the shown plan to carry out")
+
+    @model_validator(mode="after")
+    def _fields_of_the_action(self) -> Self:
+        if self.plan:
+            return self  # the other fields, if given, have to be those of the plan
+        if self.action is None:
+            raise ValueError("action: say what is to be done, or give the hash of a plan that was shown")
+        needed = _NEEDED[self.action]
+        missing = [name for name in needed if not getattr(self, name)]
+        if missing:
+            raise ValueError(f"{self.action} needs {' and '.join(missing)}")
+        known = {*needed, *_ALLOWED.get(self.action, ()), *_ALWAYS}
+        foreign = [name for name in type(self).model_fields if getattr(self, name) and name not in known]
+        if foreign:
+            raise ValueError(f"{', '.join(foreign)}: {self.action} does not use them")
+        held = _NEVER_OVERRULED.get(self.action, set()).intersection(self.overrule)
+        if held:
+            raise ValueError(f"overrule: {', '.join(sorted(held))}: {self.action} cannot lift them")
+        if self.action is Action.SPLIT:
+            self._check_split()
+        if self.overrule and not self.reason:
+            raise ValueError("overrule needs reason: say why")
+        return self
+
+    def _check_split(self) -> None:
+        if len(self.bundles) != 1:
+            raise ValueError("bundles: one bundle is split at a time")
+        if bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
+            raise ValueError(f"positions belong to {SplitAlgorithm.POSITIONS}, which needs them")
+
+    @property
+    def shows(self) -> bool:
+        """Return whether the request only shows a plan. All other requests have an immediate effect."""
+        return not self.plan and self.action is not Action.RELEASE
+
+    @property
+    def overruled(self) -> frozenset[Overrule]:
+        """Return the rules that do not apply to this request.
+
+        An undo ignores the grace period of recently moved bundles. A drain's plan ignores the caps, so that it shows
+        all bundles; the runs that drain the broker apply the caps.
+        """
+        always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
+        return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
+
+    def differs(self, shown: HandRequest) -> list[str]:
+        """Return the names of filled-in fields that differ from the shown plan's fields."""
+        given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
+        return [name for name in given if getattr(self, name) != getattr(shown, name)]
+
+
+class ByHand(BaseModel):
+    """The record of a manual plan.
+
+    Attributes:
+        by: the Airflow user who requested the plan, or approved a strategy's plan.
+        approved_by, approved_because: the person who approved the plan in mode `approve`, and the reason; empty if no
+            approval was needed.
+        carries_out: hash of the shown plan that the run carries out; empty if there is no such plan.
+        scores: each source's and destination's scores before and after the moves, in percent, assuming that scores are
+            proportional to traffic.
+        topics, producers, consumers: totals over the bundles that move.
+        unknown: names from the request, or from the run to undo, that match no reported bundle.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str
+    request: HandRequest
+    carries_out: str = ""
+    approved_by: str = ""
+    approved_because: str = ""
+    scores: dict[str, tuple[float, float]] = {}
+    topics: int = 0
+    producers: int = 0
+    consumers: int = 0
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def approval(self) -> str:
+        """Return text that says who approved the plan, and why; empty if no approval was needed."""
+        why = f" ({self.approved_because})" if self.approved_because else ""
+        return f"approved by {self.approved_by}{why}" if self.approved_by else ""
+
+
+class DrainProgress(BaseModel):
+    """The progress of a drain in one run: how many bundles the broker still has, and how many of them move.
+
+    Attributes:
+        since, by, reason: when the drain was ordered, by whom and why.
+        overrule: rules that do not apply to the drain.
+        bundles: number of bundles that the broker reports, including those that cannot move, plus those that moved to
+            it too recently to be reported; None without a report.
+        moving: number of bundles that this plan moves.
+        stay: number of bundles that do not move, by reason.
+        named: names of the first bundles that can never move: heartbeat bundles, system bundles and bundles without
+            topics.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    since: AwareDatetime
+    by: str
+    reason: str
+    overrule: tuple[Overrule, ...] = ()
+    bundles: int | None
+    moving: int
+    stay: dict[Reason, int] = {}
+    named: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """Return the number of bundles that this plan does not move but a later plan could move."""
+        return sum(
+            count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+        )
+
+
+def parse_form(values: Mapping[str, object]) -> HandRequest:
+    """Return the request that a person entered in the form.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
+    """
+    return parse_typed(HandRequest, values, "form")

@@ -3,33 +3,99 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.fs import LocalFileSystem
+from pydantic import BaseModel, ConfigDict
 
-from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import PlanError, SnapshotError
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import is_extensible
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.orders.manual_plans import Drains, HandedOver
+from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.compacted_tables import TABLES, opened
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.tables import BUNDLES, INPUT, TIME, VERSION, broker_samples, rows_of, version_of
-from pulsar_rebalancer.storage.layout import state_of
+from pulsar_rebalancer.run.tables import (
+    BUNDLES,
+    INPUT,
+    TIME,
+    VERSION,
+    BrokerSample,
+    Row,
+    broker_samples,
+    rows_of,
+    version_of,
+)
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, VersionedDocument, load, state_of
+from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
     import pyarrow.parquet as pq
 
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample, Row
-    from pulsar_rebalancer.storage.path import StoragePath
+
+class StateBefore(BaseModel):
+    """The documents of the state store; each has its own version number.
+
+    Attributes:
+        decision: the last plan's number, the counters, and the file name of the moving averages.
+        moves: bundles that were recently unloaded or split.
+        drains: drained brokers, including a broker that a rolling restart has drained.
+        roll: the active rolling restart; None if there is none.
+        handed_over: the earlier plan that the run carries out; None if the run makes its own plan.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    FILE: ClassVar[str] = "input/state.json"
+
+    decision: DecisionState = DecisionState()
+    moves: MovesState = MovesState()
+    drains: Drains = Drains()
+    handed_over: HandedOver | None = None
+    roll: Roll | None = None
+
+    def write(self, run: StoragePath) -> None:
+        """Write the document into the run's folder."""
+        absent = {name for name in ("handed_over", "roll") if getattr(self, name) is None}
+        (run / self.FILE).write_json(self.model_dump(mode="json", exclude=absent))
+
+    @classmethod
+    def read(cls, run: StoragePath) -> Self:
+        """Read the document from the run's folder.
+
+        Raises:
+            SnapshotError: `file_missing` or `file_damaged`.
+            StateError: `state_version`.
+        """
+        file = run / cls.FILE
+        return cls.parse(file.read_json(), file.uri)
+
+    @classmethod
+    def parse(cls, document: Any, where: str) -> Self:
+        """Return the parsed document. Raises the same errors as `read`."""
+        if not isinstance(document, Mapping) or not {"decision", "moves", "drains"} <= document.keys():
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a state")
+        handed, roll = document.get("handed_over"), document.get("roll")
+        return cls(
+            decision=DecisionState.parse(document["decision"]),
+            moves=MovesState.parse(document["moves"]),
+            drains=Drains.parse(document["drains"]),
+            handed_over=None if handed is None else load(HandedOver, handed, where),
+            roll=None if roll is None else Roll.parse(roll),
+        )
+
 
 CLIENTS = ("topics", "producers", "consumers")
 """Columns of the bundles table that count the topics and clients disturbed by moving the bundle."""
@@ -203,3 +269,110 @@ class Snapshot:
         """
         file = self.state_folder / self.before.decision.means
         return file if self.before.decision.means and file.exists() else None
+
+
+_LOOKED_AT = 20
+"""Maximum number of recent runs to search for one that was validated."""
+
+
+def newest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
+    """Return the sample of the newest run that was validated.
+
+    Raises:
+        SnapshotError: `file_missing` if there is none, `report_stale` if it is too old, `blocked` if validation stopped
+            the run; or a file cannot be read.
+    """
+    for folder in islice(storage.newest_runs(now + SKEW), _LOOKED_AT):
+        if (folder / Validation.FILE).exists():
+            break
+    else:
+        raise SnapshotError(Reason.FILE_MISSING, "no run has validated a sample")
+    snapshot = Snapshot(folder)
+    age = (now - snapshot.request.collected_at).total_seconds()
+    if age > max_age_seconds:
+        raise SnapshotError(Reason.REPORT_STALE, f"the newest sample is {age:.0f} s old, limit {max_age_seconds:g} s")
+    blocking = snapshot.validation.reasons(Effect.BLOCK)
+    if blocking:
+        raise SnapshotError(Reason.BLOCKED, f"validation stopped the newest run: {', '.join(blocking)}")
+    return snapshot
+
+
+FEWEST_TOPICS = 2
+"""A bundle with fewer topics is never split."""
+
+
+class TopicLoad(NamedTuple):
+    """The load of one topic in a bundle.
+
+    Attributes:
+        position: hash of the topic's full name.
+        msg_rate: inbound plus outbound, in msg/s.
+        msg_throughput: inbound plus outbound, in bytes/s.
+    """
+
+    position: int
+    msg_rate: float = 0.0
+    msg_throughput: float = 0.0
+
+
+class Candidate(BaseModel):
+    """One bundle that may need to be split.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        bounds: bounds of the namespace's bundles, ascending; empty if they could not be read.
+        topics: hash, msg/s and bytes/s for each topic that the owner lists; None if they could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bundle: str
+    bounds: tuple[int, ...] = ()
+    topics: tuple[TopicLoad, ...] | None = None
+
+
+class Candidates(VersionedDocument):
+    """The bundles in a run that may need to be split. A run without this file has none."""
+
+    FILE: ClassVar[str] = "input/splits.json"
+
+    bundles: tuple[Candidate, ...] = ()
+
+
+def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
+    """Return the folder at an address, after checking that it belongs to this cluster and DAG run.
+
+    Without this check, anyone who can write an XCom could make a task carry out another run's plan or read another
+    run's files.
+
+    Args:
+        address: address of the run's folder, as the *collect* task returned it.
+
+    Raises:
+        PlanError: `foreign_run` if the folder is not one of the cluster's runs, is outside the storage root because of
+            a link, or contains the request of another cluster or DAG run.
+        SnapshotError: the folder's request cannot be read.
+    """
+    run = storage.run(StoragePath(address).name)
+    request = None if run is None else run / "input" / "settings.json"
+    if run is None or request is None or run.uri != address or not lies_below(storage.root, request):
+        raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is not a run of cluster {storage.cluster}")
+    if not belongs(request.read_json(), storage.cluster, airflow_run_id):
+        raise PlanError(
+            Reason.FOREIGN_RUN, f"{run.uri} is not of run {airflow_run_id[:200]!a} of cluster {storage.cluster}"
+        )
+    return run
+
+
+def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
+    """Return whether a request (`input/settings.json`) is from this cluster and DAG run."""
+    named = (request.get("cluster"), request.get("airflow_run_id")) if isinstance(request, dict) else None
+    return named == (cluster, airflow_run_id)
+
+
+def lies_below(root: str, file: StoragePath) -> bool:
+    """Return whether a file is below the root after links are resolved. Object stores have no links."""
+    file_system, path = file.open()
+    if not isinstance(file_system, LocalFileSystem):
+        return True
+    return Path(path).resolve().is_relative_to(Path(StoragePath(root).open()[1]).resolve())

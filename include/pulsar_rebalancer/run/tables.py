@@ -6,21 +6,20 @@ the key `cluster`, so that one Spark application can process many clusters at on
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.path import StoragePath
 
 TIME = pa.timestamp("us", tz="UTC")
 RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
@@ -153,6 +152,7 @@ COSTS = (*RATES, "cost", "cost_variance")
 """Columns in which a strategy that learns stores what it knows about bundles (`strategies.costs.BundleCosts`)."""
 
 BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) for name in COSTS)])
+
 # Not `empty_table`, which imports pandas.
 NO_COSTS = pa.Table.from_batches([], BUNDLE_COSTS)
 
@@ -287,7 +287,6 @@ class BrokerSample:
 
 _OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKERS.names)
 
-
 Row: TypeAlias = "dict[str, Any]"
 """A row read from a table, by column."""
 
@@ -344,3 +343,12 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
 def version_of(schema: pa.Schema) -> str:
     """Return a table's version; empty if it has none. Tables from Spark have none."""
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")
+
+
+def one_by_one(figures: Iterable[float]) -> float:
+    """Return the sum of the figures, added one after the other, as in Java.
+
+    Since Python 3.12, `sum` compensates for rounding errors. The last digit of a sum can decide between equal
+    candidates, so the plan would depend on the Python version.
+    """
+    return reduce(add, figures, 0.0)

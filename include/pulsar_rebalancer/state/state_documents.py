@@ -7,14 +7,19 @@ counts are not stored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 
 VERSION = 1
 
@@ -220,3 +225,239 @@ class MovesState(StateDocument):
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}
+
+
+SETTLED = 25.0
+"""Minutes without a move after which a broker's score again reflects only its current bundles."""
+
+
+class LearnedBroker(NamedTuple):
+    """The figures learned about one broker.
+
+    Attributes:
+        samples: number of counted samples since the broker joined.
+        residual: the part of its score that its bundles do not explain, in points.
+        score: moving average of its score over a quarter of an hour, in percent.
+        variance: variance of the score changes that its bundles do not explain, in points squared.
+        started: start time of its process in seconds since 1970; None if unknown.
+    """
+
+    samples: int = 0
+    residual: float = 0.0
+    score: float = 0.0
+    variance: float = 4.0
+    started: float | None = None
+
+    def of_process(self, started_at: datetime | None) -> Self:
+        """Return the record for a broker process with this start time; an empty record if the process is new."""
+        started = started_at.timestamp() if started_at else None
+        if started is None or started == self.started:
+            return self
+        return self._replace(started=started) if self.started is None else type(self)(started=started)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The figures learned about a cluster.
+
+    Attributes:
+        samples: number of counted samples.
+        points: score points that 1 msg/s of average cost (1 kB/s if the network is the bottleneck) adds to a broker
+            with the median number of cores.
+        idle: score, in percent, of a broker without bundles.
+        quiet: minutes since a broker last joined or left, at most `SETTLED`.
+        brokers: figures learned about each broker that the cluster lists, by broker.
+        bottleneck: the resource that determines the scores.
+        others: number of consecutive counted samples in which a different resource determined the scores.
+    """
+
+    samples: int = 0
+    points: float = 0.0
+    idle: float = 5.0
+    quiet: float = SETTLED
+    brokers: Mapping[str, LearnedBroker] = field(default_factory=dict)
+    bottleneck: str = "cpu"
+    others: int = 0
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        """Parse a document that `document` returned."""
+        brokers = {name: LearnedBroker(*figures) for name, figures in document.get("brokers", {}).items()}
+        return cls(**{**document, "brokers": brokers})
+
+    def document(self) -> dict[str, Any]:
+        """Return the document to store; empty if nothing has been learned."""
+        if not self.samples:
+            return {}
+        own = {of.name: getattr(self, of.name) for of in fields(self)}
+        return own | {"brokers": {name: list(broker) for name, broker in sorted(self.brokers.items())}}
+
+
+NOTHING = Learned()
+
+
+KEPT = 2
+"""Number of copies kept, each with the files that it refers to."""
+
+NAME = re.compile(r"decision-([0-9]{1,18})\.json")
+"""Pattern for the copies' file names, which contain the sequence number."""
+
+_REFERRED_TO = re.compile(r"(?:means|costs)-.*\.parquet")
+
+
+def committed_sequences(storage: ClusterStorage) -> list[int]:
+    """Return the sequence numbers of the copies in ascending order."""
+    return sorted(int(match[1]) for name in storage.state.names() if (match := NAME.fullmatch(name)))
+
+
+def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
+    """Return the path of the copy with this sequence number."""
+    return storage.state / f"decision-{seq}.json"
+
+
+def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
+    """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
+
+    Repeated calls have no further effect. Files of moving averages and costs are kept if a remaining copy needs them.
+    If a copy is unreadable, for example because another release wrote it, all of them are kept; a reset resolves this.
+    Copies with a higher sequence number are deleted, because the store was rolled back after they were written.
+    """
+    copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
+    sequences = committed_sequences(storage)
+    kept = [seq for seq in sequences if seq <= state.seq][-KEPT:]
+    for seq in sorted(set(sequences) - set(kept)):
+        copy_of(storage, seq).delete()
+    try:
+        needed = {name for seq in kept for name in DecisionState.parse(copy_of(storage, seq).read_json()).files}
+    except (SnapshotError, StateError):
+        return
+    for name in storage.state.names():
+        if _REFERRED_TO.fullmatch(name) and name not in needed:
+            (storage.state / name).delete()
+
+
+PUNCTUALITY = 0.9
+"""Fraction of a host interval after which an unchanged figure counts as a new sample. Runs start a few seconds early or
+late, and a broker at its limit always shows the same figure."""
+
+COUNTING = (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED)
+"""Values of `Counting.reason` for samples that add hits and update the bundles' moving averages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Rules for the hit counters in one run.
+
+    Attributes:
+        counts: True if the sample adds hits and updates the bundles' moving averages.
+        reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
+        clear: True if all hits are reset before the run.
+        samples: figures that caused a hit less than a host interval ago, by broker.
+    """
+
+    counts: bool
+    reason: Reason
+    clear: bool = False
+    samples: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def judges(self) -> bool:
+        """Return whether hits from this sample can make a pair fire."""
+        return self.counts or self.reason == Reason.OTHER_THRESHOLDS
+
+    def is_repeated(self, figures: Mapping[str, float]) -> bool:
+        """Return whether the figures equal those of recent hits. Brokers without a recent hit are ignored."""
+        known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
+        return bool(known) and all(known)
+
+
+def decide_counting(
+    state: DecisionState,
+    settings: Settings,
+    now: datetime,
+    *,
+    forced: bool = False,
+    thresholds: bool = False,
+    same_hits: bool = False,
+) -> Counting:
+    """Return the rules for the hit counters in a run.
+
+    Args:
+        state: the decision state as the *collect* task read it.
+        forced: True if the run moves bundles without waiting for hits; it adds no hits.
+        thresholds: True if the run has its own thresholds; it adds no hits.
+        same_hits: True if the strategy that wrote the state counts hits in the same way. Changing the strategy then
+            does not reset the hits.
+    """
+    changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
+    since = (now - state.counted_at).total_seconds() if state.counted_at else None
+    longest = settings.state_max_gap * settings.interval_seconds
+    # A sample from the future comes from a clock that ran ahead; waiting for that time would freeze the counters.
+    apart = since is not None and not 0 <= since <= longest
+    gap = apart and bool(state.hits or state.split_hits or state.kept.get("shedder", {}).get("hits"))
+    if forced:
+        reason = Reason.FORCED
+    elif since is not None and 0 <= since < settings.interval_seconds / 2:
+        reason = Reason.TOO_SOON
+    elif thresholds:
+        reason = Reason.OTHER_THRESHOLDS
+    else:
+        reason = Reason.STRATEGY_CHANGED if changed else Reason.GAP if gap else Reason.COUNTED
+    return Counting(
+        counts=reason in COUNTING,
+        reason=reason,
+        clear=changed or gap,
+        samples={} if changed else young(state, settings, now),
+    )
+
+
+def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
+    """Return the figures that caused a hit less than a host interval ago, by broker."""
+    interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
+    return {
+        broker: sample.figure
+        for broker, sample in state.samples.items()
+        if 0 <= (now - sample.at).total_seconds() < interval
+    }
+
+
+def samples_after(
+    state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
+) -> dict[str, CountedSample]:
+    """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers may still repeat.
+
+    Args:
+        state: the decision state as the *collect* task read it.
+        counting: rules for the hit counters in this run.
+        used: figures that caused a hit in this run, by broker.
+        now: time of the sample.
+    """
+    before = {broker: state.samples[broker] for broker in counting.samples}
+    return dict(sorted((before | taken_at(used, now)).items()))
+
+
+def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
+    """Convert each broker's figure to a sample taken at this time."""
+    return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
+
+
+def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
+    """Return the document to store for a plan; None if the store already has this document.
+
+    Args:
+        stored: the current document in the store.
+        plan_state: the state that the *decide* task made; its `seq` is one higher than that of the state from which the
+            plan was made.
+
+    Raises:
+        StateError: `stale_plan` if the state has changed since the plan was made.
+    """
+    if stored.plan_id == plan_state.plan_id:
+        return None
+    if plan_state.seq != stored.seq + 1:
+        raise StateError(
+            Reason.STALE_PLAN,
+            f"plan {plan_state.plan_id} was made for state {plan_state.seq - 1}, the store is at {stored.seq} "
+            f"(plan {stored.plan_id or 'none'}); nothing was changed",
+        )
+    return plan_state

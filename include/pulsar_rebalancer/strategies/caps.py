@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.run.tables import BrokerSample
+from pulsar_rebalancer.strategies.sample import CandidateMove
 
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
 

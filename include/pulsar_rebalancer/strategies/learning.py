@@ -11,19 +11,25 @@ in a Kalman filter: the more a bundle's rate changed and the less certain its co
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from pulsar_rebalancer.state.learned import NOTHING, SETTLED, Learned, LearnedBroker
+import numpy as np
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.tables import BrokerSample
+from pulsar_rebalancer.state.state_documents import NOTHING, SETTLED, Learned, LearnedBroker
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    import numpy.typing as npt
 
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample
     from pulsar_rebalancer.strategies.sample import RecentMove
+
+    Floats = npt.NDArray[np.float64]
+
 
 MOVED = 4.0  # minutes for which a broker's report may not yet show a move
 _AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045)  # steps per minute, in the order of `run.tables.RATES`
@@ -149,3 +155,53 @@ def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) ->
         correction = Correction(seen.points * error / expected, seen.points**2 / expected)
     usual = known.score + step(_SCORE, minutes, samples) * (seen.score - known.score)
     return LearnedBroker(samples, residual, usual, variance, known.started), correction
+
+
+START_COST, START_VARIANCE = 1.0, 0.25  # relative cost of a new bundle's messages, and its variance
+_LEAST_COST, _LARGEST_COST = 0.25, 4.0
+_DRIFT = 2e-6  # by which a cost's variance grows with every sample
+
+
+class BundleCosts(NamedTuple):
+    """A column for each of `run.tables.COSTS`, with a figure for each bundle; rates are NaN if nothing is known.
+
+    Attributes:
+        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s.
+        cost, variance: relative cost of a message, and its variance.
+    """
+
+    hour: Floats
+    quick: Floats
+    quarter: Floats
+    cost: Floats
+    variance: Floats
+
+    @classmethod
+    def unknown(cls, count: int) -> Self:
+        """Return the columns for bundles about which nothing is known yet."""
+        return cls(*np.full((len(cls._fields), count), np.nan))
+
+    def averaged(self, rate: Floats, steps: Iterable[float]) -> tuple[Self, Floats]:
+        """Return the columns after a sample, and the differences of the rates from their quarter-hour averages.
+
+        Args:
+            rate: msg/s or kB/s. A bundle whose rate is NaN is forgotten.
+            steps: steps of the averages (`learning.steps`).
+        """
+        new = np.isnan(self.quick)
+        before = [np.where(new, rate, average) for average in self[:3]]
+        hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before, steps, strict=True))
+        cost, variance = np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance)
+        return type(self)(hour, quick, quarter, cost, variance), rate - before[2]
+
+    def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
+        """Return a column for each of `learning.Sums`, with what each bundle adds to the sums of its broker."""
+        of_sample = self.cost * rate, self.cost * change, self.variance * change**2
+        return *of_sample, self.cost * self.quick, self.cost * self.hour
+
+    def corrected(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
+        """Return the columns with each cost corrected by `gain` and `shrink` of its broker (`learning.Correction`)."""
+        known = self.variance * change
+        cost = np.clip(self.cost + known * gain, _LEAST_COST, _LARGEST_COST)
+        variance = np.clip(self.variance - known * known * shrink + _DRIFT, 0.0, START_VARIANCE)
+        return self._replace(cost=cost, variance=variance)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
+from pydantic import BaseModel, ConfigDict
+
+from pulsar_rebalancer.config.field_types import Placement
+from pulsar_rebalancer.config.pulsar_settings import MIB
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.bottleneck import measure_of
+from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.tables import BrokerSample, Measure, Row
+from pulsar_rebalancer.state.state_documents import Counting, HitCount
 from pulsar_rebalancer.strategies.learning import Lesson
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
-    from pulsar_rebalancer.run.tables import BrokerSample, Row
-    from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.strategies.scoring import SCORED, measure_of, score
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
+from pulsar_rebalancer.texts import number_of
 
 
 class RecentMove(NamedTuple):
@@ -244,3 +246,120 @@ def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
         if decision.destination is not None:
             counts[decision.destination] = HitCount(decision.destination_high or 0, decision.destination_low or 0)
     return {broker: hit for broker, hit in sorted(counts.items()) if hit != HitCount()}
+
+
+def amount(measure: Measure, figure: float) -> str:
+    """Return a message rate (msg/s) or a throughput (bytes/s) as text."""
+    return f"{figure:,.0f} msg/s" if measure is Measure.RATE else f"{figure / MIB:,.2f} MiB/s"
+
+
+def gap_and_hits(pair: Decision) -> str:
+    """Return a phrase with a pair's gap and hits."""
+    hits = f"{pair.low_hits} low and {pair.high_hits} high hits"
+    return f"{pair.source} is {pair.gap:.1f} points above {pair.destination}, {hits}"
+
+
+def moving(moves: Sequence[CandidateMove]) -> str:
+    """Return a phrase that says how many bundles move and how much traffic they have."""
+    if not moves:
+        return "no bundle"
+    traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))
+    return f"{number_of(len(moves), 'bundle')} with {traffic}"
+
+
+class Shedder(Protocol):
+    """A function that makes a strategy's decisions for one run of one cluster."""
+
+    def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+        """Make the shedding decisions for one run.
+
+        Args:
+            kept: the strategy's state after the last counted run.
+        """
+
+
+class Threshold(NamedTuple):
+    """The smallest score gap that counts as a hit, in points, and the number of consecutive hits needed to fire."""
+
+    gap: float
+    hits: int
+
+
+class Line(BaseModel):
+    """A band that the page draws across the brokers' bars, between two scores.
+
+    If both scores are equal, the band is a line.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    lower: float
+    upper: float
+
+
+def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
+    """Return a range around the mean for each threshold. Scores inside the range differ by less than the threshold."""
+    if mean is None:
+        return ()
+    return tuple(
+        Line(name=f"{kind} threshold", lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
+        for kind, (gap, _) in thresholds.items()
+    )
+
+
+def within(summary: Summary) -> str:
+    """Return a phrase that describes the difference between the brokers' scores."""
+    return f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
+
+
+class NoSettings(BaseModel):
+    """The model for a shedder that has no settings other than those in `config.settings.Settings`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A shedder's profile.
+
+    Attributes:
+        shed: function that makes the shedding decisions for one run.
+        thresholds: thresholds for pairs: `low` and, if the shedder has one, `high`; empty if the shedder does not pair
+            brokers by score. Hits are counted for both brokers of a pair. If there are thresholds, the page and the
+            metrics show them, a forced run may set the gap (`ClusterSample.force_threshold`), and brokers without
+            persistent topics are left out.
+        judges_pairs: True if the shedder itself handles repeated samples and policies for each pair, and chooses the
+            destinations. The pipeline then only applies caps to its moves.
+        swaps: True if a bundle that goes back in exchange for another one is not held by the grace period, as in
+            Pulsar's TransferShedder.
+        learns: True if the shedder needs the results of `strategies.learning`.
+        cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
+        figure: function that returns a broker's figure. A sample with an unchanged figure is treated as a repeat and
+            causes no further hit.
+        resources: names of the resources that the shedder considers (`run.tables.RESOURCES`).
+        placement: default placement, for shedders that do not choose destinations.
+        own_settings: model for `Settings.strategy_settings`.
+        check: function that raises ValueError if settings contradict each other.
+        run_params: optional parameters of a manual run that this shedder accepts (`config.resolution.RunParams`).
+        lines: function that returns the lines that the page draws across the brokers, from the settings and the mean
+            score (None if no brokers were compared).
+        sentence: function that returns the sentence that the page shows if nothing has to be moved.
+        grid: values that a replay compares by default, by setting.
+    """
+
+    shed: Shedder
+    thresholds: Callable[[Settings], Mapping[str, Threshold]] = lambda settings: {}
+    judges_pairs: bool = False
+    swaps: bool = False
+    learns: bool = False
+    cluster_hits: Callable[[Settings], int | None] = lambda settings: None
+    figure: Callable[[BrokerSample, Settings], float] = score
+    resources: tuple[str, ...] = SCORED
+    placement: Placement = Placement.LEAST_USAGE
+    own_settings: type[BaseModel] = NoSettings
+    check: Callable[[Settings], None] = lambda settings: None
+    run_params: tuple[str, ...] = ()
+    lines: Callable[[Settings, float | None], tuple[Line, ...]] = lambda settings, mean: ()
+    sentence: Callable[[Summary], str] = lambda summary: summary.sentence or within(summary)
+    grid: dict[str, object] = field(default_factory=dict)

@@ -2,28 +2,124 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule
 
-from pulsar_rebalancer.strategies.fitting import load_clusters
-from pulsar_rebalancer_airflow.dag_factory.apply_dag import apply_dag
-from pulsar_rebalancer_airflow.dag_factory.by_hand_dag import by_hand_dag
-from pulsar_rebalancer_airflow.dag_factory.control_dag import control_dag
-from pulsar_rebalancer_airflow.dag_factory.defaults import COMMON
-from pulsar_rebalancer_airflow.dag_factory.docs import broken_page
-from pulsar_rebalancer_airflow.dag_factory.maintenance_dag import maintenance_dag
-from pulsar_rebalancer_airflow.dag_factory.rebalance_dag import rebalance_dag
-from pulsar_rebalancer_airflow.dag_factory.replay_dag import replay_dag
-from pulsar_rebalancer_airflow.dag_factory.roll_dag import roll_dag
-from pulsar_rebalancer_airflow.dag_factory.watch_dag import watch_dags
-from pulsar_rebalancer_airflow.locations import clusters_file, rebalance_dags, storage_root
-from pulsar_rebalancer_airflow.operators import RefuseOperator
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.run.plan import LONGEST_RUN
+from pulsar_rebalancer.strategies.shedders.registry import load_clusters
+from pulsar_rebalancer_airflow.dag_factory.dags import (
+    COMMON,
+    apply_dag,
+    by_hand_dag,
+    cluster_dag,
+    control_dag,
+    maintenance_dag,
+    replay_dag,
+    roll_dag,
+    watch_dags,
+)
+from pulsar_rebalancer_airflow.dag_factory.params import broken_page, run_params
+from pulsar_rebalancer_airflow.operators import (
+    CollectOperator,
+    DecideOperator,
+    GateOperator,
+    QuestionsOperator,
+    RecordOperator,
+    RefuseOperator,
+    ReportOperator,
+    SplitOperator,
+    UnloadWaveOperator,
+    ValidateOperator,
+)
+from pulsar_rebalancer_airflow.options import APPLY_DAG, clusters_file, rebalance_dags, storage_root
+from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from airflow.sdk import DAG
 
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
+
+_RETRY_DELAY = timedelta(seconds=5)
+
+
+def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
+    """Return the DAG `pulsar_rebalance__<cluster>`."""
+    settings = entry.settings
+    with cluster_dag(
+        "rebalance",
+        entry,
+        description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
+        schedule=_timetable(settings.interval_seconds),
+        # The by-hand and apply DAGs start runs that carry out their plans.
+        allowed_run_types=(*COMMON["allowed_run_types"], "operator_triggered"),
+        is_paused_upon_creation=None,  # as Airflow is configured
+        dagrun_timeout=LONGEST_RUN,
+        params=run_params(settings),
+        default_args={"retries": 1, "retry_delay": _RETRY_DELAY},
+    ) as dag:
+        collect = CollectOperator(task_id="collect", entry=entry, root=root, execution_timeout=timedelta(minutes=5))
+        run: Any = collect.output
+        validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)
+        decide = DecideOperator(
+            task_id="decide",
+            cluster=entry.name,
+            root=root,
+            run=run,
+            conn_id=settings.spark_connection,
+            execution_timeout=timedelta(minutes=15),
+        )
+        record = RecordOperator(task_id="record", cluster=entry.name, run=run, retries=3)
+        gate = GateOperator(task_id="gate", cluster=entry.name, settings=settings, run=run)
+        # Airflow serializes the arguments of a mapped task, so they must be JSON.
+        present = settings.model_dump(mode="json", exclude_defaults=True)
+        # Most plans split nothing: a task mapped over an empty list is skipped without starting a process.
+        split = SplitOperator.partial(
+            task_id="split",
+            cluster=entry.name,
+            settings=present,
+            run=run,
+            gate=gate.task_id,
+            inlets=[state_asset(entry.name)],
+        ).expand(batch=record.output)
+        unload = UnloadWaveOperator.partial(
+            task_id="unload",
+            cluster=entry.name,
+            settings=present,
+            run=run,
+            inlets=[state_asset(entry.name)],
+            max_active_tis_per_dagrun=1,
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+        ).expand(wave=gate.output)
+        report = ReportOperator(task_id="report", cluster=entry.name, run=run, gate=gate.task_id, settings=settings)
+        if settings.mode is Mode.APPROVE:
+            questions = QuestionsOperator(task_id="questions", cluster=entry.name)
+            ask = TriggerDagRunOperator.partial(
+                task_id="ask",
+                trigger_dag_id=f"{APPLY_DAG}{entry.name}",
+                reset_dag_run=True,
+                logical_date=None,
+                openlineage_inject_parent_info=False,
+            ).expand(trigger_run_id=questions.output)
+            gate >> questions >> ask >> report
+        collect >> validate >> decide >> record >> gate >> split >> unload >> report
+        report.as_teardown(on_failure_fail_dagrun=False)
+    return dag
+
+
+def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
+    """Return the timetable for an interval.
+
+    If the interval is one minute, runs start exactly on the minute, which keeps their ids readable.
+    """
+    if interval_seconds == 60:
+        return CronTriggerTimetable("* * * * *", timezone="UTC")
+    return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))
+
 
 _DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag, roll_dag)
 """Factories of the DAGs that every cluster has."""

@@ -8,27 +8,24 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 from urllib.parse import urlsplit
 
-from pulsar_rebalancer.admin import AdminConnection
-from pulsar_rebalancer.config.enums import DEFAULT_STRATEGY, Strategy
+from pydantic import JsonValue
+
+from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.pulsar import AdminConnection
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
-from pulsar_rebalancer_airflow.embedded import EmbeddedError, simulated_cluster
+from pulsar_rebalancer_airflow.embedded import EmbeddedError, child_processes
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
+from pulsar_rebalancer_airflow.embedded.child_processes import ENDING, Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.processes import ENDING, Processes
 from pulsar_rebalancer_airflow.embedded.run_line import describe
-from pulsar_rebalancer_airflow.locations import PAGE_ROUTE
+from pulsar_rebalancer_airflow.options import PAGE_ROUTE
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from pydantic import JsonValue
 
 _CONNECTION = "pulsar_admin_embedded"
 _SPARK: dict[str, JsonValue] = {"conn_type": "spark", "host": "local[2]"}
@@ -105,7 +102,7 @@ def _simulated_cluster(
     # Strategies with a fixed upper line need a broker well above it; others act on much smaller differences.
     lines = profile_of(settings).lines(settings, None)
     hot_score = max([_HOT_SCORE, *(line.upper + 10 for line in lines)])
-    connection = simulated_cluster.start(
+    connection = child_processes.start(
         processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
     )
     interval = given.interval or 15

@@ -11,22 +11,18 @@ import shutil
 import socket
 import stat
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
+from pydantic import JsonValue
 
 from pulsar_rebalancer.storage.path import StoragePath, make_private
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
-from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic import JsonValue
+from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 
 SOURCE = Path(__file__).resolve().parents[3]
 """Root of the source tree, with the DAG file and the configuration of the embedded Airflow."""

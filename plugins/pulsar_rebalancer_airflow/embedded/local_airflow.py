@@ -6,23 +6,18 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
+from pydantic import JsonValue
 
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
-from pulsar_rebalancer_airflow.embedded.processes import tail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from pydantic import JsonValue
-
-    from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
-    from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
+from pulsar_rebalancer_airflow.embedded.child_processes import Processes, tail
 
 _START_SECONDS, _RUN_SECONDS = 300, 600
 _PAUSE_SECONDS = 0.5

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
@@ -12,14 +12,10 @@ from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pulsar_rebalancer.strategies.shedders.profile import Threshold
-    from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow
 
 
 @dataclass(frozen=True)

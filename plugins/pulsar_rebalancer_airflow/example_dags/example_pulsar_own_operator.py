@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, dag
 
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.notifications.alert_notifier import AlertNotifier
+from pulsar_rebalancer_airflow.notifications import AlertNotifier
 
 
 class BrokerVersionsOperator(BaseOperator):

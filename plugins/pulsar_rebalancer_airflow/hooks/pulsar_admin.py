@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,13 @@ from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, OAuth2, PulsarAdmin
 from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
+from pulsar_rebalancer.pulsar import AdminConnection, OAuth2, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
-from pulsar_rebalancer_airflow.connection_extra import flag, read_extra
+from pulsar_rebalancer_airflow.options import flag, read_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow.sdk import Connection
 
 EXTRAS = frozenset(

@@ -6,28 +6,27 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import Param
+from airflow.sdk import BaseOperator, Param
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
-from pulsar_rebalancer.carry_out.approval import lacks_second_person, texts
+from pulsar_rebalancer.carry_out.gate import Texts, lacks_second_person, texts
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, verify
-from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
-from pulsar_rebalancer_airflow.operators.bases import is_retry
-from pulsar_rebalancer_airflow.operators.hand_over import HandOverOperator, new_run_id, not_of_roll, refusal_now
+from pulsar_rebalancer_airflow.notifications import emit_orders
+from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, is_retry, new_run_id, not_of_roll, refusal_now
+from pulsar_rebalancer_airflow.options import APPLY_DAG
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.carry_out.approval import Texts
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.storage.path import StoragePath
 
 _ASKED = "asked"
 LONGEST_REASON = 500
@@ -207,3 +206,30 @@ def _reason(answer: dict[str, Any]) -> str:
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""
+
+
+class QuestionsOperator(BaseOperator):
+    """Return the runs to start: the run that asks a new question, and the previous run if it has not ended.
+
+    The previous run is started again so that it ends, because its question is no longer current.
+
+    Args:
+        cluster: name in the clusters file.
+    """
+
+    def __init__(self, *, cluster: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(cluster)])
+        self.cluster = cluster
+
+    def execute(self, context: Context) -> list[str]:
+        """Return the ids of the runs to start."""
+        question = StateStore.of(context, self.cluster).readable(Question)
+        begins = [question.before] if is_open(context, self.cluster, question.before) else []
+        asked = question.run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{self.cluster}", run_ids=[question.run_id])
+        return begins if asked or not question.run_id else [*begins, question.run_id]
+
+
+def is_open(context: Context, cluster: str, run_id: str) -> bool:
+    """Return whether the run that asks a question is queued or running; False if the id is empty."""
+    states = ["queued", "running"]
+    return bool(run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[run_id], states=states))

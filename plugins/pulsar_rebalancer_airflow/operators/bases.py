@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.orders.in_force import LASTING, JudgedRun, closings
+from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.options import REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
-
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
 
 
 def is_retry(context: Context, task: BaseOperator) -> bool:
@@ -58,3 +65,99 @@ class RunOperator(BaseOperator):
 
     def _store(self, context: Context) -> StateStore:
         return StateStore.of(context, self.cluster)
+
+
+class HandOverOperator(TriggerDagRunOperator):
+    """Start a rebalancing run that takes a new snapshot and carries out a plan.
+
+    A retry does not hand over a plan twice, because the run's id is stored before the run is started.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+        root: storage root.
+    """
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=f"{REBALANCE_DAG}{entry.name}",
+            skip_when_already_exists=True,
+            # Only our own keys are allowed in a run's parameters; any other key would be refused.
+            openlineage_inject_parent_info=False,
+            logical_date=None,
+            **kwargs,
+            inlets=[state_asset(entry.name)],
+        )
+        self.entry = entry
+        self.storage = ClusterStorage(root, entry.name)
+
+    def _refuse_while_closed(
+        self, context: Context, store: StateStore, now: datetime, *, may_wait: bool = False
+    ) -> None:
+        """Raise the error that `refusal_now` returns."""
+        refusal = refusal_now(context, self.entry, self.storage, store, now, may_wait=may_wait)
+        if refusal is not None:
+            raise refusal
+
+
+def refusal_now(
+    context: Context,
+    entry: ClusterEntry,
+    storage: ClusterStorage,
+    store: StateStore,
+    now: datetime,
+    *,
+    may_wait: bool = False,
+) -> PlanError | None:
+    """Return why no plan is handed over now; None if plans are handed over.
+
+    Args:
+        may_wait: True for a plan whose moves can wait until the gate opens by itself.
+
+    Returns:
+        `dag_paused`, because the plan's run would only wait; or the reason why the gate would be closed for the plan.
+    """
+    dag_id = f"{REBALANCE_DAG}{entry.name}"
+    if context["ti"].get_dag(dag_id).is_paused:
+        return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
+    closed = closings(entry.settings, store.control(storage), now, JudgedRun(now, store.last_plan()))
+    closed = [each for each in closed if not may_wait or each.reason in LASTING]
+    return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
+
+
+def not_of_roll(store: StateStore, storage: ClusterStorage, plan_id: str) -> PlanError | None:
+    """Return why an approved plan is not carried out in a rolling restart; None if the plan is of the roll's phase."""
+    roll, run = store.readable_roll(storage), storage.run(plan_id)
+    if not roll.active or (run is not None and roll.in_phase_of(StateBefore.read(run).roll)):
+        return None
+    return PlanError(Reason.ROLLING, roll.progress)
+
+
+def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) -> None:
+    """Refuse a new plan while a run that carries out a person's plan is queued or running.
+
+    Args:
+        dag_id: id of the DAG to which such runs belong.
+
+    Raises:
+        PlanError: `plan_under_way`.
+        StateError: `state_version`.
+    """
+    runs = {answer.carried_out_by for answer in store.readable(Answers).plans.values()} - {""}
+    runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
+    runs -= cancelled(context, dag_id, runs)
+    if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
+        raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {dag_id}"[:500])
+
+
+def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
+    """Return those runs of `pulsar_rebalance__<cluster>` that were cancelled in the queue.
+
+    They remain there because of their teardown task, and carry nothing out.
+    """
+    states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
+    return {run_id for run_id in runs if states.get(run_id, {}).get("collect") == "skipped"}
+
+
+def new_run_id(prefix: str, plan_id: str) -> str:
+    """Return a random run id, so that nobody else can start a run with this id first."""
+    return f"{prefix}__{plan_id}__{secrets.token_hex(8)}"

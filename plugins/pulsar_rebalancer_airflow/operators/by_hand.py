@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -10,49 +11,34 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.branch import BaseBranchOperator
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.admin import PulsarAdmin
-from pulsar_rebalancer.carry_out.approval import lacks_second_person
+from pulsar_rebalancer.carry_out.gate import lacks_second_person
 from pulsar_rebalancer.collect.split_candidates import read_candidate
-from pulsar_rebalancer.config.enums import Action, Mode
-from pulsar_rebalancer.config.resolution import RunParams
-from pulsar_rebalancer.decide.plan_text import document, text
+from pulsar_rebalancer.config.clusters_file import RunParams
+from pulsar_rebalancer.config.field_types import Action, Mode
+from pulsar_rebalancer.decide.plan_files import document, text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
 from pulsar_rebalancer.decide.sources.requested import target_of_split
 from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.orders.manual_plans import Answers, Drain, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.harm import BundleHarm
-from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.run.outcome import Outcome, read_waves
-from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, read_moves
-from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.splits import read_outcomes
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.run.topic_loads import Candidates
-from pulsar_rebalancer.state.manual_plans import Drain, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
-from pulsar_rebalancer.state.orders.question import Answers
-from pulsar_rebalancer.storage.layout import ClusterStorage, time_of
+from pulsar_rebalancer.run.outcome import BundleHarm, Outcome, read_waves
+from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, read_moves, read_outcomes
+from pulsar_rebalancer.run.request import HandRequest, RunRequest, parse_form
+from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
+from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.locations import run_folder
-from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
+from pulsar_rebalancer_airflow.notifications import emit_orders
+from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, cancelled, new_run_id, refuse_while_plan_waits
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
-from pulsar_rebalancer_airflow.operators.hand_over import (
-    HandOverOperator,
-    cancelled,
-    new_run_id,
-    refuse_while_plan_waits,
-)
+from pulsar_rebalancer_airflow.options import run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from airflow.sdk import Context
-
-    from pulsar_rebalancer.run.manual_request import HandRequest
-    from pulsar_rebalancer.storage.path import StoragePath
 
 
 class FormOperator(BaseBranchOperator):

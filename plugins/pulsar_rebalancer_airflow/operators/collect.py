@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from pulsar_rebalancer.admin import PulsarAdmin
-from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
-from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.config.resolution import parse_params
+from pulsar_rebalancer.collect.collector import Collected, Earlier, Trigger, collect, save
+from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.orders.in_force import JudgedRun, closings
-from pulsar_rebalancer.state.orders.question import Question
-from pulsar_rebalancer.state.orders.sentence import sentence
+from pulsar_rebalancer.orders.in_force import JudgedRun, OrdersInForce, closings, sentence
+from pulsar_rebalancer.orders.manual_plans import HandedOver, Question
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import MovesState
-from pulsar_rebalancer.strategies.fitting import resolve
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.links import ValidationLink, page_address
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
+from pulsar_rebalancer_airflow.options import run_folder
+from pulsar_rebalancer_airflow.state_store import StateStore
+from pulsar_rebalancer_airflow.validation.findings import page_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.collect.collector import Collected
-    from pulsar_rebalancer.config.resolution import RunParams
-    from pulsar_rebalancer.run.request import RunRequest
-    from pulsar_rebalancer.state.manual_plans import HandedOver
-    from pulsar_rebalancer.state.orders.sentence import OrdersInForce
-    from pulsar_rebalancer_airflow.state_store import StateStore
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
 """Placeholders for the live brokers' thresholds; no setting from the clusters file or a run can contradict them."""
@@ -128,3 +130,74 @@ def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> Hande
     if handed.approved and (question := store.answers(Question)).supersedes(handed):
         raise PlanError(Reason.SUPERSEDED, f"the gate has opened since it was made: {question.opening}")
     return handed
+
+
+FINDINGS = "findings"
+"""XCom key of the findings, for people and other tasks; missing if there are none."""
+
+_MEANS = {
+    Effect.BLOCK: "Validation blocks the run; nothing was decided.",
+    Effect.HOLD: "The run is decided and explained, but the gate stays closed.",
+    Effect.QUARANTINE: "The brokers or bundles named are left out.",
+    Effect.WARN: "The run continues unchanged.",
+}
+
+
+class ValidateOperator(BaseOperator):
+    """Validate a run's snapshot. The task's XCom is the number of findings by effect and reason.
+
+    The findings are in the log and in the XCom `findings`; the link *Validation result* shows them on a page. A retry
+    with the same snapshot would give the same result, so a blocked run is not retried.
+
+    Args:
+        cluster: name in the clusters file.
+        run: address of the run's folder.
+    """
+
+    template_fields: Sequence[str] = ("run",)
+    operator_extra_links = (ValidationLink(),)
+
+    def __init__(self, *, cluster: str, run: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cluster = cluster
+        self.run = run
+
+    def execute(self, context: Context) -> dict[str, dict[str, int]]:
+        """Validate the snapshot.
+
+        Returns:
+            Number of findings by effect and reason code.
+
+        Raises:
+            AirflowFailException: a finding blocks the run; the message gives the finding, the location of the result,
+                and the remedy.
+        """
+        # Great Expectations takes seconds to load, so it is imported only here.
+        from pulsar_rebalancer_airflow.validation.suites import validate
+
+        with final_unless_passing(context):
+            run = run_folder(context, self.cluster, self.run)
+            validation = validate(run)
+        counts = {str(effect): _plain(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
+        page = page_address(context["dag_run"].dag_id, context["dag_run"].run_id, run.name)
+        if validation.findings:
+            self._tell(context, run, validation, page)
+        self.log.info("Validated: %s; as a page: %s", counts or "no findings", page)
+        return counts
+
+    def _tell(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
+        report, result = explain(validation), (run / "validation.json").uri
+        gravest = report.reasons[0].effect
+        document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
+        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_of(run).uri})
+        text = (
+            f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nThe full result: {result}, as a page: {page}"
+        )
+        if gravest is Effect.BLOCK:
+            raise AirflowFailException(text)
+        self.log.warning("%s", text)
+
+
+def _plain(counts: Mapping[Reason, int]) -> dict[str, int]:
+    """Return the counts with strings as keys, for an XCom."""
+    return {str(reason): count for reason, count in counts.items()}

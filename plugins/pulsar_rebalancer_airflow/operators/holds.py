@@ -5,26 +5,23 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config import exclusions
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config import settings
+from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.orders.in_force import closings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.splits import Split
-from pulsar_rebalancer.state.orders.in_force import closings
-from pulsar_rebalancer.strategies.fitting import load_clusters
-from pulsar_rebalancer_airflow.locations import clusters_file, storage_of
+from pulsar_rebalancer.run.plan import Move, Split
+from pulsar_rebalancer.strategies.shedders.registry import load_clusters
+from pulsar_rebalancer_airflow.options import clusters_file, storage_of
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from airflow.sdk import Context
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer_airflow.state_store import StateStore
 
 _log = logging.getLogger(__name__)
 
@@ -96,10 +93,10 @@ class Holds:
         if self._looked_at == -math.inf:
             self._look()
         if isinstance(part, Split):
-            return exclusions.since(self._planned, self._present, part.bundle, {part.broker})
+            return settings.since(self._planned, self._present, part.bundle, {part.broker})
         if part.destination in self._drained:
             return Reason.DRAINING
-        return exclusions.since(self._planned, self._present, part.bundle, {part.source, part.destination})
+        return settings.since(self._planned, self._present, part.bundle, {part.source, part.destination})
 
     def _look(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:

@@ -5,35 +5,30 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.carry_out import split_history as splitting
+from pydantic import JsonValue
+
+from pulsar_rebalancer.carry_out import split_executor as splitting
 from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
+from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.orders.breaker import Round
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.attempts import TRIES, failed_moves
-from pulsar_rebalancer.run.harm import BundleHarm
-from pulsar_rebalancer.run.outcome import Outcome, conclude
+from pulsar_rebalancer.run.outcome import TRIES, BundleHarm, Outcome, conclude, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.show.run_text import describe
-from pulsar_rebalancer.state.learned import SETTLED
-from pulsar_rebalancer.state.orders.breaker import Round
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
-from pulsar_rebalancer_airflow.control.stored_orders import in_force
-from pulsar_rebalancer_airflow.locations import left_about_run, run_folder, storage_of
-from pulsar_rebalancer_airflow.notifications.alerting import tell_of_run
-from pulsar_rebalancer_airflow.notifications.metrics import emit, emit_orders
+from pulsar_rebalancer.show.measurements import describe
+from pulsar_rebalancer.state.state_documents import SETTLED, DecisionState, MovesState
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.control_actions import in_force
+from pulsar_rebalancer_airflow.notifications import emit, emit_orders, tell_of_run
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, is_retry
-from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset
+from pulsar_rebalancer_airflow.options import left_about_run, run_folder, storage_of
+from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from pydantic import JsonValue
-
-    from pulsar_rebalancer.config.resolution import Resolved
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer_airflow.state_store import StateStore
 
 
 _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")

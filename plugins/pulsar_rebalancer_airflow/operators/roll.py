@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -9,39 +10,28 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowTaskTimeout
 
-from pulsar_rebalancer.carry_out.approval import lacks_second_person
-from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.decide.rolls import roll_plan
-from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance, unsafe
+from pulsar_rebalancer.carry_out.gate import lacks_second_person
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.decide import roll_plan
+from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
+from pulsar_rebalancer.orders.control_document import Order
+from pulsar_rebalancer.orders.in_force import Closed, closings
+from pulsar_rebalancer.orders.manual_plans import Drains, Question
+from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, parse_roll_form
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.newest_sample import newest_sample
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.manual_plans import Drains
-from pulsar_rebalancer.state.orders.in_force import closings
-from pulsar_rebalancer.state.orders.question import Question
-from pulsar_rebalancer.state.orders.roll_form import parse_roll_form
-from pulsar_rebalancer.state.roll_document import Phase
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.run.snapshot import Snapshot, newest_sample
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, REBALANCE_DAG
-from pulsar_rebalancer_airflow.notifications.metrics import emit_orders
-from pulsar_rebalancer_airflow.notifications.roll_messages import tell_of_roll
-from pulsar_rebalancer_airflow.operators.hand_over import refuse_while_plan_waits
+from pulsar_rebalancer_airflow.notifications import emit_orders, tell_of_roll
+from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits
+from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.sdk import Context
-
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.decide.rolls.rolling import RollSample
-    from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.state.orders.control_document import Order
-    from pulsar_rebalancer.state.orders.in_force import Closed
-    from pulsar_rebalancer.state.orders.roll_form import RollRequest
-    from pulsar_rebalancer.state.roll_document import Roll
 
 _REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
 """Reasons to refuse a roll. For any other reason, such as a closed maintenance window, a roll waits."""

@@ -6,7 +6,9 @@ import os
 import re
 import sys
 import sysconfig
+from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,18 +16,26 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
+from pydantic import JsonValue
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
+from pulsar_rebalancer.replay.variants import current_settings
+from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
-from pulsar_rebalancer_airflow.options import VARIABLES, option, option_path
+from pulsar_rebalancer_airflow.links import ReplayLink
+from pulsar_rebalancer_airflow.options import VARIABLES, option, option_path, run_folder
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.sdk import Connection, Context
+
 
 ARCHIVE_VARIABLE = f"{VARIABLES}SPARK_ARCHIVE"
 """Environment variable with the path of a class-data archive, which halves Spark's start-up time."""
@@ -205,3 +215,127 @@ def _code(output: str) -> Reason | None:
     """Return the reason code at the end of an application's output; None if there is none."""
     codes = re.findall(r"not (?:decided|replayed): .*\[([a-z_]+)\]", output)
     return Reason.get(codes[-1]) if codes else None
+
+
+class DecideOperator(SparkApplicationOperator):
+    """Submit the application that makes a run's plan: scores, pairs, hits and bundles to move.
+
+    If a run carries out an earlier plan, its plan is the part of the earlier plan that is still valid; no strategy is
+    used. A retry makes the same plan from the same input, and overwrites the files of earlier attempts.
+
+    Args:
+        cluster: name in the clusters file.
+        run: address of the run's folder.
+        conn_id: Airflow connection of type `spark` or `spark_connect`.
+    """
+
+    def __init__(self, *, cluster: str, root: str, run: Any, conn_id: str, **kwargs: Any) -> None:
+        super().__init__(
+            application="application",
+            application_args=["--root", root, "--run", run],
+            failed=Reason.DECIDE_FAILED,
+            conn_id=conn_id,
+            name="pulsar-rebalancer",
+            **kwargs,
+        )
+        self.cluster = cluster
+
+    def execute(self, context: Context) -> None:
+        """Submit the application, and wait for it to finish.
+
+        Raises:
+            AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan was not
+                handed over to this run, or is no longer valid (`decide.run_plan.plan_again`).
+            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
+                `failure` is its reason code. This is retried.
+        """
+        with final_unless_passing(context):
+            _, root, _, address = self.application_args or []
+            run = run_folder(context, self.cluster, address)
+            if RunRequest.read(run).params.plan:
+                summary = plan_again(ClusterStorage(root, self.cluster), run)
+                self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundles_passed_over))
+                return
+            connection = checked_connection(self._conn_id)
+        self._submit(context, connection)
+
+
+class ReplayOperator(SparkApplicationOperator):
+    """Submit the replay application. The task's XCom is the application's answer; the task has a link to the report.
+
+    The application logs its progress. A retry runs the replay again in a new folder.
+
+    Args:
+        entry: the cluster's entry in the clusters file.
+    """
+
+    operator_extra_links = (ReplayLink(),)
+
+    def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
+        super().__init__(
+            application="replay",
+            failed=Reason.REPLAY_FAILED,
+            conn_id=entry.settings.spark_connection,
+            conf={"spark.ui.showConsoleProgress": "false"},
+            name="pulsar-rebalancer-replay",
+            **kwargs,
+        )
+        self.entry = entry
+        self.root = root
+        self.report_of = ""
+
+    def execute(self, context: Context) -> dict[str, JsonValue]:  # type: ignore[override]
+        """Submit the application, and wait for it to finish.
+
+        Returns:
+            The content of `answer.json`; the figures of each variant are in `results.parquet`.
+
+        Raises:
+            AirflowFailException: `wrong_setting` or `contradiction` in the parameters or the connection.
+            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
+                `failure` is its reason code.
+        """
+        storage = ClusterStorage(self.root, self.entry.name)
+        folder = storage.new_replay(datetime.now(UTC))
+        with final_unless_passing(context):
+            request = self._request(context, storage)
+            connection = checked_connection(self._conn_id)
+            if connection.conn_type == CONNECTION_TYPE:
+                raise SettingsError(
+                    Reason.WRONG_SETTING,
+                    f"spark_connection {self._conn_id}: a replay deals Python objects out to executors, which a Spark "
+                    "Connect server does not do: it needs a connection of type spark",
+                )
+            request.write(folder)
+        self.application_args = ["--root", self.root, "--replay", folder.uri]
+        self.log.info("Replay of %s to %s in %s", request.start, request.end, folder.uri)
+        self._submit(context, connection)
+        self.report_of = folder.name
+        return _answer(folder)
+
+    def _request(self, context: Context, storage: ClusterStorage) -> ReplayRequest:
+        params: dict[str, Any] = {name: value for name, value in context["params"].items() if value is not None}
+        end = params.get("end") or datetime.now(UTC).isoformat()
+        try:
+            start = params.get("start") or (datetime.fromisoformat(end) - timedelta(days=1)).isoformat()
+        except (ValueError, OverflowError):
+            raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is not a time") from None
+        run = context["dag_run"]
+        settings, source = current_settings(storage, self.entry.settings)
+        return ReplayRequest.checked(
+            params
+            | {
+                "start": start,
+                "end": end,
+                "cluster": self.entry.name,
+                "airflow_run_id": run.run_id,
+                "requested_by": run.triggering_user_name or "",
+                "settings": settings,
+                "settings_from": source,
+            }
+        )
+
+
+def _answer(folder: StoragePath) -> dict[str, JsonValue]:
+    answer: dict[str, JsonValue] = (folder / ANSWER).read_json()
+    return answer

@@ -2,41 +2,123 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.admin.builtin_shedding import shedding_is_on
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from pulsar_rebalancer.carry_out.gate import Verdict
 from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
-from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
+from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, carry_out_moves
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
-from pulsar_rebalancer.carry_out.pace import AdaptivePace
-from pulsar_rebalancer.config.settings import MOST_MOVES
+from pulsar_rebalancer.carry_out.split_executor import SplitHistory, carry_out_splits
+from pulsar_rebalancer.config.clusters_file import Origin
+from pulsar_rebalancer.config.settings import MOST_MOVES, Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible, range_of
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_brokers
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import not_moved
-from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, not_moved
+from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import needs_waves
 from pulsar_rebalancer_airflow.failures import final_unless_passing
-from pulsar_rebalancer_airflow.locations import run_folder
+from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.operators.bases import RunOperator
+from pulsar_rebalancer_airflow.operators.gate import present_verdict
 from pulsar_rebalancer_airflow.operators.holds import Holds
-from pulsar_rebalancer_airflow.operators.plan_part import PlanPartOperator
+from pulsar_rebalancer_airflow.options import left_about_run, run_folder
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
-    from pulsar_rebalancer.admin import PulsarAdmin
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.outcome import MoveOutcome
-    from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer.storage.path import StoragePath
+
+class UnfinishedError(Exception):
+    """Some bundles could not be moved or split, but the next attempt might succeed."""
+
+
+class PlanPartOperator(RunOperator):
+    """Carry out part of a plan. The task's XCom is the number of bundles by outcome.
+
+    A retry continues the work. A bundle that is already moved or split as planned counts as a success; no request is
+    sent for it. Every attempt first applies the gate's rules again.
+
+    Args:
+        settings: the cluster's current settings in the clusters file, in JSON form.
+    """
+
+    def __init__(self, *, settings: dict[str, object], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def present(self) -> Settings:
+        """Return the cluster's current settings from the clusters file."""
+        return Settings.model_validate(self.settings)
+
+    def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
+        """Return the gate's current verdict.
+
+        Once a part of the plan has started, it has a later deadline, because it must be completed.
+        """
+        summary = Summary.read(run)
+        until = summary.waves_resume_until if begun else summary.waves_begin_until
+        return present_verdict(context, self.cluster, run, self.present, until)
+
+    def _connection(self) -> AdminConnection:
+        """Return the cluster's connection.
+
+        Raises:
+            AdminError: `read_only`.
+        """
+        return PulsarAdminHook(self.present.connection).get_writing_settings(self.present.pulsar_cluster)
+
+    def _work(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
+        async def go() -> None:
+            self._task = asyncio.current_task()
+            async with PulsarAdmin(connection) as admin:
+                await work(admin)
+
+        asyncio.run(go())
+
+    def on_kill(self) -> None:
+        """Prevent further moves and splits. Those in progress remain in the history without an outcome."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _conclude(self, part: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
+        """Log the outcomes of this part of the plan, and return the number of bundles by reason code.
+
+        Raises:
+            AirflowFailException: a broker refused a request, or a person stopped the run.
+            UnfinishedError: brokers did not answer. This is retried.
+            AirflowSkipException: orders or settings prevented the whole part.
+        """
+        counts: Counter[Reason] = Counter()
+        for outcome in outcomes:
+            counts[outcome.reason] += 1
+            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.read_back})")
+        by_code = {str(reason): count for reason, count in counts.items()}
+        ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
+        refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
+        if refused:
+            raise AirflowFailException(f"{part}: {by_code}. {refused[0].meaning}")
+        if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
+            raise UnfinishedError(f"{part}: {by_code}; a retry resumes what is not in place")
+        if ordered and ordered == counts.keys():
+            raise AirflowSkipException(f"{part}: {by_code}. {min(ordered).meaning}")
+        return by_code
 
 
 _log = logging.getLogger(__name__)
@@ -200,3 +282,75 @@ def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]
         return frozenset()
     _log.warning("Not begun, because a bundle of the same range in another wave is not placed: %s", sorted(ranges))
     return ranges
+
+
+class SplitOperator(PlanPartOperator):
+    """Carry out a plan's splits.
+
+    If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not a failure.
+    The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a request or a
+    person stopped the run. After a failure, the run moves nothing. Other holds (`Holds`) are not failures, and each
+    wave checks them again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
+
+    Args:
+        gate: task id of the gate.
+        batch: 0; a plan has one batch of splits.
+    """
+
+    def __init__(self, *, gate: str, batch: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.gate = gate
+        self.batch = batch
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Carry out the splits.
+
+        Returns:
+            Number of bundles by reason code of the outcome.
+
+        Raises:
+            AirflowSkipException: the gate was closed, or would be closed now; or a broker splits bundles automatically.
+            AirflowFailException: the folder belongs to another run, the connection is read-only, or the brokers refuse
+                the credentials.
+            UnfinishedError: brokers did not answer. This is retried.
+        """
+        with final_unless_passing():
+            run = run_folder(context, self.cluster, self.run)
+            store = StateStore.of(context, self.cluster)
+            history = SplitHistory(store.get(MovesState), store.change_moves, run)
+            opened = left_about_run(context, self.gate, "reason")
+            splits = self._open(context, run, history, str(opened))
+            remaining, resolved = history.remaining(splits), Summary.read(run).resolved
+            holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)
+            # Ask if brokers split bundles by themselves, unless all splits are manual or the file sets `auto_split`.
+            overruled = resolved.origins.get("auto_split") is Origin.FILE
+            asked = not overruled and any(split.condition for split in remaining)
+
+            async def work(admin: PulsarAdmin) -> None:
+                splitting = await splitting_brokers(admin) if asked else []
+                builtin = Reason.BUILTIN_SPLITTING_ON if splitting else None
+                history.plan(remaining, datetime.now(UTC))
+                await carry_out_splits(
+                    admin.bundles,
+                    remaining,
+                    most_bundles=resolved.settings.max_namespace_bundles,
+                    timeout_seconds=resolved.settings.unload_timeout_seconds,
+                    on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
+                    held=holds.reason,
+                    leaves=lambda split: builtin or holds.leaves(split),
+                    begin=history.begin,
+                )
+                if builtin is not None:
+                    raise AirflowSkipException(f"Closed by now: {builtin} on {', '.join(splitting)}")
+
+            self._work(self._connection(), work)
+        return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
+
+    def _open(self, context: Context, run: StoragePath, history: SplitHistory, opened: str) -> Sequence[Split]:
+        """Return the splits of the plan, after checking that they may be carried out."""
+        if opened != Reason.OPEN:
+            raise AirflowSkipException(f"The gate is closed: {opened}")
+        verdict = self._judge(context, run, begun=history.planned)
+        if verdict.reason is not Reason.OPEN:
+            raise AirflowSkipException(f"Closed by now: {verdict.reason} {verdict.detail}")
+        return verdict.splits

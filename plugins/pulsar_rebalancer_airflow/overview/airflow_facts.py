@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -15,49 +16,47 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import exists, select
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.orders.in_force import LASTING
+from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans, Question
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.run_folder import find_run
+from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun, why_held
-from pulsar_rebalancer.show.page.page_model import Acts, Links, ShownQuestion
-from pulsar_rebalancer.show.page.view import State
-from pulsar_rebalancer.state.manual_plans import HandedOverPlans
-from pulsar_rebalancer.state.orders.in_force import LASTING
-from pulsar_rebalancer.state.orders.question import Answers, Question
+from pulsar_rebalancer.show.page.page_model import Acts, Links, Overview, ShownQuestion, State
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.locations import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
+from pulsar_rebalancer_airflow.links import base_path, page_path
+from pulsar_rebalancer_airflow.options import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
-from pulsar_rebalancer_airflow.validation.page import page_of
-from pulsar_rebalancer_airflow.validation.validation_link import base_path, page_path
-from pulsar_rebalancer_airflow.xcoms import left_by
+from pulsar_rebalancer_airflow.validation.findings import page_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
     from sqlalchemy.orm import Session
 
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.show.page.page_model import Overview
-    from pulsar_rebalancer.storage.layout import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
+
+def left_by(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
+    """Return a task's XCom; None if there is none."""
+    of_task = (XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.task_id == task, XComModel.key == key)
+    left = session.scalars(select(XComModel).where(*of_task)).first()
+    return None if left is None else XComModel.deserialize_value(left)
 
 
 _ASKS = "approve"
 """The apply DAG's task that asks a person."""
 
-
 _STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG)
 """Prefixes of the DAGs that the page starts."""
 
-
 _OF_PEOPLE = (*_STARTED, ROLL_DAG)
 """Prefixes of the DAGs that people start."""
-
 
 CANCELLED = exists().where(
     TaskInstance.dag_id == DagRun.dag_id,

@@ -3,6 +3,9 @@
 All routes are read-only. The page's buttons call Airflow's own API with the permissions of the user.
 """
 
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -12,27 +15,22 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
-from fastapi import APIRouter, Depends, HTTPException, Query
-from fastapi.responses import RedirectResponse, Response
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
-from pulsar_rebalancer.show.page.buckets import Timeline
-from pulsar_rebalancer.show.page.bundle_costs import bundle_costs
-from pulsar_rebalancer.show.page.bundle_search import find_bundles
-from pulsar_rebalancer.show.page.drained import stay_views
-from pulsar_rebalancer.show.page.page_model import Acts, Overview, RunAnswer, Status
-from pulsar_rebalancer.show.page.plan_view import BundlesFound, CostView, StayView
-from pulsar_rebalancer.show.page.timeline import Span, timeline
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.strategies.fitting import load_clusters
-from pulsar_rebalancer_airflow.locations import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
-from pulsar_rebalancer_airflow.overview import airflow_facts
+from pulsar_rebalancer.show.page.bundles import bundle_costs, find_bundles, stay_views
+from pulsar_rebalancer.show.page.page_model import Acts, BundlesFound, CostView, Overview, RunAnswer, Status, StayView
+from pulsar_rebalancer.show.page.timeline import Span, Timeline, timeline
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.strategies.shedders.registry import load_clusters
+from pulsar_rebalancer_airflow.links import PREFIX, base_path, report_path
+from pulsar_rebalancer_airflow.options import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
+from pulsar_rebalancer_airflow.overview import airflow_facts, stored_pages
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of
-from pulsar_rebalancer_airflow.replay.replay_link import report_path
-from pulsar_rebalancer_airflow.replay.replay_web import report_of_run
-from pulsar_rebalancer_airflow.validation.validation_link import PREFIX, base_path
+from pulsar_rebalancer_airflow.overview.stored_pages import report_of_run
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -194,3 +192,28 @@ def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+_ON_ALL = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "private, no-store"}
+"""Headers of all responses; a route may set others."""
+
+# FastAPI's documentation pages would be open to everyone.
+app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
+app.include_router(stored_pages.router)
+app.include_router(router)
+app.include_router(stored_pages.router)
+
+
+@app.middleware("http")
+async def with_headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Respond with the headers of all responses."""
+    response = await respond(request)
+    for name, value in _ON_ALL.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+@app.exception_handler(RebalancerError)
+def unreadable(_: Request, error: Exception) -> JSONResponse:
+    """Respond with 503 and an explanation if the clusters file, the storage root or a run's file cannot be read."""
+    return JSONResponse({"detail": str(error)}, status_code=503)

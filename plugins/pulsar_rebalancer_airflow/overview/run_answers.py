@@ -9,16 +9,15 @@ from airflow.models.dagrun import DagRun
 from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
-from pulsar_rebalancer.config.enums import Action
+from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.page.page_model import RunAnswer
-from pulsar_rebalancer.show.page.recent_runs import read_run
+from pulsar_rebalancer.show.page.page_model import RunAnswer, State
+from pulsar_rebalancer.show.page.recent_runs import Run, read_run
 from pulsar_rebalancer.show.page.status import answered, of_run
-from pulsar_rebalancer.show.page.view import State
-from pulsar_rebalancer.strategies.fitting import load_clusters
+from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.failures import MESSAGE
-from pulsar_rebalancer_airflow.locations import (
+from pulsar_rebalancer_airflow.options import (
     APPLY_DAG,
     BY_HAND_DAG,
     CONTROL_DAG,
@@ -27,13 +26,10 @@ from pulsar_rebalancer_airflow.locations import (
     rebalance_dags,
     storage_of,
 )
-from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, of_dag, run_folder
-from pulsar_rebalancer_airflow.xcoms import left_by
+from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, left_by, of_dag, run_folder
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-    from pulsar_rebalancer.show.page.recent_runs import Run
 
 _OF_PEOPLE = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG)
 

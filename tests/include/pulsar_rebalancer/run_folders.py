@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.splits import write_splits
+from pulsar_rebalancer.run.plan import write_splits
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 CLUSTER = "east"

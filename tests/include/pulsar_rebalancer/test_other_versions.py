@@ -10,14 +10,13 @@ from tests.airflow_runs import make_run
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.compaction import compact
-from pulsar_rebalancer.maintenance.inventory import days_before
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
+from pulsar_rebalancer.maintenance.compaction import compact, days_before
 from pulsar_rebalancer.run.compacted_tables import table_file
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

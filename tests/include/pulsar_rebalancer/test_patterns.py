@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pulsar_rebalancer.config import exclusions
-from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.resolution import parse_params
+from pulsar_rebalancer.config import settings
+from pulsar_rebalancer.config.clusters_file import load_clusters, parse_params
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.policies.isolation import parse_isolation, rulings
+from pulsar_rebalancer.isolation import parse_isolation, rulings
+from pulsar_rebalancer.orders.control_document import parse_control_form
 from pulsar_rebalancer.replay.variants import expand
-from pulsar_rebalancer.state.orders.control_form import parse_control_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ def of_policy(size: int, path: Path) -> None:
 
 def excludes_none(patterns: Sequence[str]) -> None:
     assert patterns
-    assert {exclusions.of_bundle(f"{name}/0x00000000_0xffffffff", (), patterns) for name in NAMES} == {None}
+    assert {settings.of_bundle(f"{name}/0x00000000_0xffffffff", (), patterns) for name in NAMES} == {None}
 
 
 def of_run(size: int, path: Path) -> None:

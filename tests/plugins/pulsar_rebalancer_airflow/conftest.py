@@ -12,8 +12,8 @@ from tests.airflow_context import MemoryState
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, webhook
 
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build

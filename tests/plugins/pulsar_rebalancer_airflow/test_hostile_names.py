@@ -14,24 +14,24 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 from tests.hostile_names import BUNDLES, NAMES
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.admin.url_paths import path
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, load_clusters
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.maintenance.inventory import days_before
+from pulsar_rebalancer.maintenance.compaction import days_before
 from pulsar_rebalancer.names import CLUSTER_NAME, is_broker_id
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.pulsar.answers import path
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
-from pulsar_rebalancer_airflow.validation.page import page_of
+from pulsar_rebalancer_airflow.validation.findings import page_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_simulator.serve import Running
 
 

@@ -9,8 +9,7 @@ from airflow.sdk.configuration import conf
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE, clusters_file, rebalance_dags, storage_root
-from pulsar_rebalancer_airflow.options import VARIABLES
+from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE, VARIABLES, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.provider import SECTION
 
 

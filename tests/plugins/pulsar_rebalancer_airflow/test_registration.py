@@ -35,12 +35,12 @@ from airflow.cli import cli_parser
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.plugins_manager import get_fastapi_plugins, get_plugin_info
 from airflow.providers_manager import ProvidersManager
-from pulsar_rebalancer_airflow.locations import storage_root
+from pulsar_rebalancer_airflow.options import storage_root
 manager = ProvidersManager()
 manager.initialize_providers_hooks()
 hook = manager.hooks["pulsar_admin"]
 widgets = {k: v.field for k, v in manager.connection_form_widgets.items() if "pulsar_admin" in k}
-heavy = {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.validation.validation_web"} & set(sys.modules)
+heavy = {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.overview.stored_pages"} & set(sys.modules)
 
 def cli(*words):
     args = cli_parser.get_parser().parse_args(words)

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 from airflow.sdk import Connection
-from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.project.documentation import blocks
 
 from pulsar_rebalancer.errors import SettingsError

@@ -7,18 +7,24 @@ from unittest import mock
 import pytest
 
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError, StateError
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.backup import committed_sequences, copy_of, keep_copy
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState
+from pulsar_rebalancer.state.state_documents import (
+    DecisionState,
+    HitCount,
+    MovesState,
+    committed_sequences,
+    copy_of,
+    keep_copy,
+)
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 def test_documents_come_back_as_they_were(state: MemoryState) -> None:

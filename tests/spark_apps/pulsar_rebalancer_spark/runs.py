@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 from tests.vectors.rows import bundles_of
 
-from pulsar_rebalancer.config.resolution import Resolved, RunParams
+from pulsar_rebalancer.config.clusters_file import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, broker_samples, write
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.strategies import means
-from pulsar_rebalancer.strategies.left_out import left_out_of
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.strategies import strategy_state
+from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +83,10 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     brokers = (given.folder / "input" / "brokers.parquet").read_table().to_pylist()
     bundles = (given.folder / "input" / "bundles.parquet").read_table().to_pylist()
     refused = {row["bundle"] for row in given.bundles_quarantined}
-    found = {row["bundle"]: row for row in means.update([r for r in bundles if r["bundle"] not in refused], previous)}
+    found = {
+        row["bundle"]: row
+        for row in strategy_state.update([r for r in bundles if r["bundle"] not in refused], previous)
+    }
     names = pa.array([row["bundle"] for row in bundles], pa.string())
     reasons = stays.of_bundles(names, stays.BundleFacts.of(given, given.settings)).to_pylist()
     for row, reason in zip(bundles, reasons, strict=True):

@@ -9,11 +9,11 @@ import psutil
 import pytest
 from lab.benchmarks import clusters
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_spark import spark_tables
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_spark import bundle_means
 from pulsar_rebalancer_spark.rebalance import decide
 
 pytestmark = pytest.mark.system
@@ -54,11 +54,11 @@ def test_sixteen_times_the_bundles(spark, tmp_path, settings):
             assert decide(lambda: spark, given).bundles_taken
 
         def yardstick(run=run, means=means):
-            bundles = spark_tables.read(spark, [run / "input" / "bundles.parquet"], BUNDLES)
-            known = spark_tables.read(spark, [means], MEANS).withColumnsRenamed(
+            bundles = bundle_means.read(spark, [run / "input" / "bundles.parquet"], BUNDLES)
+            known = bundle_means.read(spark, [means], MEANS).withColumnsRenamed(
                 {name: f"known_{name}" for name in MEANS.names[2:]}
             )
-            spark_tables.write(
+            bundle_means.write(
                 bundles.join(known, on=["cluster", "bundle"], how="left"), run / "plan" / "yardstick.parquet"
             )
 

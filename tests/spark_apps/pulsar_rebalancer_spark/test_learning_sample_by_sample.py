@@ -10,23 +10,20 @@ import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
-from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.config.clusters_file import RunParams
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import NOBODY, Roster
-from pulsar_rebalancer.replay.learned_columns import LearnedColumns
+from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import COSTS, MEANS, Measure
-from pulsar_rebalancer.state.counting import commit
-from pulsar_rebalancer.state.learned import Learned
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
-from pulsar_rebalancer.strategies import bottleneck
-from pulsar_rebalancer.strategies.bottleneck import UNIT
+from pulsar_rebalancer.state.state_documents import DecisionState, Learned, MovesState, Unload, commit
+from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
+from pulsar_rebalancer.strategies.scoring import UNIT
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -47,7 +44,7 @@ FORCED = RunParams(force="hot broker")
 
 
 def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(bottleneck, "LASTING", 2)
+    monkeypatch.setattr(scoring, "LASTING", 2)
     content = runs.tables("east", 4, 24)
     brokers, bundles = (content[name].to_pylist() for name in ("brokers", "bundles"))
     roster = Roster([row["broker"] for row in brokers], [row["bundle"] for row in bundles])

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
-from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.config.clusters_file import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
-from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.strategies.strategy_state import KeptState
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:

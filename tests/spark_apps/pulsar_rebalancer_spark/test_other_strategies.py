@@ -12,17 +12,17 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 from tests.vectors.rows import decision_of
 
-from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.config.clusters_file import RunParams
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_run
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.strategies.sample import CandidateMove
-from pulsar_rebalancer_spark import rebalance, spark_tables
+from pulsar_rebalancer_spark import bundle_means, rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
 SHEDDING: dict[Strategy, dict[str, Any]] = {
@@ -121,13 +121,13 @@ def test_executors_write_only_below_the_state_and_leave_nothing_of_a_sample_that
     spark, tmp_path, monkeypatch
 ):
     """A deployment lets them write nowhere else."""
-    written, write = [], spark_tables.write
+    written, write = [], bundle_means.write
 
     def noted(frame, file):
         written.append(file.uri)
         write(frame, file)
 
-    monkeypatch.setattr(spark_tables, "write", noted)
+    monkeypatch.setattr(bundle_means, "write", noted)
     content, settings = runs.tables("east", 6, 20), SHEDDING[Strategy.OVERLOAD]
     for params in (RunParams(), RunParams(force="hot broker")):
         run = runs.make(tmp_path, content, params=params, strategy=Strategy.OVERLOAD, **settings)

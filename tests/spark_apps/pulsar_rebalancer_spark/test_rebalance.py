@@ -19,19 +19,18 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from tests.vectors.rows import decided as decided_of
 from tests.vectors.rows import decision_of
 
-from pulsar_rebalancer.config.enums import Strategy
-from pulsar_rebalancer.config.resolution import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.config.clusters_file import THRESHOLD_FIELDS, RunParams
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
-from pulsar_rebalancer.strategies import means
-from pulsar_rebalancer.strategies.fitting import force_threshold
+from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
+from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer_spark import application, rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -191,7 +190,7 @@ def test_means_pass_from_one_counted_sample_to_the_next(spark, tmp_path):
     stored = [tmp_path / "east" / "state" / plan.read_state(run).means for run in (first, second)]
     previous, updated = (pa.parquet.read_table(file).to_pylist() for file in stored)
     bundles = (second / "input" / "bundles.parquet").read_table().to_pylist()
-    assert sorted(updated, key=lambda row: row["bundle"]) == means.update(bundles, previous)
+    assert sorted(updated, key=lambda row: row["bundle"]) == strategy_state.update(bundles, previous)
     assert plan_of(second)[1] == specified(tmp_path, second, previous).moves
 
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, settings
 
-from pulsar_rebalancer.replay.agreement import Agreement
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.preparation import prepare
 from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, REQUEST, TABLE, ReplayRequest
+from pulsar_rebalancer.replay.replay_run import prepare
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
-from pulsar_rebalancer.replay.variant_outcome import Figures, figures
+from pulsar_rebalancer.replay.variant_outcome import Agreement, Figures, figures
 from pulsar_rebalancer.replay.variants import CURRENT
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_spark.replay import main, run
@@ -177,14 +176,14 @@ def test_what_cannot_be_replayed_is_said_with_its_reason(
     }.items():
         assert main(command) == 1
         assert words in capsys.readouterr().err
-    monkeypatch.setattr("pulsar_rebalancer.replay.refusals.MOST_HOURS", 1e-7)
+    monkeypatch.setattr("pulsar_rebalancer.replay.replay_request.MOST_HOURS", 1e-7)
     (folder / REQUEST).write_json(document)
     # What an earlier request led to does not stay beside another one.
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).write_bytes(b"of yesterday")
     assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
     assert "6 variants over 16 samples of 2 brokers and 5 bundles would take" in capsys.readouterr().err
-    monkeypatch.setattr("pulsar_rebalancer.replay.refusals.MOST_OUTCOMES", 1000)
+    monkeypatch.setattr("pulsar_rebalancer.replay.replay_request.MOST_OUTCOMES", 1000)
     assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
     assert "6 variants over 1,500 samples are more than 1,000" in capsys.readouterr().err
     # Nothing is left, and nothing is taken that lay there before.

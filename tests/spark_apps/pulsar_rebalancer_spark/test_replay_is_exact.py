@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
@@ -26,7 +25,7 @@ from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, BUNDLES, CLUSTER, RESOURCES, TRAFFIC
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide
 

@@ -22,14 +22,14 @@ from tests.airflow_context import context
 from tests.project.documentation import commands_in_blocks
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer_airflow import spark_connect
-from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
+from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
 from pulsar_rebalancer_spark.rebalance import decide
 

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies import means as specification
-from pulsar_rebalancer_spark import means, spark_tables
+from pulsar_rebalancer.strategies import strategy_state as specification
+from pulsar_rebalancer_spark import bundle_means
 
 NAMES = [f"t/n/0x{number:08x}_0x1" for number in range(31)]
 KNOWN_SAMPLES = (8, 9, 10, 998, 999, 1000)
@@ -46,7 +46,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         bundles, previous = StoragePath(str(tmp_path / "bundles.parquet")), StoragePath(str(tmp_path / "means.parquet"))
         bundles.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
         previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
-        sample = spark_tables.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
+        sample = bundle_means.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
         # one of the bundles was split since: its two parts carry on with their shares until they have means
         parts: dict[str, dict[str, dict[str, float]]] = {"c1": {NAMES[0]: {NAMES[1]: 0.25, NAMES[3]: 0.75}}, "c2": {}}
         of_split: list[dict[str, Any]] = [
@@ -55,12 +55,13 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
             for bundle, of_bundle in parts[cluster].items()
             for part, share in of_bundle.items()
         ]
-        before = means.with_parts(
-            spark_tables.read(spark, [previous], MEANS), spark_tables.literal(spark, of_split, spark_tables.PARTS)
+        before = bundle_means.with_parts(
+            bundle_means.read(spark, [previous], MEANS), bundle_means.literal(spark, of_split, bundle_means.PARTS)
         )
-        updated = means.update(sample, before, shared=True)
+        updated = bundle_means.update(sample, before, shared=True)
         answer = sorted(
-            (row.asDict() for row in means.table(updated).collect()), key=lambda row: (row["cluster"], row["bundle"])
+            (row.asDict() for row in bundle_means.table(updated).collect()),
+            key=lambda row: (row["cluster"], row["bundle"]),
         )
         for cluster in known:
             carried = specification.with_parts(known[cluster], parts[cluster])

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import leaving
 from pulsar_rebalancer.decide.sources.wanted import RequestedMove, Wanted, candidates_of, placed
 from pulsar_rebalancer.errors import PlanError, SnapshotError
+from pulsar_rebalancer.orders.manual_plans import HandedOver
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
-from pulsar_rebalancer.run.plan import Move, Summary, read_state, verify
-from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.plan import Move, Summary, read_state, taken_rows, verify
+from pulsar_rebalancer.run.request import ByHand, HandRequest, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.splits import taken_rows
 from pulsar_rebalancer.run.tables import Row
-from pulsar_rebalancer.state.manual_plans import HandedOver
 from pulsar_rebalancer.state.state_documents import CountedSample
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.sample import CandidateMove

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Overrule
-from pulsar_rebalancer.decide.planning_sample import PlanningSample
-from pulsar_rebalancer.decide.rolls.rolling import why_none
+from pulsar_rebalancer.config.field_types import Overrule
+from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
+from pulsar_rebalancer.decide.rolling import why_none
 from pulsar_rebalancer.decide.sources.filling import arrived_lately
 from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, placed
-from pulsar_rebalancer.decide.spare_capacity import SpareCapacity
+from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.manual_request import DrainProgress
-from pulsar_rebalancer.run.sums import one_by_one
-from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies.sample import Decision
+from pulsar_rebalancer.run.request import DrainProgress
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import Measure, one_by_one
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.state.manual_plans import Drain
-    from pulsar_rebalancer.strategies.sample import CandidateMove
 
 NAMED = 20
 """Maximum number of immovable bundles to name, per broker."""

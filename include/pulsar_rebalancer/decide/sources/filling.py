@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.wanted import RequestedMove, Wanted, candidates_of, giving, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.state.state_documents import Unload
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.state.state_documents import Unload
 
 _NEW = timedelta(minutes=30)
 """A broker counts as new until its process reaches this age."""

@@ -8,23 +8,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.config.enums import Action, SplitAlgorithm
+from pulsar_rebalancer.config.field_types import Action, SplitAlgorithm
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import of_broker
 from pulsar_rebalancer.decide.sources.filling import check_broker, fill
 from pulsar_rebalancer.decide.sources.wanted import MEASURE, RequestedMove, SourceReport, Wanted
-from pulsar_rebalancer.decide.splits.planner import where_to_cut
+from pulsar_rebalancer.decide.split_planning import where_to_cut
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.patterns import matching, of_glob
+from pulsar_rebalancer.names import matching, namespace_of, of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
-from pulsar_rebalancer.run.splits import in_parts
+from pulsar_rebalancer.run.plan import in_parts
+from pulsar_rebalancer.run.request import ByHand, HandRequest
+from pulsar_rebalancer.run.snapshot import Candidates
 from pulsar_rebalancer.run.tables import Row
-from pulsar_rebalancer.run.topic_loads import Candidates
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 
-from pulsar_rebalancer.config.enums import Overrule
-from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.config.field_types import Overrule
+from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.sources.filling import unreported
 from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, giving, placed
-from pulsar_rebalancer.decide.spare_capacity import SpareCapacity
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.attempts import TRIES
+from pulsar_rebalancer.run.outcome import TRIES
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.strategies.caps import in_order
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from pulsar_rebalancer.run.snapshot import Snapshot
-    from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
 def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str) -> Wanted | None:

@@ -9,19 +9,19 @@ from functools import cache
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
-from pulsar_rebalancer.decide.explain import HELD_BACK, taken_and_passed_over
+from pulsar_rebalancer.decide.planning import HELD_BACK, taken_and_passed_over
 from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
-from pulsar_rebalancer.state.counting import Counting
-from pulsar_rebalancer.strategies.kept import KeptState
+from pulsar_rebalancer.state.state_documents import Counting
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.strategy_state import KeptState
 
 
 @dataclass(frozen=True)

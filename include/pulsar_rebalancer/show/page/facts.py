@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from pydantic import AwareDatetime
 
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.control_document import Control
+from pulsar_rebalancer.orders.in_force import Closed, JudgedRun, OrdersInForce, beside_the_mode, closings, sentence
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, HandedOverPlans, Question
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.page.view import View
-from pulsar_rebalancer.state.manual_plans import Drain, HandedOverPlans
-from pulsar_rebalancer.state.orders.control_document import Control
-from pulsar_rebalancer.state.orders.in_force import Closed, JudgedRun, closings
-from pulsar_rebalancer.state.orders.question import Answers, Question
-from pulsar_rebalancer.state.orders.sentence import OrdersInForce, beside_the_mode, sentence
-from pulsar_rebalancer.state.roll_document import Roll
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.show.page.recent_runs import Run
-    from pulsar_rebalancer.state.orders.question import Answer
+from pulsar_rebalancer.show.page.page_model import View
+from pulsar_rebalancer.show.page.recent_runs import Run
 
 
 class FailedRun(View):

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
-from pulsar_rebalancer.run.explanation import explain
-from pulsar_rebalancer.show.page.brokers import broker_views
-from pulsar_rebalancer.show.page.drained import drain_views
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.show.measurements import Scores
+from pulsar_rebalancer.show.page.brokers import broker_views, cluster_hits, kept_by, pair_views, worth_listing
+from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowFacts
-from pulsar_rebalancer.show.page.newest_changes import change_by, newest_changes
-from pulsar_rebalancer.show.page.page_model import FindingView, Overview, RollView, Status
+from pulsar_rebalancer.show.page.page_model import FindingView, Overview, PlanView, RollView, State, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
-from pulsar_rebalancer.show.page.pairs import cluster_hits, kept_by, pair_views, worth_listing
-from pulsar_rebalancer.show.page.recent_runs import known_scores, newest, read_run, rounded
+from pulsar_rebalancer.show.page.recent_runs import (
+    Changes,
+    Run,
+    change_by,
+    known_scores,
+    newest,
+    newest_changes,
+    read_run,
+    rounded,
+)
 from pulsar_rebalancer.show.page.status import Said, now_of, of_run
-from pulsar_rebalancer.show.page.view import State
-from pulsar_rebalancer.show.scores import Scores
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.errors import RebalancerError
-    from pulsar_rebalancer.show.page.newest_changes import Changes
-    from pulsar_rebalancer.show.page.plan_view import PlanView
-    from pulsar_rebalancer.show.page.recent_runs import Run
-    from pulsar_rebalancer.state.roll_document import Roll
-    from pulsar_rebalancer.storage.layout import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 _ENDED_ROLL = timedelta(days=1)
 """Time for which the page shows a rolling restart that has ended."""

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.harm import BundleHarm, last_time
-from pulsar_rebalancer.run.outcome import harm_of
-from pulsar_rebalancer.run.plan import Actions, read_moves, taken_candidates
+from pulsar_rebalancer.run.outcome import BundleHarm, Harm, MoveOutcome, harm_of, last_time
+from pulsar_rebalancer.run.plan import (
+    Actions,
+    Move,
+    Split,
+    SplitOutcome,
+    Summary,
+    read_moves,
+    read_splits,
+    taken_candidates,
+    taken_rows,
+)
 from pulsar_rebalancer.run.snapshot import CLIENTS
-from pulsar_rebalancer.run.splits import read_splits, taken_rows
-from pulsar_rebalancer.show.page.pairs import pair_views
-from pulsar_rebalancer.show.page.plan_view import Count, EndView, MoveView, PlanView, SplitView
-from pulsar_rebalancer.show.page.recent_runs import known_scores, rounded
+from pulsar_rebalancer.show.page.brokers import pair_views
+from pulsar_rebalancer.show.page.page_model import Count, EndView, MoveView, PairView, PlanView, SplitView
+from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.texts import capitalized
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pulsar_rebalancer.run.harm import Harm
-    from pulsar_rebalancer.run.outcome import MoveOutcome
-    from pulsar_rebalancer.run.plan import Move, Summary
-    from pulsar_rebalancer.run.splits import Split, SplitOutcome
-    from pulsar_rebalancer.show.page.page_model import PairView
-    from pulsar_rebalancer.show.page.recent_runs import Run
-    from pulsar_rebalancer.storage.layout import ClusterStorage
 
 LISTED = 100
 """Maximum number of moves listed."""

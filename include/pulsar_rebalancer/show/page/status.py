@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.explanation import explain
-from pulsar_rebalancer.run.plan import LONGEST_RUN
-from pulsar_rebalancer.show.page.brokers import short_names
-from pulsar_rebalancer.show.page.facts import why_held
-from pulsar_rebalancer.show.page.pairs import pair_views
-from pulsar_rebalancer.show.page.view import State
+from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
+from pulsar_rebalancer.show.page.brokers import pair_views, short_names
+from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun, why_held
+from pulsar_rebalancer.show.page.page_model import PairView, State
+from pulsar_rebalancer.show.page.recent_runs import Run
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 from pulsar_rebalancer.texts import capitalized, number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from pulsar_rebalancer.config.clusters_file import ClusterEntry
-    from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun
-    from pulsar_rebalancer.show.page.page_model import PairView
-    from pulsar_rebalancer.show.page.recent_runs import Run
-
 
 FIRES, WOULD_FIRE = "fires", "would fire"
 """What a pair does once it has enough hits; `WOULD_FIRE` is used while moves are forbidden."""

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 
+from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.strategies.caps import in_order, units
-from pulsar_rebalancer.strategies.placement.placements import selector
-from pulsar_rebalancer.strategies.placement.selector import choose, overloaded
+from pulsar_rebalancer.strategies.placement.least_loaded import (
+    ExtensibleLeastResourceUsageWithWeight,
+    LeastLongTermMessageRate,
+    LeastResourceUsageWithWeight,
+)
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.placement.selector import RoundRobin, Selector, Stateless, choose, overloaded
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
+from pulsar_rebalancer.strategies.shedders.registry import placement_of
+from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
-    from pulsar_rebalancer.strategies.kept import PlacementState
-    from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-    from pulsar_rebalancer.strategies.placement.selector import Selector
-    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
+class AvgPlacement(Stateless):
+    """AvgShedder's placement for bundles without a planned destination. All candidates are eligible.
+
+    As in AvgShedder.selectBroker of Pulsar 5.0.1.
+    """
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Return all candidates."""
+        return candidates
+
+
+def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
+    """Return the placement for bundles to which the shedder assigns no destination.
+
+    Args:
+        sample: the cluster, with its settings.
+        kept: the placement's state after the last counted run.
+    """
+    name = placement_of(sample.settings)
+    if name is Placement.ROUND_ROBIN:
+        return RoundRobin(kept)
+    if name is Placement.AVG:
+        return AvgPlacement()
+    if name is Placement.LEAST_RATE:
+        return LeastLongTermMessageRate(sample.bundles.long_term_msg_rates(), overloaded(sample))
+    if any(broker.load_average is not None for broker in sample.taking_part):
+        return ExtensibleLeastResourceUsageWithWeight(sample)
+    return LeastResourceUsageWithWeight(sample, kept)
 
 
 def place(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, overload
 
-from pulsar_rebalancer.strategies.kept import PlacementState
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import weighted_usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from pulsar_rebalancer.run.bundle_columns import BundleSample
-    from pulsar_rebalancer.strategies.sample import ClusterSample
-
+from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 T = TypeVar("T")
 
@@ -104,3 +101,97 @@ def overloaded(sample: ClusterSample) -> set[str]:
     """Return the brokers above the overload threshold."""
     limit = sample.settings.overloaded_threshold / 100
     return {broker for broker, usage in usages(sample).items() if usage > limit}
+
+
+class Others(Sequence[str]):
+    """A view of a list of brokers that omits a few of them. The order of the list is kept.
+
+    Args:
+        brokers: brokerIds. Pass the same object while the list is unchanged, so that the cache in `PerCandidates` is
+            used.
+        position: index of each broker in the list.
+        without: the brokers to leave out.
+    """
+
+    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], without: Collection[str]) -> None:
+        self.brokers = brokers
+        self.without = frozenset(without)
+        self.positions = sorted(position[broker] for broker in self.without)
+        self._position = position
+
+    def __len__(self) -> int:
+        """Return the number of brokers in the view."""
+        return len(self.brokers) - len(self.positions)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """Return the broker at a position in the view, or the brokers in a slice."""
+        if isinstance(index, slice):
+            return list(self)[index]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        # Before the n-th missing broker (counted from 0), the number of brokers left is that broker's position minus n.
+        before = bisect_left(range(len(self.positions)), index + 1, key=lambda n: self.positions[n] - n)
+        return self.brokers[index + before]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the brokers in the view."""
+        return (broker for broker in self.brokers if broker not in self.without)
+
+    def __contains__(self, broker: object) -> bool:
+        """Return whether a broker is in the view."""
+        return broker in self._position and broker not in self.without
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both lists have the same brokers in the same order."""
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
+    """Return the full list of brokers that the candidates come from, and the brokers in it that are not candidates."""
+    if isinstance(candidates, Others):
+        return candidates.brokers, candidates.without
+    return candidates, frozenset()
+
+
+MAX_COUNT = 2**31 - 1
+"""Value after which the counter starts over at 0."""
+
+
+class RoundRobin:
+    """A counter and a list of brokers. If the list does not match the candidates, the candidates replace the list.
+
+    As in RoundRobinBrokerSelector.selectBroker.
+
+    Args:
+        kept: the state of the last counted run; `count` and `brokers` are used.
+    """
+
+    def __init__(self, kept: PlacementState) -> None:
+        self._count = kept.count
+        self._brokers: Sequence[str] = kept.brokers
+        self._members = PerCandidates(frozenset)
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+        """Return the next candidate."""
+        if not candidates:
+            return []
+        index = self._count % len(candidates)
+        self._count = 0 if self._count == MAX_COUNT else self._count + 1
+        members = candidates if isinstance(candidates, Others) else self._members.of(candidates)
+        if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
+            self._brokers = candidates
+        return [self._brokers[index]]
+
+    def placed(self, bundle: BundleSample, broker: str) -> None:
+        """Do nothing, because `eligible` has advanced the counter."""
+
+    def kept(self) -> PlacementState:
+        """Return the counter and the list of brokers."""
+        return PlacementState(count=self._count, brokers=tuple(self._brokers))

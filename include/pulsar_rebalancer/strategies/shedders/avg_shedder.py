@@ -11,29 +11,33 @@ policy reserves are paired only with each other, because their bundles must not 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pulsar_rebalancer.config.enums import Placement
+from pulsar_rebalancer.config.field_types import Placement
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, SheddingResult, hits_after, left_out_decisions
+from pulsar_rebalancer.run.tables import BrokerSample, Measure
+from pulsar_rebalancer.state.state_documents import Counting, HitCount
+from pulsar_rebalancer.strategies.sample import (
+    CandidateMove,
+    ClusterSample,
+    Decision,
+    Profile,
+    SheddingResult,
+    Threshold,
+    around,
+    hits_after,
+    left_out_decisions,
+    within,
+)
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.shedders.profile import Profile, Threshold, around, within
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
 from pulsar_rebalancer.texts import number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.state.counting import Counting
-    from pulsar_rebalancer.strategies.sample import ClusterSample
 
 NO_HITS = HitCount()
 

@@ -7,6 +7,7 @@ the last hour's average loads. The formulas are explained in docs/gain-shedder.m
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any
@@ -16,25 +17,24 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.sums import one_by_one
-from pulsar_rebalancer.state.learned import LearnedBroker
-from pulsar_rebalancer.strategies.bottleneck import MEMORY, UNIT
-from pulsar_rebalancer.strategies.kept import ShedderState
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.tables import Measure, one_by_one
+from pulsar_rebalancer.state.state_documents import Learned, LearnedBroker
 from pulsar_rebalancer.strategies.learning import Sums
-from pulsar_rebalancer.strategies.sample import CandidateMove, SheddingResult, hits_after
-from pulsar_rebalancer.strategies.scoring import relative_limits
+from pulsar_rebalancer.strategies.sample import (
+    CandidateMove,
+    ClusterSample,
+    Decision,
+    SheddingResult,
+    gap_and_hits,
+    hits_after,
+)
+from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
-from pulsar_rebalancer.strategies.wording import gap_and_hits
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     import numpy.typing as npt
-
-    from pulsar_rebalancer.run.bundle_columns import BundleSample
-    from pulsar_rebalancer.run.tables import Measure
-    from pulsar_rebalancer.state.learned import Learned
-    from pulsar_rebalancer.strategies.sample import ClusterSample, Decision
 
     Heights = tuple[float, float]
     Floats = npt.NDArray[np.float64]

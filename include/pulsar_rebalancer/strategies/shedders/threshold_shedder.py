@@ -13,25 +13,27 @@ left out is kept, but is not included in the mean.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from pulsar_rebalancer.config.enums import Placement
+from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.config.pulsar_settings import MIB
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import SheddingResult, left_out_decisions
+from pulsar_rebalancer.run.tables import BrokerSample
+from pulsar_rebalancer.strategies.sample import (
+    CandidateMove,
+    ClusterSample,
+    Decision,
+    Line,
+    Profile,
+    SheddingResult,
+    amount,
+    left_out_decisions,
+)
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
-from pulsar_rebalancer.strategies.shedders.offload import MEASURE, Comparison, broker_decision, offload
-from pulsar_rebalancer.strategies.shedders.profile import Line, Profile
-from pulsar_rebalancer.strategies.wording import amount
+from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comparison, broker_decision, offload
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
 from pulsar_rebalancer.texts import number_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 MARGIN = 0.05
 """Shedding aims for a load this far below the bound; 1 is 100 percent."""

@@ -17,27 +17,34 @@ a swap. A source with load 0 sheds nothing; Pulsar divides by this load.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pulsar_rebalancer.config.enums import Placement
+from pulsar_rebalancer.config.field_types import Placement
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import RESOURCES
+from pulsar_rebalancer.run.tables import RESOURCES, BrokerSample
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, ShedderState
-from pulsar_rebalancer.strategies.sample import Decision, SheddingResult, left_out_decisions
+from pulsar_rebalancer.strategies.sample import (
+    CandidateMove,
+    ClusterSample,
+    Decision,
+    Profile,
+    SheddingResult,
+    amount,
+    left_out_decisions,
+)
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
-from pulsar_rebalancer.strategies.shedders.load_stats import BrokerLoad, LoadStats, is_outdated
-from pulsar_rebalancer.strategies.shedders.profile import Profile
-from pulsar_rebalancer.strategies.shedders.swap import MEASURE, PairTransfer
-from pulsar_rebalancer.strategies.shedders.top_bundles import top_bundles
-from pulsar_rebalancer.strategies.wording import amount
+from pulsar_rebalancer.strategies.shedders.swap import (
+    MEASURE,
+    BrokerLoad,
+    Imbalance,
+    LoadStats,
+    PairTransfer,
+    is_outdated,
+    top_bundles,
+)
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, ShedderState
 from pulsar_rebalancer.texts import number_of
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
-    from pulsar_rebalancer.strategies.shedders.load_stats import Imbalance
 
 
 class NoShedding(NamedTuple):

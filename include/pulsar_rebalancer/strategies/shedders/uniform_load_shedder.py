@@ -10,21 +10,22 @@ map order. The placement strategy chooses the destinations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config.enums import Placement
+from pulsar_rebalancer.config.field_types import Placement
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies.kept import ShedderState
-from pulsar_rebalancer.strategies.sample import CandidateMove, SheddingResult, left_out_decisions
-from pulsar_rebalancer.strategies.shedders.offload import Comparison, broker_decision
-from pulsar_rebalancer.strategies.shedders.profile import Profile
-from pulsar_rebalancer.strategies.wording import amount
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.strategies.sample import ClusterSample, Decision
+from pulsar_rebalancer.run.tables import BrokerSample, Measure
+from pulsar_rebalancer.strategies.sample import (
+    CandidateMove,
+    ClusterSample,
+    Decision,
+    Profile,
+    SheddingResult,
+    amount,
+    left_out_decisions,
+)
+from pulsar_rebalancer.strategies.shedders.overload_shedder import Comparison, broker_decision
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 MAX_INT = 2**31 - 1
 NOTHING = 1e-6

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
-from pulsar_rebalancer.carry_out.approval import code, lacks_second_person, texts
-from pulsar_rebalancer.run.plan import Actions, Summary, read_moves
-from pulsar_rebalancer.run.splits import Split
+from pulsar_rebalancer.carry_out.gate import code, lacks_second_person, texts
+from pulsar_rebalancer.run.plan import Actions, Split, Summary, read_moves
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

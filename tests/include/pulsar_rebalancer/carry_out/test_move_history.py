@@ -12,11 +12,10 @@ from tests.airflow_runs import bundle, make_run, move_row
 from pulsar_rebalancer.carry_out import move_history
 from pulsar_rebalancer.carry_out.move_history import WaveHistory, still_kept
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.attempts import write_outcomes
-from pulsar_rebalancer.run.outcome import MoveOutcome, conclude
+from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, write_outcomes
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from pulsar_rebalancer.carry_out.pace import AdaptivePace, MoveQueue
+from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, MoveQueue
 from pulsar_rebalancer.run.plan import Move
 
 if TYPE_CHECKING:

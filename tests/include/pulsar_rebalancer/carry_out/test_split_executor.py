@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection
-from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
-from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
-from pulsar_rebalancer.run.splits import Split, SplitOutcome
+from pulsar_rebalancer.pulsar import AdminConnection
+from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
+from pulsar_rebalancer.pulsar.transport import Transport
+from pulsar_rebalancer.run.plan import Split, SplitOutcome
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET, Traffic

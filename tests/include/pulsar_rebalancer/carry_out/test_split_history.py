@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pulsar_rebalancer.carry_out.split_history import SplitHistory, tidied
+from pulsar_rebalancer.carry_out.split_executor import SplitHistory, tidied
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.splits import Split, SplitOutcome, read_outcomes
+from pulsar_rebalancer.run.plan import Split, SplitOutcome, read_outcomes
 from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -11,10 +11,10 @@ from tests.include.pulsar_rebalancer.carry_out.unloading_scene import (
     Watched,
 )
 
-from pulsar_rebalancer.admin import BundleAdmin
-from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.pulsar import BundleAdmin
+from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 
 

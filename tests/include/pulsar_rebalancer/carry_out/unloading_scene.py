@@ -10,9 +10,9 @@ import contextlib
 import numpy as np
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, BundleAdmin
-from pulsar_rebalancer.admin.transport import Transport
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
+from pulsar_rebalancer.pulsar import AdminConnection, BundleAdmin
+from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move
 from pulsar_simulator.brokers import BrokerSpec

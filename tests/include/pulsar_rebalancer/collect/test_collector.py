@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.collect.collector import Trigger, collect, save
-from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.resolution import Origin, RunParams
+from pulsar_rebalancer.config.clusters_file import ClusterEntry, Origin, RunParams
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import AdminError, SettingsError
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import INPUT

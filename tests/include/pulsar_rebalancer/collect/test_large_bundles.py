@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_rebalancer.collect.large_bundles import choose
+from pulsar_rebalancer.collect.split_candidates import choose
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, table
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.responses import Response
-from tests.include.pulsar_rebalancer.admin.scripted_broker import REPORT, Broker, brokers, connect
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import REPORT, Broker, brokers, connect
 
 from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import validate
-from pulsar_rebalancer.policies.cluster_policies import Policies
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.storage.path import StoragePath

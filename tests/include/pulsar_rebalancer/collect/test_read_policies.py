@@ -5,10 +5,9 @@ from collections import Counter
 
 import pytest
 
-from pulsar_rebalancer.collect.read_policies import read_isolation, read_policies
+from pulsar_rebalancer.collect.broker_settings import read_isolation, read_policies
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import parse_isolation
+from pulsar_rebalancer.isolation import Policies, parse_isolation
 from pulsar_rebalancer.reasons import Reason
 
 WHOLE = "0x00000000_0xffffffff"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.collect import split_candidates
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster

@@ -11,7 +11,7 @@ import pytest
 
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 
 from pulsar_rebalancer.command import drain
 from pulsar_rebalancer.command.__main__ import main

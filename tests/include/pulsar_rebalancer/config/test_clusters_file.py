@@ -1,7 +1,7 @@
 import pytest
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import SettingsError
 
 

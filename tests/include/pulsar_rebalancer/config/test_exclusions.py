@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.config import exclusions
+from pulsar_rebalancer.config import settings
 from pulsar_rebalancer.config.settings import Settings
 
 BUNDLE = "acme/billing/0x00000000_0x80000000"
@@ -31,4 +31,4 @@ BROKER = {"excluded_brokers": ["b:1"]}
 def test_what_a_plan_may_move_no_longer(planned: dict[str, Any], present: dict[str, Any], reason: str | None) -> None:
     before, after = Settings.model_validate(planned), Settings.model_validate(present)
 
-    assert exclusions.since(before, after, BUNDLE, {"a:1", "b:1"}) == reason
+    assert settings.since(before, after, BUNDLE, {"a:1", "b:1"}) == reason

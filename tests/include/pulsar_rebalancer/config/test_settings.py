@@ -1,12 +1,12 @@
 import pytest
 
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.clusters_file import Origin, from_brokers, parse_params, resolve
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
-from pulsar_rebalancer.config.resolution import Origin, from_brokers, parse_params, resolve
 from pulsar_rebalancer.config.settings import CAPS, Settings, validate
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.strategies.fitting import force_threshold
+from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 
 # Read back from Pulsar's ServiceConfiguration; maxUnloadPercentage as of 5.0.
 DEFAULTS_OF_PULSAR = {

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.resolution import parse_params
+from pulsar_rebalancer.config.clusters_file import load_clusters, parse_params
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.state.orders.control_form import parse_control_form
+from pulsar_rebalancer.orders.control_document import parse_control_form
+from pulsar_rebalancer.run.request import parse_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable

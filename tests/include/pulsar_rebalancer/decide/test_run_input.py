@@ -7,13 +7,12 @@ from datetime import timedelta
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import BundleFacts
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, KeptDestination, MovesState, Unload
-from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
 
 
 def given(root, **documents):

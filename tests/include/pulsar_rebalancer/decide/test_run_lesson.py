@@ -15,10 +15,16 @@ from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, RATES, TRAFFIC
-from pulsar_rebalancer.state.learned import Learned, LearnedBroker
-from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState, MovesState, Unload
-from pulsar_rebalancer.strategies.kept import KeptState, ShedderState
+from pulsar_rebalancer.state.state_documents import (
+    BundleSplit,
+    DecisionState,
+    Learned,
+    LearnedBroker,
+    MovesState,
+    Unload,
+)
 from pulsar_rebalancer.strategies.learning import Sums, steps
+from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -21,16 +21,15 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_r
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance import retention
-from pulsar_rebalancer.maintenance.retention import maintain
-from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.run.compacted_tables import complete_runs
-from pulsar_rebalancer.storage import listing
+from pulsar_rebalancer.storage import path
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_nothing_is_deleted_behind_a_folder_that_became_a_link_meanwhile(
     storage: ClusterStorage, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stored_run(storage, at(40))
-    real = listing.remove
+    real = path.remove
 
     def swap(base: StoragePath, folder: StoragePath, content: Any, *, whole: bool) -> None:
         if Path(run.uri).is_dir() and not Path(run.uri).is_symlink():

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tests.include.pulsar_rebalancer.run_folders import NOW
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.retention import maintain
-from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.maintenance.retention import Needed, maintain
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.maintenance.upkeep_report import Report
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.maintenance.retention import Report
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 NOTHING = Needed(frozenset(), frozenset())

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.minute import NO_POLICIES
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.policies.cluster_policies import Policies
+    from pulsar_rebalancer.isolation import Policies
 
 START = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 CLUSTER = "east"

@@ -10,9 +10,8 @@ from tests.include.pulsar_rebalancer.replay.recorded import FOUR, START, Run, re
 from tests.include.pulsar_rebalancer.replay.test_closed_loop import HOT, listed
 
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.conclusion import conclude
-from pulsar_rebalancer.replay.preparation import Prepared
 from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, ReplayRequest
+from pulsar_rebalancer.replay.replay_run import Prepared, conclude
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -11,11 +11,9 @@ import pytest
 from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.compaction import compact
-from pulsar_rebalancer.maintenance.inventory import days_before
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
+from pulsar_rebalancer.maintenance.compaction import compact, days_before
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:

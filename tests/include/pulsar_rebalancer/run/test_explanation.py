@@ -1,5 +1,5 @@
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.explanation import explain
+from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.run.request import Finding, Validation
 
 

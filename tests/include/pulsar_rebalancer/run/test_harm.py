@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.run.harm import Harm, HarmSummary
+from pulsar_rebalancer.run.outcome import Harm, HarmSummary
 
 if TYPE_CHECKING:
     pass

@@ -8,8 +8,8 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.newest_sample import newest_sample
 from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.snapshot import newest_sample
 
 if TYPE_CHECKING:
     from pathlib import Path

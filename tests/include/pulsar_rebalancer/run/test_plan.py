@@ -3,7 +3,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from pulsar_rebalancer.config.resolution import resolve
+from pulsar_rebalancer.config.clusters_file import resolve
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.run.plan import Summary, plan_hash, read_moves, verify
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table

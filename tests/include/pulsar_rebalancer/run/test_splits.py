@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.run.plan import plan_hash
-from pulsar_rebalancer.run.splits import read_splits
+from pulsar_rebalancer.run.plan import plan_hash, read_splits
 from pulsar_rebalancer.run.tables import SPLITS
 from pulsar_rebalancer.storage.path import StoragePath
 

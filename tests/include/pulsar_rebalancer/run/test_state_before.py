@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:

@@ -12,20 +12,17 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, nam
 from tests.monitoring import asked_for
 from tests.project.documentation import ROOT
 
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import BreakerRules, Pause
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.orders.in_force import OrdersInForce
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Question
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.harm import Harm
-from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, harm_of
-from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.splits import SplitOutcome
+from pulsar_rebalancer.run.outcome import Harm, MoveOutcome, Outcome, harm_of
+from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.show.measurements import PREFIX, measure, measure_orders
-from pulsar_rebalancer.state.manual_plans import Drain
-from pulsar_rebalancer.state.orders.breaker import Breaker
-from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
-from pulsar_rebalancer.state.orders.sentence import OrdersInForce
-from pulsar_rebalancer.state.roll_document import Phase, Roll
 
 if TYPE_CHECKING:
     from pathlib import Path

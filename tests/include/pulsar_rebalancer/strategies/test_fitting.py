@@ -2,10 +2,9 @@
 
 import pytest
 
-from pulsar_rebalancer.config.resolution import parse_params
+from pulsar_rebalancer.config.clusters_file import parse_params
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.strategies.fitting import resolve, validate
-from pulsar_rebalancer.strategies.shedders.registry import placement_of
+from pulsar_rebalancer.strategies.shedders.registry import placement_of, resolve, validate
 
 
 def test_a_contradiction_with_the_brokers_is_found_when_resolved():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, PlacementState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState, PlacementState, ShedderState
 
 CLUSTER_HITS = {WHOLE_CLUSTER: HitCount(low=3)}
 

@@ -11,9 +11,8 @@ from tests.vectors.rows import broker, brokers_of
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.learned import Learned, LearnedBroker
-from pulsar_rebalancer.strategies.costs import BundleCosts
-from pulsar_rebalancer.strategies.learning import Sums, learn
+from pulsar_rebalancer.state.state_documents import Learned, LearnedBroker
+from pulsar_rebalancer.strategies.learning import BundleCosts, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
 
 KNOWN = Learned(

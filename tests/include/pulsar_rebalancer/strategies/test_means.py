@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.strategies.means import MAX_SAMPLES, update
+from pulsar_rebalancer.strategies.strategy_state import MAX_SAMPLES, update
 
 
 def sample(bundle, figure, broker="b1"):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
-from pulsar_rebalancer.config.enums import Mode
-from pulsar_rebalancer.config.resolution import RunParams, parse_params
+from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer_airflow.dag_factory.params import control_params, run_params
 

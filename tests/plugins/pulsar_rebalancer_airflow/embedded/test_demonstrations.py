@@ -13,29 +13,27 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.run_bundles import RunBundles
-from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.run_lesson import RunLesson
 from pulsar_rebalancer.decide.run_plan import plan_run
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import NOBODY, Roster
-from pulsar_rebalancer.replay.learned_columns import LearnedColumns
+from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, MEANS, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer.strategies import means
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
-from pulsar_rebalancer_airflow.embedded import simulated_cluster
+from pulsar_rebalancer_airflow.embedded import child_processes
 from pulsar_rebalancer_airflow.embedded.run_line import is_balanced
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.sampling import Timing
@@ -86,7 +84,7 @@ class Demonstration:
 
 def demonstration(strategy: str) -> Demonstration:
     given = make_run._parser().parse_args(["--strategy", strategy])
-    with mock.patch.object(simulated_cluster, "start") as start:
+    with mock.patch.object(child_processes, "start") as start:
         name, values, _ = make_run._simulated_cluster(given, mock.Mock())
     of_cluster = {"timing": Timing(stats_period=1, host_check_period=1), **start.call_args.kwargs}
     entry: dict[str, Any] = dict(values)
@@ -105,7 +103,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     known = run.known_means.read_table().to_pylist() if run.known_means else []
     bundles = run.table("bundles").to_pylist()
     learned = RunLesson(*shown.learn(run, bundles)) if profile_of(run.settings).learns else RunLesson()
-    run.new_means.write_table(pa.Table.from_pylist(means.update(bundles, known), schema=MEANS))
+    run.new_means.write_table(pa.Table.from_pylist(strategy_state.update(bundles, known), schema=MEANS))
     plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned))
     return run
 

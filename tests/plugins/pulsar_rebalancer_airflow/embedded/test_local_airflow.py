@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import httpx
 import pytest
-from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
+from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.processes import Processes
 
 if TYPE_CHECKING:
     from pathlib import Path

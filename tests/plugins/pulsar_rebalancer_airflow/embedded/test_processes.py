@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
-from pulsar_rebalancer_airflow.embedded import processes as embedded_processes
-from pulsar_rebalancer_airflow.embedded.processes import Processes
+from pulsar_rebalancer_airflow.embedded import child_processes as embedded_processes
+from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 
 # A parent that starts a child, tells its process id, and either waits for it or leaves it behind.
 PARENT = """

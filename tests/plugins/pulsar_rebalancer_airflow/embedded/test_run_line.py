@@ -15,7 +15,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer_airflow.embedded.run_line import describe
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 
 ENDED: DagRun = {

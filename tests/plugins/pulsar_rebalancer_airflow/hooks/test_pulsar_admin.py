@@ -10,13 +10,13 @@ import pytest
 from tests.bad_input import ROWS, Row
 from tests.token_issuer import bad_credentials, token_issuer
 
-from pulsar_rebalancer.admin import OAuth2, PulsarAdmin
 from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.pulsar import OAuth2, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.admin import AdminConnection
+    from pulsar_rebalancer.pulsar import AdminConnection
     from pulsar_simulator.serve import Running
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.payload-of-a-super-user.signature"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer_airflow.notifications import notifier
+from pulsar_rebalancer_airflow import notifications
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def connect(monkeypatch: pytest.MonkeyPatch, *urls: str) -> None:
     """Make the connection `alerts` name these receivers; a busy machine has time."""
-    monkeypatch.setattr(notifier, "TIMEOUT_SECONDS", 120)
+    monkeypatch.setattr(notifications, "TIMEOUT_SECONDS", 120)
     document = {"conn_type": "apprise", "extra": {"config": [{"path": url, "tag": "alerts"} for url in urls]}}
     monkeypatch.setenv("AIRFLOW_CONN_ALERTS", json.dumps(document))
 

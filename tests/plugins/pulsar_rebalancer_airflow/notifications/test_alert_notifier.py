@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect
 
-from pulsar_rebalancer_airflow.notifications.alert_notifier import AlertNotifier
+from pulsar_rebalancer_airflow.notifications import AlertNotifier
 
 if TYPE_CHECKING:
     import pytest

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
-from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import connect
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.show.alerts.alert_conditions import Condition
-from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
-from pulsar_rebalancer.state.roll_document import Roll
+from pulsar_rebalancer.show.alert_conditions import Condition
+from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
     from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 SETTINGS = Settings(mode="auto", alert_connection="alerts", alert_quiet_minutes=0)

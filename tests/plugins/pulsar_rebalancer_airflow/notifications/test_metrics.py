@@ -18,15 +18,15 @@ from tests.airflow_runs import CLUSTER
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.show.measurements import Measurement
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
-from pulsar_rebalancer_airflow.notifications.metrics import emit, emit_orders
+from pulsar_rebalancer_airflow.notifications import emit, emit_orders
+from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 def test_a_line_of_statsd_holds_whatever_a_broker_calls_itself() -> None:

@@ -3,12 +3,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, mail_server, silent
 
-from pulsar_rebalancer.show.alerts.messages import AlertMessage
-from pulsar_rebalancer_airflow.notifications import notifier
-from pulsar_rebalancer_airflow.notifications.notifier import send
+from pulsar_rebalancer.show.incidents import AlertMessage
+from pulsar_rebalancer_airflow import notifications
+from pulsar_rebalancer_airflow.notifications import send
 
 if TYPE_CHECKING:
     import pytest
@@ -79,7 +79,7 @@ def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(
     caplog.set_level(logging.DEBUG)
     with silent() as port:
         connect(monkeypatch, with_secrets(f"127.0.0.1:{port}", "&rto=900&cto=900"), hook.url)
-        monkeypatch.setattr(notifier, "TIMEOUT_SECONDS", 5)
+        monkeypatch.setattr(notifications, "TIMEOUT_SECONDS", 5)
         sent = send("alerts", [FIRST, SECOND])
 
     assert sent == ([True], ["JSON"])

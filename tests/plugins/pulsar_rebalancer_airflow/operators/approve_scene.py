@@ -17,8 +17,8 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.manual_plans import Question
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.state.orders.question import Question
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow.operators import (
     ApproveOperator,
@@ -30,7 +30,7 @@ from pulsar_rebalancer_airflow.operators import (
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
     from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 def control(

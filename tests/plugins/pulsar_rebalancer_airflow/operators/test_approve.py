@@ -23,18 +23,18 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
 )
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.run.manual_request import ByHand, DrainProgress, HandRequest
+from pulsar_rebalancer.orders.control_document import Control, PauseOrder
+from pulsar_rebalancer.orders.manual_plans import Answers
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.run.plan import Forced, Summary
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.orders.control_document import Control, PauseOrder
-from pulsar_rebalancer.state.orders.question import Answers
-from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer_airflow.control.stored_orders import in_force
+from pulsar_rebalancer.run.request import ByHand, DrainProgress, HandRequest
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer_airflow.control_actions import in_force
 from pulsar_rebalancer_airflow.operators import CollectOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 

@@ -11,26 +11,34 @@ from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.enums import Action
+from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.orders.manual_plans import (
+    Answer,
+    Answers,
+    Drain,
+    Drains,
+    HandedOver,
+    HandedOverPlans,
+    Question,
+    ShownPlan,
+    ShownPlans,
+)
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.attempts import write_outcomes
-from pulsar_rebalancer.run.manual_request import ByHand, parse_form
-from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file
+from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file, write_outcomes
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
-from pulsar_rebalancer.state.orders.breaker import Breaker
-from pulsar_rebalancer.state.orders.control_document import Control, Order
-from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
+from pulsar_rebalancer.run.request import ByHand, parse_form
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 UNLOAD: dict[str, Any] = {"action": "unload", "bundles": ["t/n"]}
 DRAIN: dict[str, Any] = {"action": "drain", "broker": "a:1", "reason": "new disks"}

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 from tests.full_disk import full_disk
-from tests.include.pulsar_rebalancer.admin.scripted_broker import TOKEN, brokers
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import TOKEN, brokers
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
@@ -18,8 +18,7 @@ from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.state.backup import keep_copy
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState, keep_copy
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
     from pulsar_rebalancer.collect.collector import Earlier
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_simulator.serve import Running
 
 

@@ -15,9 +15,9 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import cont
 
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
-from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer_airflow.control import stopping
+from pulsar_rebalancer_airflow import control_actions
 from pulsar_rebalancer_airflow.operators import (
     GateOperator,
     RecordOperator,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 YESTERDAY = "2000-01-01T00:00:00Z"
@@ -206,7 +206,7 @@ def test_a_skip_is_lifted(storage: ClusterStorage, state: MemoryState) -> None:
 def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: UnloadScene) -> None:
     moves = scene.moves(4)
     run = scene.run(moves)
-    ordered, ended, said, real = Event(), Event(), [], stopping.under_way
+    ordered, ended, said, real = Event(), Event(), [], control_actions.under_way
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
 
     def under_way(*given: Any) -> Any:
@@ -215,7 +215,7 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: Unload
         assert ended.wait(60)  # the *control* task begins later
         return found
 
-    scene.monkeypatch.setattr(stopping, "under_way", under_way)
+    scene.monkeypatch.setattr(control_actions, "under_way", under_way)
     person = Thread(target=lambda: said.append(order(scene.storage, scene.state, "stop")))
 
     def first_unload(_: str) -> None:

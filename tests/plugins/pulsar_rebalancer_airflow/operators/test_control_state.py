@@ -10,16 +10,23 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.state.backup import committed_sequences, keep_copy
-from pulsar_rebalancer.state.manual_plans import Drain, Drains, ShownPlan, ShownPlans
-from pulsar_rebalancer.state.orders.control_document import Control
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, StateDocument, Unload
+from pulsar_rebalancer.orders.control_document import Control
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains, ShownPlan, ShownPlans
+from pulsar_rebalancer.state.state_documents import (
+    DecisionState,
+    HitCount,
+    MovesState,
+    StateDocument,
+    Unload,
+    committed_sequences,
+    keep_copy,
+)
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 UNLOAD = Unload(at=datetime(2026, 1, 2, tzinfo=UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
 DECIDED = DecisionState(

@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators import (
     DecideOperator,
     GateOperator,

@@ -9,9 +9,8 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.manual_request import ByHand, parse_form
 from pulsar_rebalancer.run.plan import Summary, plan_hash
-from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.request import ByHand, Finding, Validation, parse_form
 from pulsar_rebalancer.run.tables import MOVES as MOVES_SCHEMA
 from pulsar_rebalancer.run.tables import table
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
@@ -19,7 +18,7 @@ from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1", wave=2), move_row(3, "b:1", "a:1")]

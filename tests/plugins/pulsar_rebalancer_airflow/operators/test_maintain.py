@@ -12,18 +12,17 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.upkeep_report import Report, Step
+from pulsar_rebalancer.maintenance.retention import Report, Step
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
-from pulsar_rebalancer.state.backup import keep_copy
-from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState, keep_copy
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 LONG_AGO = timedelta(days=5)

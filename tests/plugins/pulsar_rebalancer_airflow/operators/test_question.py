@@ -18,14 +18,14 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     question,
 )
 
-from pulsar_rebalancer.run.manual_request import ByHand, HandRequest
+from pulsar_rebalancer.orders.manual_plans import Question
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.state.orders.question import Question
+from pulsar_rebalancer.run.request import ByHand, HandRequest
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 

@@ -8,13 +8,13 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.state.backup import committed_sequences
+from pulsar_rebalancer.state.state_documents import committed_sequences
 from pulsar_rebalancer_airflow.operators import RecordOperator
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 

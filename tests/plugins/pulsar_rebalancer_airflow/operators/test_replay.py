@@ -15,14 +15,13 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.compaction import compact
-from pulsar_rebalancer.maintenance.inventory import days_before
+from pulsar_rebalancer.maintenance.compaction import compact, days_before
 from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import ReplayOperator
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"

@@ -10,15 +10,15 @@ from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.show.alerts.alert_conditions import EndedRun
-from pulsar_rebalancer.show.alerts.messages import figures_of
-from pulsar_rebalancer.show.run_text import describe
-from pulsar_rebalancer.state.orders.breaker import Breaker
-from pulsar_rebalancer.state.orders.control_document import Control, Order
+from pulsar_rebalancer.show.alert_conditions import EndedRun
+from pulsar_rebalancer.show.incidents import figures_of
+from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
     from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
 
 

@@ -13,12 +13,11 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.rolls import roll_plan
-from pulsar_rebalancer.state.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, ShownPlan
-from pulsar_rebalancer.state.orders.control_document import Control, Order
-from pulsar_rebalancer.state.orders.question import Question
-from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer_airflow.notifications import roll_messages
+from pulsar_rebalancer.decide import roll_plan
+from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, Question, ShownPlan
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -323,7 +322,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         messages.extend(given)
         return [True]
 
-    monkeypatch.setattr(roll_messages, "deliver", deliver)
+    monkeypatch.setattr(notifications, "deliver", deliver)
     return messages
 
 
@@ -365,7 +364,7 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any
 @pytest.mark.parametrize("accepted", [True, False])
 def test_the_end_that_nobody_was_told_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool) -> None:
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
-    monkeypatch.setattr(roll_messages, "deliver", lambda *_: [accepted])
+    monkeypatch.setattr(notifications, "deliver", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
     StateStore(desk.state).put(Control(stop_roll=Order(at=datetime.now(UTC), by="eve", reason="enough")))
     assert desk.act("run") == "roll_stopped"

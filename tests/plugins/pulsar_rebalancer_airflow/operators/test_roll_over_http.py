@@ -10,20 +10,20 @@ import pytest
 from pydantic import SecretStr
 from tests.plugins.pulsar_rebalancer_airflow.embedded.test_demonstrations import Demonstration, decided
 
-from pulsar_rebalancer.admin import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.carry_out.move_history import WaveHistory, tidied
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.rolls import roll_plan
-from pulsar_rebalancer.decide.rolls.rolling import RollFacts, advance
+from pulsar_rebalancer.decide import roll_plan
+from pulsar_rebalancer.decide.rolling import RollFacts, advance
+from pulsar_rebalancer.orders.manual_plans import Drains
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_moves, read_state
-from pulsar_rebalancer.run.state_before import StateBefore
-from pulsar_rebalancer.state.manual_plans import Drains
-from pulsar_rebalancer.state.roll_document import Phase, Roll
-from pulsar_rebalancer.storage.layout import ClusterStorage
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running

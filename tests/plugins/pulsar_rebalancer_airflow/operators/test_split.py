@@ -13,15 +13,15 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer.admin.bundle_calls import BundleAdmin
-from pulsar_rebalancer.carry_out.split_history import tidied
+from pulsar_rebalancer.carry_out.split_executor import tidied
+from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
-from pulsar_rebalancer.run.splits import read_outcomes
-from pulsar_rebalancer.state.orders.control_document import Control, Order
+from pulsar_rebalancer.run.plan import read_outcomes
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators import SplitOperator
-from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
+from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.state.orders.breaker import Breaker
-from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE
 from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import holds as module
-from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
+from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
+from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_runs import make_run
-from tests.include.pulsar_rebalancer.admin.scripted_broker import closed_port
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 
 from pulsar_rebalancer.carry_out import move_history
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState
-from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
+from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:

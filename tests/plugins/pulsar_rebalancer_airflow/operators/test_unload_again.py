@@ -18,13 +18,13 @@ from tests.airflow_runs import CLUSTER, move_row
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.names import range_of
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves, wave_file
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.tables import BROKERS, table
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.state.state_documents import MovesState
-from pulsar_rebalancer_airflow.operators.plan_part import UnfinishedError
+from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_simulator.faults import Fault, FaultKind
 

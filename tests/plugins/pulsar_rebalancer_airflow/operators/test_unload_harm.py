@@ -14,11 +14,10 @@ from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.carry_out import harm_meter
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
+from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.harm import BundleHarm, Harm
-from pulsar_rebalancer.run.outcome import Outcome, conclude, read_waves
-from pulsar_rebalancer.show.run_text import describe
-from pulsar_rebalancer.state.orders.control_document import Control, Order
+from pulsar_rebalancer.run.outcome import BundleHarm, Harm, Outcome, conclude, read_waves
+from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_simulator.faults import FaultKind
@@ -26,7 +25,7 @@ from pulsar_simulator.faults import FaultKind
 if TYPE_CHECKING:
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
-    from pulsar_rebalancer.carry_out.pace import AdaptivePace
+    from pulsar_rebalancer.carry_out.move_executor import AdaptivePace
     from pulsar_rebalancer.run.outcome import MoveOutcome
     from pulsar_rebalancer.storage.path import StoragePath
 

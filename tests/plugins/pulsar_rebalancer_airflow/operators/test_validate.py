@@ -15,7 +15,7 @@ from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectOperator, ValidateOperator
-from pulsar_rebalancer_airflow.validation.page import page_of
+from pulsar_rebalancer_airflow.validation.findings import page_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pytest
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_simulator.serve import Running
 
 

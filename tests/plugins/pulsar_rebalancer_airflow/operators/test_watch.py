@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer.config.enums import Mode
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.show.alerts.incidents import AlertsState, WatchState
+from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer_airflow.operators import WatchOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 

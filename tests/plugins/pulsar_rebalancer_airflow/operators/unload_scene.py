@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
     from tests.airflow_context import MemoryState
 
-    from pulsar_rebalancer.storage.layout import ClusterStorage
+    from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_rebalancer.storage.path import StoragePath
     from pulsar_simulator.cluster import Cluster
     from pulsar_simulator.serve import Running

@@ -20,11 +20,11 @@ from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 from tests.overview_scene import JUST_NOW, NOW, Scene, uneven
 
-from pulsar_rebalancer.config.resolution import RunParams
+from pulsar_rebalancer.config.clusters_file import RunParams
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
-from pulsar_rebalancer_airflow.locations import CLUSTERS_VARIABLE, STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
 from pulsar_rebalancer_airflow.state_store import state_asset
 

@@ -14,7 +14,7 @@ from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import
 
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run.request import Finding
-from pulsar_rebalancer.run.state_before import StateBefore
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer_airflow.validation.suites import validate

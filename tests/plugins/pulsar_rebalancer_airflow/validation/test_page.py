@@ -10,7 +10,7 @@ import pytest
 from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import BROKERS, Sample
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer_airflow.validation import page as page_module
+from pulsar_rebalancer_airflow.validation import findings as page_module
 from pulsar_rebalancer_airflow.validation.suites import validate
 
 if TYPE_CHECKING:

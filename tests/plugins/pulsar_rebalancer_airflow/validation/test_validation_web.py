@@ -11,20 +11,18 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import NOW
 
-from pulsar_rebalancer.config.resolution import Resolved
+from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.retention import maintain
-from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.run.compacted_tables import RUNS, table_file
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.storage.layout import ClusterStorage
-from pulsar_rebalancer_airflow.locations import STORAGE_VARIABLE
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.links import page_path, report_path
+from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.overview import stored_pages
+from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
-from pulsar_rebalancer_airflow.replay.replay_link import report_path
-from pulsar_rebalancer_airflow.replay.replay_web import stored_report
-from pulsar_rebalancer_airflow.validation import validation_web
-from pulsar_rebalancer_airflow.validation.page import page_of
-from pulsar_rebalancer_airflow.validation.validation_link import page_path
+from pulsar_rebalancer_airflow.validation.findings import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +104,7 @@ def test_nobody_gets_the_page_of_a_dag_that_is_not_theirs(server: TestClient, ro
 
 
 def test_plans_made_by_hand_have_their_page(root: Path) -> None:
-    assert validation_web.stored_page(str(root), "pulsar_by_hand__east", RUN, stored_run(root).name) == b"<h1>east</h1>"
+    assert stored_pages.stored_page(str(root), "pulsar_by_hand__east", RUN, stored_run(root).name) == b"<h1>east</h1>"
 
 
 @pytest.mark.parametrize("path", ["", "/docs", "/redoc", "/openapi.json", "/dags"])
@@ -120,7 +118,7 @@ def test_a_folder_of_another_run_is_not_found(server: TestClient, root: Path) ->
 
 @pytest.mark.parametrize("dag", ["~", "pulsar_control__east", "pulsar_rebalance__", "pulsar_rebalance__..", "east"])
 def test_a_dag_that_balances_no_cluster_has_no_page(root: Path, dag: str) -> None:
-    assert validation_web.stored_page(str(root), dag, RUN, stored_run(root).name) is None
+    assert stored_pages.stored_page(str(root), dag, RUN, stored_run(root).name) is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,7 @@ def test_a_dag_that_balances_no_cluster_has_no_page(root: Path, dag: str) -> Non
 )
 def test_a_name_that_is_no_run_of_ours_is_not_found(root: Path, name: str) -> None:
     stored_run(root)
-    assert validation_web.stored_page(str(root), DAG, RUN, name) is None
+    assert stored_pages.stored_page(str(root), DAG, RUN, name) is None
 
 
 def test_a_link_out_of_the_root_is_not_followed(root: Path, tmp_path: Path) -> None:
@@ -148,7 +146,7 @@ def test_a_link_out_of_the_root_is_not_followed(root: Path, tmp_path: Path) -> N
     page.unlink()
     page.symlink_to(elsewhere)
 
-    assert validation_web.stored_page(str(root), DAG, RUN, run.name) is None
+    assert stored_pages.stored_page(str(root), DAG, RUN, run.name) is None
 
 
 def test_a_history_out_of_the_root_is_not_read(root: Path, tmp_path: Path) -> None:
@@ -158,7 +156,7 @@ def test_a_history_out_of_the_root_is_not_read(root: Path, tmp_path: Path) -> No
     history.rename(tmp_path / "elsewhere.parquet")
     history.symlink_to(tmp_path / "elsewhere.parquet")
 
-    assert validation_web.stored_page(str(root), DAG, RUN, run.name) is None
+    assert stored_pages.stored_page(str(root), DAG, RUN, run.name) is None
 
 
 def later(root: Path, days: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.config.resolution import resolve
+from pulsar_rebalancer.config.clusters_file import resolve
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC

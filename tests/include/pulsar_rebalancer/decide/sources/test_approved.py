@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fates, name, planned
 
-from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 if TYPE_CHECKING:

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
 
-from pulsar_rebalancer.config.enums import Overrule
+from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Arriving
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_with
 from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
+from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
-from pulsar_rebalancer.run.splits import SplitOutcome
+from pulsar_rebalancer.run.plan import SplitOutcome
 from pulsar_rebalancer.run.tables import BROKERS, Measure, table
-from pulsar_rebalancer.state.manual_plans import Drain
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 
 if TYPE_CHECKING:

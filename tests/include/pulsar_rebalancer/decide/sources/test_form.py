@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.run.manual_request import parse_form
+from pulsar_rebalancer.run.request import parse_form
 
 POSITIONS = "specified_positions_divide"
 BUNDLE = "t/n/0x00000000_0x10000000"

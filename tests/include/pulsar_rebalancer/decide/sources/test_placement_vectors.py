@@ -14,15 +14,14 @@ import pytest
 from tests.vectors import placements
 from tests.vectors.rows import decided_by
 
-from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
-from pulsar_rebalancer.strategies.kept import KeptState, PlacementState
 from pulsar_rebalancer.strategies.sample import COUNTED
+from pulsar_rebalancer.strategies.strategy_state import KeptState, PlacementState
 
 BUSY = "busy:8080"
 PLACEMENTS = {

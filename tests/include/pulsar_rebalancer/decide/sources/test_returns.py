@@ -10,8 +10,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, name
 
 from pulsar_rebalancer.decide.planning import Plan, Sources, plan
 from pulsar_rebalancer.decide.sources.returns import bring_back
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots
 
-from pulsar_rebalancer.decide.plan_text import document
+from pulsar_rebalancer.decide.plan_files import document
 from pulsar_rebalancer.decide.run_plan import plan_again, plan_request
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.run.manual_request import parse_form
-from pulsar_rebalancer.run.plan import verify
-from pulsar_rebalancer.run.splits import read_splits
-from pulsar_rebalancer.run.topic_loads import Candidate, Candidates, TopicLoad
+from pulsar_rebalancer.run.plan import read_splits, verify
+from pulsar_rebalancer.run.request import parse_form
+from pulsar_rebalancer.run.snapshot import Candidate, Candidates, TopicLoad
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,17 +12,14 @@ from tests.vectors.rows import brokers_of, bundles_of, decided_by
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.counting import Counting, taken_at
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
-from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState, ShedderState
-from pulsar_rebalancer.strategies.sample import COUNTED, CandidateMove, ClusterSample, Decision, SheddingResult
+from pulsar_rebalancer.state.state_documents import Counting, DecisionState, HitCount, taken_at
+from pulsar_rebalancer.strategies.sample import COUNTED, CandidateMove, ClusterSample, Decision, Profile, SheddingResult
 from pulsar_rebalancer.strategies.shedders import registry
-from pulsar_rebalancer.strategies.shedders.profile import Profile
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState, ShedderState
 
 KEPT = KeptState(ShedderState(hits={WHOLE_CLUSTER: HitCount(low=3)}, loads={"a:1": 0.5}))
 EAGER = Settings(strategy="TransferShedder", target_std=0.05, hit_count_transfer=9, history_percentage=0.5)

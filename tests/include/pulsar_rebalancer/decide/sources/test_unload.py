@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, fates, name
 
-from pulsar_rebalancer.decide.plan_text import document, text
+from pulsar_rebalancer.decide.plan_files import document, text
 from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.errors import PlanError, SnapshotError
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.harm import Harm
+from pulsar_rebalancer.run.outcome import Harm
 from pulsar_rebalancer.run.plan import Summary
 
 if TYPE_CHECKING:

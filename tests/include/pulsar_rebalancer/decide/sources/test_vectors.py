@@ -11,15 +11,14 @@ from tests.vectors import histories
 from tests.vectors.rows import decided_by
 
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER, KeptState
 from pulsar_rebalancer.strategies.sample import COUNTED
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState
 
 FILES = {
     "ThresholdShedder": "ThresholdShedder",

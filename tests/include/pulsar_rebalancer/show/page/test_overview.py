@@ -10,14 +10,14 @@ import pytest
 from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import JUST_NOW, NOW, broker, history, seen
 
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.harm import BundleHarm, Harm
-from pulsar_rebalancer.run.manual_request import DrainProgress
+from pulsar_rebalancer.run.outcome import BundleHarm, Harm
 from pulsar_rebalancer.run.plan import read_moves
-from pulsar_rebalancer.show.page.drained import stay_views
+from pulsar_rebalancer.run.request import DrainProgress
+from pulsar_rebalancer.show.page.bundles import stay_views
 from pulsar_rebalancer.show.page.page_plan import plan_view
 from pulsar_rebalancer.show.page.recent_runs import read_run
-from pulsar_rebalancer.state.manual_plans import Drain, Drains
 
 if TYPE_CHECKING:
     from pathlib import Path

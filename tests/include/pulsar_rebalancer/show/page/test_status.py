@@ -9,13 +9,13 @@ import pytest
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, uneven
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.page import overview
-from pulsar_rebalancer.state.orders.breaker import Breaker
-from pulsar_rebalancer.state.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.state.orders.question import Answer, Answers, Question
-from pulsar_rebalancer.state.roll_document import Roll
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import NOW, history
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.retention import maintain
-from pulsar_rebalancer.maintenance.state_files import Needed
+from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.timeline import Span, timeline

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.vectors.rows import sample
 
-from pulsar_rebalancer.config.enums import Strategy
+from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies.kept import PlacementState
 from pulsar_rebalancer.strategies.placement.assignment import place
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 LEAST_RATE = {"strategy": Strategy.THRESHOLD}
 

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from tests.vectors.rows import sample
 
-from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.strategies.kept import PlacementState
-from pulsar_rebalancer.strategies.placement.others import Others
-from pulsar_rebalancer.strategies.placement.placements import selector
+from pulsar_rebalancer.strategies.placement.assignment import selector
+from pulsar_rebalancer.strategies.placement.selector import Others
+from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 
 def others(random, names):

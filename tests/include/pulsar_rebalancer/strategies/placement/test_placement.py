@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from tests.vectors.rows import sample
 
-from pulsar_rebalancer.config.enums import Placement, Strategy
+from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.strategies.kept import PlacementState
-from pulsar_rebalancer.strategies.placement.least_long_term_message_rate import LeastLongTermMessageRate
-from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
+from pulsar_rebalancer.strategies.placement.assignment import AvgPlacement, selector
+from pulsar_rebalancer.strategies.placement.least_loaded import (
     ExtensibleLeastResourceUsageWithWeight,
+    LeastLongTermMessageRate,
     LeastResourceUsageWithWeight,
     below_average,
 )
-from pulsar_rebalancer.strategies.placement.placements import AvgPlacement, selector
-from pulsar_rebalancer.strategies.placement.round_robin import MAX_COUNT, RoundRobin
+from pulsar_rebalancer.strategies.placement.selector import MAX_COUNT, RoundRobin
+from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 
 def broker(name, *, cpu=0.0, rate=1.0, **columns):

@@ -8,12 +8,12 @@ import pytest
 from tests.vectors import histories, placements
 from tests.vectors.rows import decided, sample
 
-from pulsar_rebalancer.strategies.kept import PlacementState
-from pulsar_rebalancer.strategies.placement.least_resource_usage_with_weight import (
+from pulsar_rebalancer.strategies.placement.assignment import selector
+from pulsar_rebalancer.strategies.placement.least_loaded import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
 )
-from pulsar_rebalancer.strategies.placement.placements import selector
+from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.state.state_documents import HitCount

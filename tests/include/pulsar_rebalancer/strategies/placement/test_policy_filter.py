@@ -9,12 +9,10 @@ import pytest
 from tests.vectors.rows import brokers_of, bundles_of
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.policies.cluster_policies import Policies
-from pulsar_rebalancer.policies.isolation import IsolationPolicy
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies.placement import policy_filter as rules
-from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.placement.versions import latest
+from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter, latest
 
 DOMAINS = {"a": "1", "b": "1", "c": "2"}
 

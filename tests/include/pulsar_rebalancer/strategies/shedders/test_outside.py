@@ -11,8 +11,7 @@ from tests import outside_shedder
 from tests.overview_scene import JUST_NOW, Scene, history, seen, uneven
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.strategies.fitting import load_clusters, resolve
-from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
+from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE, load_clusters, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path

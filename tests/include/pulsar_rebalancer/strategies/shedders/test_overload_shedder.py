@@ -6,8 +6,8 @@ import pytest
 from tests.vectors import histories
 from tests.vectors.rows import check
 
-from pulsar_rebalancer.strategies.kept import ShedderState
 from pulsar_rebalancer.strategies.shedders.overload_shedder import shed
+from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 NOTHING = ShedderState()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.kept import WHOLE_CLUSTER
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER
 
 
 def hits(kept):

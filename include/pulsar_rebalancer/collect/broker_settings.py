@@ -1,0 +1,244 @@
+"""Read a cluster's policies and its brokers' runtime configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+from pydantic import JsonValue
+
+from pulsar_rebalancer.config.clusters_file import disagreements, from_brokers
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies, doubt, parse_isolation, rulings
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_is_on
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.texts import one_line
+
+_NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
+_NAMED = 3
+_ASKED = 8
+"""Maximum number of brokers that share the namespace requests: a single broker takes seconds for a thousand
+requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The isolation policies in Pulsar's order, and the cluster's name in Pulsar."""
+
+    cluster: str
+    policies: tuple[IsolationPolicy, ...]
+
+
+async def read_isolation(admin: PulsarAdmin, cluster: str) -> Isolation | AdminError:
+    """Return the isolation policies, or the error that prevented reading them.
+
+    Args:
+        cluster: the cluster's name in Pulsar; empty to query the brokers for it.
+    """
+    try:
+        cluster = cluster or await admin.cluster_name()
+        return Isolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
+    except AdminError as error:
+        return error
+
+
+async def read_policies(
+    admin: PulsarAdmin,
+    read: Isolation | AdminError,
+    *,
+    brokers: Sequence[str],
+    bundles: Iterable[str],
+    failure_domains: bool = False,
+    without_persistent: Collection[str] = (),
+    answering: Sequence[str] = (),
+) -> Policies:
+    """Read the policies for these brokers and bundles. If one request fails, the other policies are still read.
+
+    Args:
+        admin: the client, which sends one request per namespace and limits the number of concurrent requests.
+        read: the result of `read_isolation`.
+        brokers: brokerIds of all active brokers.
+        bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
+        failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
+        without_persistent: brokers that, according to their load reports, accept no persistent topics.
+        answering: brokers that have just responded; the namespace requests are distributed over some of these brokers.
+    """
+    namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
+    if isinstance(read, AdminError):
+        unread = dict.fromkeys(namespaces, str(read.reason))
+        return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {read}")
+    isolation = read.policies
+    ruling = rulings(isolation, namespaces)
+    unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name, ruling[name]))}
+    problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
+    problems += _unserved(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
+    groups, failed = await _groups(admin, namespaces, answering[:_ASKED])
+    if failed:
+        unknown |= {name: error.reason for name, error in failed.items()}
+        problems.append(f"anti-affinity group of {_named(failed)} cannot be read: {next(iter(failed.values()))}")
+    domains: dict[str, str] = {}
+    if failure_domains and groups:
+        try:
+            domains = _domains(await admin.failure_domains(read.cluster))
+        except AdminError as error:
+            unknown |= dict.fromkeys(groups, error.reason)
+            problems.append(f"failure domains cannot be read, {_named(groups)} cannot be placed: {error}")
+    return Policies(
+        isolation=isolation,
+        groups=groups,
+        domains=domains,
+        unknown=unknown,
+        without_persistent=tuple(sorted(without_persistent)),
+        readable=not namespaces or len(unknown) < len(namespaces),
+        problem=one_line("; ".join(problems)),
+    )
+
+
+async def _groups(
+    admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
+) -> tuple[dict[str, str], dict[str, AdminError]]:
+    """Return anti-affinity groups by namespace, and the errors from failed requests by namespace."""
+
+    async def ask(namespace: str, broker: str) -> str | AdminError:
+        try:
+            return await admin.anti_affinity_group(namespace, broker)
+        except AdminError as error:
+            if broker and error.reason.has(Trait.NO_ANSWER):
+                return await ask(namespace, "")
+            # The namespace was deleted after its bundles were reported.
+            return "" if error.reason == Reason.NOT_FOUND else error
+
+    asked = zip(namespaces, cycle(brokers or [""]))
+    answers = dict(zip(namespaces, await asyncio.gather(*(ask(*pair) for pair in asked)), strict=True))
+    failed = {name: answer for name, answer in answers.items() if isinstance(answer, AdminError)}
+    return {name: answer for name, answer in answers.items() if isinstance(answer, str) and answer.strip()}, failed
+
+
+def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
+    """Return the failure domain of each broker; invalid domains are ignored."""
+    domain_of: dict[str, str] = {}
+    for name, domain in document.items():
+        brokers = domain.get("brokers") if isinstance(domain, dict) else None
+        domain_of |= {broker: name for broker in _list(brokers) if isinstance(broker, str)}
+    return domain_of
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _unserved(
+    isolation: Sequence[IsolationPolicy], brokers: Sequence[str], ruling: Sequence[IsolationPolicy | None]
+) -> Iterator[str]:
+    """Yield a sentence for each policy that applies to a loaded namespace but has no active broker.
+
+    If policies reserve every broker, and a loaded namespace has no policy, a sentence says so.
+
+    Args:
+        ruling: for each namespace, the policy that applies to it.
+    """
+    names = {policy.name for policy in ruling if policy}
+    for policy in isolation:
+        if policy.name in names and not policy.candidates(brokers):
+            shown = repr(policy.name[:80])
+            yield f"isolation policy {shown}: none of its brokers is active, its namespaces stay where they are"
+    if None in ruling and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
+        yield "isolation policies reserve every broker, namespaces under no policy stay where they are"
+
+
+def _by_value(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    names: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        names.setdefault(text, []).append(name)
+    return list(names.items())
+
+
+def _named(names: Collection[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
+
+
+def _is_users(namespace: str) -> bool:
+    """Return whether a namespace belongs to users. Heartbeat and SLA namespaces have a `:` or three parts."""
+    return _NAMESPACE.fullmatch(namespace) is not None and namespace != "pulsar/system"
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtimes:
+    """The runtime configuration of a cluster's brokers.
+
+    Attributes:
+        leader: brokerId of the leader; empty if there is none.
+        by_broker: configuration by broker, for brokers whose configuration could be read.
+        failed: reason code by broker, for brokers whose configuration could not be read.
+    """
+
+    leader: str
+    by_broker: Mapping[str, Mapping[str, str]]
+    failed: Mapping[str, Reason]
+
+    @property
+    def of_leader(self) -> Mapping[str, str]:
+        """Return the leader's configuration, or another broker's if the leader's could not be read."""
+        return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
+
+    def settings(self) -> dict[str, str]:
+        """Return the leader's load-balancer settings; `auto_split` is on if at least one broker splits bundles."""
+        splits = any(map(splitting_is_on, self.by_broker.values()))
+        return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
+
+    def to_ask(self) -> dict[str, Mapping[str, str]]:
+        """Return each broker that responded, even with an error, and its configuration (the leader's if unknown)."""
+        others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
+        return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
+
+    def switches(self) -> dict[str, bool | str]:
+        """Return the columns of the table `cluster` that describe brokers' settings.
+
+        A flag is true if a switch is on for at least one broker. One column lists the settings that differ between
+        brokers.
+        """
+        runtimes = self.by_broker.values()
+        even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)
+        return {
+            "builtin_shedding": any(map(shedding_is_on, runtimes)),
+            "even_distribution": any(value.strip().lower() == "true" for value in even),
+            "settings_in_disagreement": ",".join(disagreements(runtimes)),
+        }
+
+
+async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
+    """Read the leader and every broker's configuration.
+
+    Raises:
+        AdminError: the leader cannot be read, or no configuration can be read.
+    """
+    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configurations(admin, brokers))
+    return Runtimes(leader, by_broker, failed)
+
+
+async def _configurations(
+    admin: PulsarAdmin, brokers: Sequence[str]
+) -> tuple[dict[str, dict[str, str]], dict[str, Reason]]:
+    async def ask(broker: str) -> dict[str, str] | AdminError:
+        try:
+            return await admin.runtime_configuration(broker)
+        except AdminError as error:
+            _log.warning("%s", error)
+            return error
+
+    answers = dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
+    errors = {broker: answer for broker, answer in answers.items() if isinstance(answer, AdminError)}
+    if errors and len(errors) == len(brokers):
+        raise next(iter(errors.values()))
+    by_broker = {broker: answer for broker, answer in answers.items() if not isinstance(answer, AdminError)}
+    return by_broker, {broker: error.reason for broker, error in errors.items()}

@@ -1,0 +1,218 @@
+"""Get the load report of every broker, using the requests that its load manager supports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from pydantic import JsonValue
+
+from pulsar_rebalancer.collect import load_data
+from pulsar_rebalancer.collect.load_data import LOAD, TOP, Published, TopicMessage, receive, require_client
+from pulsar_rebalancer.collect.load_report import BrokerReport, figure, read_report
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.names import is_extensible
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import one_line
+
+_TOPIC_STATS_AT_ONCE = 4
+"""Maximum number of brokers whose topic statistics, which can be large, are in memory at the same time."""
+
+_SLACK_S = 60.0
+
+
+async def load_reports(
+    admin: PulsarAdmin,
+    runtimes: Mapping[str, Mapping[str, str]],
+    settings: Settings,
+    *,
+    now: datetime,
+    state_folder: StoragePath | None = None,
+    keep: bool = True,
+) -> dict[str, BrokerReport | AdminError | None]:
+    """Return the load reports of brokers under either load manager.
+
+    Args:
+        runtimes: runtime configuration of each broker that is queried, by broker.
+        state_folder: folder where messages from the system topics are stored for the next run; None to neither use
+            nor store any.
+        keep: False to store nothing.
+
+    Returns:
+        For each broker: its report, None if it provides no report, or the error.
+
+    Raises:
+        AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
+        SettingsError: `contradiction`, if the connection uses https and the brokers' service URL does not use TLS.
+    """
+    read = partial(read_report, collected_at=now, host_interval_s=settings.host_usage_interval_minutes * 60)
+    extensible = {
+        broker: runtime
+        for broker, runtime in runtimes.items()
+        if is_extensible(runtime.get("loadManagerClassName", ""))
+    }
+    reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
+    if extensible:
+        published, kept_in = Published.earlier(state_folder), state_folder if keep else None
+        made = await _ExtensibleBrokers(admin, extensible, settings, now, published, kept_in).reports()
+        for broker, report in made.items():
+            reports[broker] = read(broker, report) if isinstance(report, dict) else report
+    return reports
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnFigures:
+    """A broker's own metrics, bundle statistics and version."""
+
+    metrics: load_data.Metrics
+    bundles: dict[str, dict[str, float]]
+    version: str
+
+
+class _ExtensibleBrokers:
+    """The brokers under the extensible load manager."""
+
+    def __init__(
+        self,
+        admin: PulsarAdmin,
+        runtimes: Mapping[str, Mapping[str, str]],
+        settings: Settings,
+        now: datetime,
+        published: Published,
+        kept_in: StoragePath | None,
+    ) -> None:
+        self._admin = admin
+        self._runtimes = runtimes
+        self._settings = settings
+        self._now_ms = now.timestamp() * 1000
+        self._published = published
+        self._kept_in = kept_in
+        self._received_now: set[str] = set()
+        self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
+
+    async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
+        """Return each broker's load report, None if it provides no report, or the error."""
+        if self._settings.listen_seconds:
+            require_client()
+        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
+        figures = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnFigures)}
+        if figures and self._settings.listen_seconds:
+            await self._receive(figures)
+        failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
+        return failed | {broker: self._report(broker, answer) for broker, answer in figures.items()}
+
+    async def _ask(self, broker: str) -> _OwnFigures | AdminError:
+        try:
+            return await self._figures(broker)
+        except AdminError as error:
+            return error
+
+    async def _figures(self, broker: str) -> _OwnFigures:
+        """Query one broker, one request at a time. Different brokers are queried concurrently."""
+        metrics = await self._admin.metrics(broker)
+        other = load_data.other_host(metrics, broker)
+        if other:
+            raise AdminError(
+                Reason.WRONG_BROKER, f"{broker} answered with the metrics of {one_line(other, 200)!a}", broker=broker
+            )
+        async with self._slots:
+            # Summed before anything else is awaited: the topics take most of the memory.
+            bundles = load_data.bundle_stats(await self._admin.topic_stats(broker))
+        if load_data.are_of_another(bundles, await self._admin.owned_bundles(broker)):
+            raise AdminError(
+                Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
+            )
+        return _OwnFigures(load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
+
+    async def _receive(self, figures: Mapping[str, _OwnFigures]) -> None:
+        """Receive and store the brokers' messages until no message is missing or the time limit is reached."""
+        self._published.keep_only(self._runtimes)
+        # Brokers publish top bundles regularly, but load data only after changes.
+        missing = {LOAD: {b for b in figures if not self._is_current(b, figures[b])}, TOP: set(figures)}
+
+        def take(topic: str, message: TopicMessage) -> bool:
+            if message.broker in self._runtimes and self._take(topic, message):
+                missing[topic].discard(message.broker)
+            return not any(missing.values())
+
+        topics = {topic: partial(take, topic) for topic in missing}
+        url = await self._service_url()
+        admin, seconds = self._admin, self._settings.listen_seconds
+        await admin.tokens.get()  # fails here, where an error has its code
+        await asyncio.to_thread(receive, admin.connection, admin.tokens, url, topics, seconds)
+        if self._kept_in is not None:
+            self._published.write(self._kept_in)
+
+    def _take(self, topic: str, message: TopicMessage) -> bool:
+        if topic == TOP:
+            return self._published.take_top(message)
+        taken = self._published.take_load(message)
+        if taken:
+            self._received_now.add(message.broker)
+        return taken
+
+    async def _service_url(self) -> str:
+        connection = self._admin.connection
+        url = connection.service_url or await self._admin.bundles.service_url(LOAD)
+        if connection.tls and not url.startswith("pulsar+ssl://"):
+            raise SettingsError(
+                Reason.CONTRADICTION,
+                f"the connection uses https, but {url} is without TLS; set the connection's service_url",
+            )
+        return url
+
+    def _report(self, broker: str, own: _OwnFigures) -> dict[str, JsonValue] | None:
+        runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
+        load = load_data.load_now(own.metrics, published)
+        if load is None and not published:
+            return None
+        parts = load_data.report(
+            broker,
+            load=published if load is None else load,
+            throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, own) else None,
+            stats=own.bundles,
+            top=self._top(broker, own),
+        )
+        return parts | {
+            "lastUpdate": published.get("updatedAt") if load is None else self._now_ms,
+            "startTimestamp": own.metrics.started_at_ms,
+            "brokerVersionString": own.version,
+            "persistentTopicsEnabled": runtime.get("enablePersistentTopics", "true").strip().lower() == "true",
+        }
+
+    def _is_current(self, broker: str, own: _OwnFigures) -> bool:
+        """Return False if the broker must have published newer load data than the last received."""
+        if broker in self._received_now:
+            return True
+        published = self._published.load.get(broker, {})
+        updated = figure(published.get("updatedAt"))
+        oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
+        if updated is None or self._now_ms - updated > oldest * 1000:
+            return False
+        threshold = _number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
+        return load_data.is_current(published, own.bundles, threshold)
+
+    def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
+        """Return the last top bundles received from a broker; empty if they are known to be outdated.
+
+        Brokers publish top bundles whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when they
+        load or unload a bundle.
+        """
+        top = self._published.top.get(broker)
+        oldest = 2 * _number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S
+        if top is None or self._now_ms - top.at_ms > oldest * 1000 or not set(top.bundles) <= own.bundles.keys():
+            return ()
+        return top.bundles
+
+
+def _number(runtime: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(runtime.get(name, default))
+    except ValueError:
+        return default

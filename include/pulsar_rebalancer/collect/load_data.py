@@ -1,0 +1,434 @@
+"""Load data under the extensible load manager: brokers publish it on system topics and give no load reports."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pulsar_rebalancer.collect.load_report import count, figure
+from pulsar_rebalancer.errors import AdminError, SnapshotError
+from pulsar_rebalancer.pulsar.connection import AdminConnection
+from pulsar_rebalancer.pulsar.tokens import Tokens
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.documents import LOAD_DATA, VersionedDocument
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import parse_json
+
+RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
+
+_USAGE = {
+    "cpu": "brk_lb_cpu_usage",
+    "memory": "brk_lb_memory_usage",
+    "directMemory": "brk_lb_directMemory_usage",
+    "bandwidthIn": "brk_lb_bandwidth_in_usage",
+    "bandwidthOut": "brk_lb_bandwidth_out_usage",
+}
+_PUBLISHED = (*RATES, "weightedMaxEMA", "msgThroughputEMA", "updatedAt")
+_SUMS = {"numTopics": "topics", "numProducers": "producerCount", "numConsumers": "consumerCount"}
+
+
+def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]:
+    """Return statistics for a broker's bundles (NamespaceBundleStats), summed over the topics in each bundle.
+
+    Cache sizes are not included.
+
+    Args:
+        topics: the broker's response to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
+
+    Returns:
+        Statistics by bundle, for bundles with at least one loaded topic.
+    """
+    stats = {}
+    for namespace, ranges in topics.items():
+        for hash_range, domains in _mapping(ranges).items():
+            loaded = [topic for domain in _mapping(domains).values() for topic in _mapping(domain).values()]
+            if loaded:
+                stats[f"{namespace}/{hash_range}"] = _sum([_mapping(topic) for topic in loaded])
+    return stats
+
+
+def _sum(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
+    total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {
+        "topics": len(topics),
+        "producerCount": 0,
+        "consumerCount": 0,
+    }
+    for topic in topics:
+        for name in RATES:
+            rate = figure(topic.get(name))
+            total[name] += math.nan if rate is None else rate
+        # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
+        total["producerCount"] += max(_length(topic.get("publishers")), count(topic.get("producerCount")) or 0)
+        subscriptions = _mapping(topic.get("subscriptions")).values()
+        total["consumerCount"] += sum(_length(_mapping(entry).get("consumers")) for entry in subscriptions)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A broker's load metrics.
+
+    Attributes:
+        percents: usage in percent, by the resource's name in LocalBrokerData; None if the load manager has no such
+            metrics.
+        load_average: moving average of the load (`weightedMaxEMA`), where 1 is 100 percent; None if not reported.
+        started_at_ms: start time of the broker's process, in ms since 1970; None if not reported.
+    """
+
+    percents: Mapping[str, float | None] | None
+    load_average: float | None
+    started_at_ms: float | None
+
+
+def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
+    """Parse a broker's response to `broker-stats/metrics`.
+
+    Brokers compute the response for each request (BrokerLoadData.toMetrics).
+    """
+    percents = _group(metrics, "brk_lb_cpu_usage")
+    average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
+    return Metrics(
+        None if percents is None else {field: figure(percents.get(name)) for field, name in _USAGE.items()},
+        figure(average.get("brk_lb_resource_usage")),
+        figure((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
+    )
+
+
+def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
+    """Return a broker's current load, with the published limits of its resources, or limits of 100 if none are known.
+
+    Args:
+        published: the last BrokerLoadData received; empty if there is none.
+
+    Returns:
+        Resources and `weightedMaxEMA`; None if the load manager has no such metrics.
+    """
+    if metrics.percents is None:
+        return None
+    load = {field: _usage(share, published.get(field)) for field, share in metrics.percents.items()}
+    return {**load, "weightedMaxEMA": metrics.load_average}
+
+
+def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
+    """Return the host of the broker that responded if it is another broker; empty if not, or if the host is unknown.
+
+    The load manager's metrics name the advertised address, which is also the host in brokerIds
+    (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
+    """
+    labels = (_mapping(group.get("dimensions")) for group in metrics)
+    named = next((label.get("broker") for label in labels if label.get("metric") == "loadBalancing"), None)
+    if not isinstance(named, str) or _plain(named) == _plain(broker.rpartition(":")[0]):
+        return ""
+    return named
+
+
+def _plain(host: str) -> str:
+    return host.lower().strip("[]").removesuffix(".")
+
+
+def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
+    """Return whether statistics come from another broker: they list several bundles, none of which this broker owns.
+
+    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: in that
+    time one bundle or, if the broker was drained, every bundle can have moved. Heartbeat bundles are named after their
+    broker and never move.
+    """
+    if any(":" in bundle for bundle in {*stats} & {*owned}):
+        return False
+    theirs, mine = ({bundle for bundle in names if ":" not in bundle} for names in (stats, owned))
+    return len(theirs) > 1 and bool(mine) and mine.isdisjoint(theirs)
+
+
+def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
+    """Return the figures of the first group with this metric and these dimensions; None if there is no such group."""
+    for group in metrics:
+        figures, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
+        if name in figures and dimensions.items() <= labels.items():
+            return figures
+    return None
+
+
+def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
+    pair = _mapping(published)
+    limit = figure(pair.get("limit"))
+    if limit is None:
+        return {"usage": share, "limit": 100.0}
+    # Without a limit there is no percentage; Pulsar marks a resource that is not measured with -1 of -1.
+    return {"usage": None if share is None else share / 100 * limit, "limit": limit} if limit > 0 else pair
+
+
+def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the BrokerLoadData figures to store for the next run."""
+    figures = {name: figure(published.get(name)) for name in _PUBLISHED}
+    pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
+    usage: dict[str, JsonValue] = {
+        field: {part: figure(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
+    }
+    return {**usage, **figures}
+
+
+def is_current(
+    published: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
+) -> bool:
+    """Return False if the broker must have published newer load data than this.
+
+    Brokers publish when message rate or throughput has changed by more than loadBalancerReportUpdateThresholdPercentage
+    (BrokerLoadDataReporter.needBrokerDataUpdate).
+
+    Args:
+        published: BrokerLoadData.
+        stats: the broker's current statistics by bundle.
+        threshold_percent: value of loadBalancerReportUpdateThresholdPercentage.
+    """
+    for names in (RATES[:2], RATES[2:]):
+        then = sum(figure(published.get(name)) or 0.0 for name in names)
+        now = sum(bundle[name] for bundle in stats.values() for name in names)
+        if then != now and not abs(now - then) * 100 <= threshold_percent * then:
+            return False
+    return True
+
+
+def report(
+    broker: str,
+    *,
+    load: Mapping[str, JsonValue],
+    throughput_average: JsonValue,
+    stats: Mapping[str, Mapping[str, float]],
+    top: Sequence[str] = (),
+) -> dict[str, JsonValue]:
+    """Return the broker's load report, without its version and start time.
+
+    Args:
+        load: resources and `weightedMaxEMA`, from BrokerLoadData or `load_now`.
+        throughput_average: moving average of the broker's throughput, in bytes/s; None if unknown.
+        top: the broker's top bundles, in the published order.
+    """
+    ranks = {bundle: rank for rank, bundle in enumerate(top)}
+    return {
+        "brokerId": broker,
+        **{field: load.get(field) for field in _USAGE},
+        **{name: sum(entry[name] for entry in stats.values()) for name in RATES},
+        **{total: sum(entry[name] for entry in stats.values()) for total, name in _SUMS.items()},
+        "numBundles": len(stats),
+        "weightedMaxEMA": load.get("weightedMaxEMA"),
+        "msgThroughputEMA": throughput_average,
+        "lastStats": {name: {**entry, "topRank": ranks.get(name)} for name, entry in stats.items()},
+    }
+
+
+def _mapping(value: object) -> dict[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, list | dict) else 0
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMessage:
+    """A message from a system topic.
+
+    Attributes:
+        broker: brokerId, the message's key.
+        at_ms: publish time, in ms since 1970.
+        data: the content, a JSON object; empty if the broker withdrew its previous message.
+    """
+
+    broker: str
+    at_ms: int
+    data: bytes
+
+
+class TopBundles(BaseModel):
+    """The names of a broker's top bundles, in the broker's order, and the time of the message (in ms since 1970)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at_ms: int
+    bundles: tuple[str, ...]
+
+
+class Published(VersionedDocument):
+    """The last messages from each broker.
+
+    Attributes:
+        load: BrokerLoadData figures that the rebalancer uses, by broker.
+        top: top bundles by broker.
+    """
+
+    model_config = ConfigDict(frozen=False)
+
+    FILE: ClassVar[str] = LOAD_DATA
+
+    load: dict[str, dict[str, JsonValue]] = {}
+    top: dict[str, TopBundles] = {}
+
+    @classmethod
+    def earlier(cls, folder: StoragePath | None) -> Self:
+        """Return the messages that earlier runs received; empty if there is no readable file of this version."""
+        try:
+            return (cls.find(folder) if folder else None) or cls()
+        except SnapshotError as error:
+            _log.warning("load data kept from earlier runs cannot be used: %s", error)
+            return cls()
+
+    def keep_only(self, brokers: Collection[str]) -> None:
+        """Drop the messages from brokers that are no longer listed."""
+        for by_broker in (self.load, self.top):
+            for broker in by_broker.keys() - set(brokers):
+                del by_broker[broker]
+
+    def take_load(self, message: TopicMessage) -> bool:
+        """Store a message from the load data topic; return whether it has content."""
+        self.load.pop(message.broker, None)
+        document = _document(message)
+        if document is None:
+            return False
+        self.load[message.broker] = kept(document)
+        return True
+
+    def take_top(self, message: TopicMessage) -> bool:
+        """Store a message from the top bundles topic; return whether it has content."""
+        self.top.pop(message.broker, None)
+        entries = (_document(message) or {}).get("topBundlesLoadData")
+        if not isinstance(entries, list):
+            return False
+        names = (entry.get("bundleName") for entry in entries if isinstance(entry, dict))
+        bundles = tuple(name for name in names if isinstance(name, str))
+        self.top[message.broker] = TopBundles(at_ms=message.at_ms, bundles=bundles)
+        return True
+
+
+def _document(message: TopicMessage) -> dict[str, JsonValue] | None:
+    if not message.data:
+        return None
+    try:
+        document = parse_json(message.data)
+        json.dumps(document, allow_nan=False)  # must be storable as JSON
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict):
+        return document
+    _log.warning("%s published a message that is not a JSON object", message.broker)
+    return None
+
+
+LOAD = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
+TOP = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
+
+_POLL_MS = 100
+_REASONS = {
+    "AuthorizationError": Reason.FORBIDDEN,
+    "AuthenticationError": Reason.UNAUTHORIZED,
+    "Timeout": Reason.TIMEOUT,
+    "ValueError": Reason.BAD_ANSWER,
+}
+
+
+def require_client() -> None:
+    """Check that Pulsar's client is installed.
+
+    Raises:
+        AdminError: `client_missing`.
+    """
+    try:
+        import pulsar  # noqa: F401 # a C++ library, loaded only if needed
+    except ImportError as error:
+        what = f"the Python package pulsar-client cannot be loaded ({error})"
+        raise AdminError(Reason.CLIENT_MISSING, f"the brokers run the extensible load manager, and {what}") from None
+
+
+def receive(
+    connection: AdminConnection,
+    tokens: Tokens,
+    service_url: str,
+    topics: Mapping[str, Callable[[TopicMessage], bool]],
+    seconds: float,
+) -> None:
+    """Pass messages to the handlers until a handler returns True or the time limit is reached. This call blocks.
+
+    Args:
+        tokens: the tokens of the admin REST API client, whose event loop runs in another thread.
+        topics: message handler by topic. A handler returns True to stop.
+        seconds: time limit, counted from when the topics are open.
+
+    Raises:
+        AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also if the
+            brokers reject the token), `unreachable`, `bad_answer` (the client rejects the address).
+    """
+    require_client()
+    import pulsar
+
+    failed: str
+    try:
+        return _receive(pulsar.Client(service_url, **_options(connection, tokens)), topics, seconds)
+    except (pulsar.PulsarException, ValueError) as error:
+        failed = tokens.mask.text(f"{type(error).__name__}, {error}")
+        reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
+    # Raised outside the handler, because the caught error keeps the client alive.
+    raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
+
+
+def _receive(client: Any, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
+    import pulsar
+
+    with ExitStack() as closing:
+        closing.callback(client.close)
+        readers = []
+        for topic, take in topics.items():
+            reader = client.create_reader(topic, pulsar.MessageId.latest)
+            closing.callback(reader.close)  # the client and open readers refer to each other
+            readers.append((reader, take))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for reader, take in readers:
+                # One topic is drained before the next is read, so a quiet topic costs its time-out only once.
+                while time.monotonic() < end and (message := _next(reader)) is not None:
+                    if take(message):
+                        return
+
+
+def _next(reader: Any) -> TopicMessage | None:
+    import pulsar
+
+    try:
+        message = reader.read_next(timeout_millis=_POLL_MS)
+    except pulsar.Timeout:
+        return None
+    return TopicMessage(message.partition_key(), message.publish_timestamp(), message.data())
+
+
+def _options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:
+    """Return the options for `pulsar.Client`, with the admin REST API's credentials and certificate authority."""
+    import pulsar
+
+    options: dict[str, object] = {
+        "operation_timeout_seconds": max(1, round(connection.connect_timeout_s)),
+        "connection_timeout_ms": round(connection.connect_timeout_s * 1000),
+        "stats_interval_in_seconds": 0,
+        "tls_validate_hostname": True,
+        "logger": pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
+    }
+    if connection.ca_file is not None:
+        options["tls_trust_certs_file_path"] = str(connection.ca_file)
+    certificate = connection.client_cert_file
+    key = connection.client_key_file or certificate
+    if connection.has_token:
+        options["authentication"] = pulsar.AuthenticationToken(tokens.get_in_thread)
+        if certificate is not None:
+            options |= {"tls_certificate_file_path": str(certificate), "tls_private_key_file_path": str(key)}
+    elif certificate is not None:
+        options["authentication"] = pulsar.AuthenticationTLS(str(certificate), str(key))
+    return options

@@ -1,0 +1,334 @@
+"""The plan of a rolling restart, as shown by a dry run, and its progress as of the latest run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_rebalancer.config.field_types import Overrule
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
+from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_none
+from pulsar_rebalancer.decide.sources import requested
+from pulsar_rebalancer.decide.sources.drains import NEVER
+from pulsar_rebalancer.decide.sources.filling import arrived_lately, moved_lately
+from pulsar_rebalancer.decide.sources.returns import wholes_of
+from pulsar_rebalancer.decide.sources.wanted import candidates_of, placed
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.names import is_of_brokers
+from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary, considered
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import Measure, Row
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.texts import number_of
+
+
+class Removal(NamedTuple):
+    """The predicted effect of removing a broker.
+
+    Attributes:
+        bundles: number of bundles that have to move.
+        limit: highest score that a remaining broker may reach, in percent.
+        stay: number of bundles that cannot move to any other broker, by reason.
+    """
+
+    bundles: int
+    limit: float
+    stay: Counter[Reason]
+
+
+def sample_of(snapshot: Snapshot) -> PlanningSample:
+    """Return the input for `removal`, without the grace period, which only slows a drain down.
+
+    Raises:
+        SnapshotError, StateError: one of the run's files cannot be read.
+    """
+    return PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).of_roll()
+
+
+def removal(sample: PlanningSample, broker: str) -> Removal:
+    """Predict the effect of removing a broker: its bundles are placed on the others as a drain would place them.
+
+    Bundles that never move, such as bundles without topics, are ignored.
+
+    Raises:
+        PlanError: `unknown_destination`, `last_broker`, or the reason why the removal cannot be predicted.
+        SnapshotError: one of the run's files cannot be read.
+    """
+    sample = sample.draining([broker])
+    room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
+    for wanted in placed(sample, candidates_of(sample, requested.drain(sample, [broker]))):
+        move = room.fitted([wanted])[0] if wanted.taken else wanted
+        if move.taken:
+            room.take([move])
+        if move.reason not in NEVER:
+            ends[move.reason] += 1
+    # Callers ask about many brokers, whose bundles together would not fit into memory.
+    sample.bundles.forget(broker)
+    bundles = ends.total()
+    del ends[Reason.TAKEN]
+    return Removal(bundles, sample.settings.overloaded_threshold, ends)
+
+
+_HOST_SAMPLES = 2
+"""Number of host samples for which validation leaves out a broker that has just started."""
+
+
+class Turn(NamedTuple):
+    """The predicted turn of one broker.
+
+    Attributes:
+        score: the broker's score in percent.
+        traffic: the broker's traffic in bytes/s.
+        bundles: number of bundles that move away and back.
+        minutes: duration of the turn without the restart itself.
+        why_not: why the broker could not restart now; empty if it could.
+    """
+
+    broker: str
+    score: float
+    traffic: float
+    bundles: int
+    minutes: float
+    why_not: str
+
+
+def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
+    """Return the requested roll. If no broker is named, it includes all brokers, sorted by name, with the leader last.
+
+    Raises:
+        PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if the cluster has only
+            one broker.
+        SnapshotError: one of the run's files cannot be read.
+    """
+    started = snapshot.started
+    unknown = [name for name in brokers if name not in started]
+    if unknown:
+        which = f"{', '.join(unknown)[:500]}: not among the {len(started)} active brokers"
+        raise PlanError(Reason.UNKNOWN_DESTINATION, which)
+    if len(started) < 2:
+        raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
+    (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
+    order = tuple(brokers) or tuple(sorted(started, key=lambda name: (name == leader, name)))
+    known = {name: at.isoformat() if at else "" for name, at in started.items()}
+    identity = hashlib.sha256(json.dumps([order, known], sort_keys=True).encode()).hexdigest()
+    return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=by, reason=reason)
+
+
+def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
+    """Predict the turns of a roll if it started now."""
+    settings = snapshot.settings
+    ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
+    known = {broker.broker: broker for broker in snapshot.brokers_without({})}
+    sample = sample_of(snapshot)
+    result = []
+    for name in order:
+        try:
+            fit = removal(sample, name)
+        except PlanError as error:
+            bundles, why_not = len(sample.bundles.of(name)), error.message
+        else:
+            bundles, why_not = fit.bundles, f"no {_lacks(fit)}" if fit.stay else ""
+        runs = sum(_runs(bundles, settings, way) for way in ways) + REPORTS
+        minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
+        broker, silent = known[name], name in snapshot.silent
+        load = 0.0 if silent else score(broker, settings)
+        why_not = why_not or ("" if broker.started_at else "it does not report its start time")
+        result.append(Turn(name, load, broker.traffic(Measure.THROUGHPUT), bundles, minutes, why_not))
+    return result
+
+
+def _runs(bundles: int, settings: Settings, way: int | None) -> int:
+    """Return the number of runs in which a broker's bundles move away or back, plus one that sees the result."""
+    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, way)
+    return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
+
+
+def awaited(snapshot: Snapshot) -> str:
+    """Return why no broker's turn could begin now; empty if one could."""
+    return why_none((), snapshot.started, snapshot.unwell, ())
+
+
+def document(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str) -> dict[str, Any]:
+    """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals.
+
+    Args:
+        refused: why the roll would be refused now; empty if it would not.
+        waits: what the roll would wait for before its first turn; empty if nothing.
+    """
+    return {
+        "plan": roll.id,
+        "refused": refused,
+        "waits": waits,
+        "turns": [turn._asdict() for turn in planned],
+        "minutes": sum(turn.minutes for turn in planned),
+        "moves_twice": sum(turn.bundles for turn in planned),
+    }
+
+
+def text(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str, dag_id: str) -> str:
+    """Return a shown roll as human-readable text. The arguments `refused` and `waits` are those of `document`."""
+    lines = [
+        f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
+        f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
+        + (f"; it could not go now: {turn.why_not}" if turn.why_not else "")
+        for number, turn in enumerate(planned, 1)
+    ]
+    lines += [f"Now it would be refused: {refused}."] if refused else []
+    lines += [f"Before the first turn, it would wait for {waits}."] if waits else []
+    sums = document(roll, planned, refused, waits)
+    twice = f"{number_of(sums['moves_twice'], 'bundle')} move twice, away and back"
+    total = f"About {sums['minutes']:.0f} minutes and the restarts themselves; {twice}."
+    how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {roll.id}"
+    return "\n".join([f"Rolling restart of {number_of(len(planned), 'broker')}: {roll.reason}", *lines, total, how])
+
+
+def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample:
+    """Return the state of an active roll as of a run's snapshot.
+
+    Args:
+        drained: brokers drained by people, not by the roll.
+
+    Raises:
+        SnapshotError, StateError: one of the run's files cannot be read.
+    """
+    started, waits = snapshot.started, roll.phase is Phase.WAITING
+    home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
+    left, stay = _progress(snapshot, roll)
+    no_room = ""
+    if waits and roll.broker in started and not why_none(roll.listed, started, snapshot.unwell, drained):
+        known = snapshot.request.collected_at in roll.seen
+        no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
+    return RollSample(
+        run=snapshot.folder.name,
+        at=snapshot.request.collected_at,
+        started=started,
+        unwell=snapshot.unwell,
+        drained=tuple(sorted(drained)),
+        home=home,
+        never=_never(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
+        left=left,
+        stay=stay,
+        outcome=_outcome(snapshot) if left else "",
+        no_room=no_room,
+    )
+
+
+def _never(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+    rows = considered(snapshot.folder)
+    return tuple(row["bundle"] for row in rows if row["source"] == broker and row["reason"] in NEVER)
+
+
+def _outcome(snapshot: Snapshot) -> str:
+    """Return why the last run that has ended did not carry out its plan; empty if it did."""
+    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.before.decision.plan_id)
+    outcome = Outcome.known(snapshot.folder) or (Outcome.known(previous) if previous else None)
+    if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
+        return ""
+    failed = (f"{why} x{count}" for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER))
+    return ", ".join(failed) if outcome.verdict is Reason.OPEN else str(outcome.verdict)
+
+
+def _why_no_room(snapshot: Snapshot, broker: str) -> str:
+    try:
+        fit = removal(sample_of(snapshot), broker)
+    except PlanError as error:
+        return error.message
+    return _lacks(fit) if fit.stay else ""
+
+
+def _lacks(fit: Removal) -> str:
+    why = ", ".join(f"{reason} x{count}" for reason, count in fit.stay.most_common())
+    bundles = f"{fit.stay.total()} of {number_of(fit.bundles, 'bundle')}"
+    return f"room for {bundles} on the others, below a score of {fit.limit:g}: {why}"
+
+
+def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
+    """Return `RollSample.left` and `RollSample.stay`."""
+    summary = Summary.known(snapshot.folder)
+    if summary is None or summary.by_hand is not None:
+        return None, {}
+    if roll.phase is Phase.RETURNING:
+        return _returning(snapshot, roll) if roll.in_phase_of(snapshot.before.roll) else (None, {})
+    drain = summary.drains.get(roll.broker)
+    if drain is None or drain.bundles is None or drain.since != roll.turn_at:
+        return None, {}
+    stay = {reason: count for reason, count in drain.stay.items() if reason not in NEVER}
+    return drain.bundles - (sum(drain.stay.values()) - sum(stay.values())), stay
+
+
+def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
+    """Return how many bundles have yet to return; if none of them can, return 0 and the number that stay, by reason.
+
+    A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows it yet or
+    a broker that is not listed or does not report may own it, or if its home only seems to be full because bundles have
+    just arrived there (`filling.unreported`).
+    """
+    home, lately = set(roll.home), moved_lately(snapshot)
+    unreported = home - snapshot.owners(home).keys()
+    parents = _parts(snapshot, unreported)
+    home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
+    # Their last owners may still report them.
+    back = {
+        name for name, unload in lately.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
+    }
+    # Pairs of the strategy, whose moves wait, are not negative.
+    rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
+    unreported -= back
+    hiding = snapshot.silent or snapshot.started.keys() < {*snapshot.started, *roll.listed}
+    hidden = unreported if hiding else unreported & lately.keys()
+    left_out = snapshot.validation.quarantined.keys()
+    ready = roll.broker in snapshot.started and roll.broker not in left_out
+
+    def may_come(row: Row) -> bool:
+        seems_full = bool(back) and row["reason"] == Reason.WOULD_OVERLOAD
+        return bool(row["taken"]) or not ready or row["source"] in left_out or seems_full
+
+    if hidden or any(map(may_come, rows)):
+        return len(rows) + len(hidden), {}
+    stay = Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
+    gone = sum(not is_of_brokers(name) for name in unreported)
+    return 0, stay + Counter({Reason.NO_SUCH_BUNDLE: gone})
+
+
+def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
+    """Return the parts into which Pulsar has split some of the bundles, each with the bundle that it is a part of."""
+    batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
+    return wholes_of((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
+
+
+def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+    """Return a broker's bundles: those that it reports or has just received, except those that have just left it."""
+    owners = {
+        name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
+        for name, unload in moved_lately(snapshot).items()
+    }
+    known = {*_bundles_of(snapshot, broker), *arrived_lately(snapshot, broker)}
+    return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
+
+
+def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
+    """Return the bundles that the drain has moved off the current broker, including any that no report showed.
+
+    A bundle that another broker reported when the drain began came when that broker was lost.
+    """
+    unloads, begun = snapshot.before.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
+    gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
+    owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}
+    return tuple(name for name in gone if roll.broker in owners.get(name, (roll.broker,)))
+
+
+def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+    table = snapshot.table("bundles", ["broker", "bundle"])
+    return tuple(sorted(map(str, table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist())))

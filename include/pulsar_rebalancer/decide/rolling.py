@@ -1,0 +1,341 @@
+"""The steps of a rolling restart: one broker at a time is drained, restarts, and gets its bundles back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from pulsar_rebalancer.orders.control_document import Order
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import number_of
+
+_LOOKS = timedelta(minutes=1)
+"""Time after which the time of a step is stored again."""
+
+_LONGEST_GAP = timedelta(minutes=3)
+"""Longest time without a step that counts as time without progress."""
+
+REPORTS = 2
+"""Number of samples in which a drained broker must be empty, and in which a restarted broker must have reported."""
+
+
+class RollSample(NamedTuple):
+    """The state of a roll and its cluster in the latest run.
+
+    Attributes:
+        run: name of the run's folder.
+        at: time of the run's sample.
+        started: start time of each broker's process, by broker; None if unknown or if the broker provided no report.
+        unwell: why validation leaves brokers out, by broker.
+        drained: brokers drained by people, not by the roll.
+        home: the current broker's bundles while it waits for its turn; later, those that its drain has moved away.
+        never: bundles that never leave the current broker, once no others are left on it.
+        left: number of bundles that must still leave the current broker or return to it; None if that is unknown,
+            because the broker is not listed or does not report, or the run began before this phase or has no plan yet.
+        stay: number of bundles that do not leave or do not return, by reason.
+        outcome: why the last run did not carry out its plan; empty if it did.
+        no_room: why the other brokers cannot take the current broker's load; empty if they can.
+    """
+
+    run: str
+    at: datetime
+    started: Mapping[str, datetime | None]
+    unwell: Mapping[str, Reason] = {}
+    drained: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    left: int | None = None
+    stay: Mapping[Reason, int] = {}
+    outcome: str = ""
+    no_room: str = ""
+
+
+class RollFacts(NamedTuple):
+    """Input for the next step.
+
+    Attributes:
+        minutes: time without progress after which the roll stops.
+        seen: the state in the latest run; None if there is no recent run.
+        unknown: why `seen` is None.
+        held: orders or settings that pause the roll; empty if there are none.
+        stop, skip: the order to stop this roll, and the order to skip its current broker; None if there is none.
+        restart: state of the run of the user's own DAG that restarts the broker; empty before this run starts; None if
+            a person restarts the broker.
+        dag: name of this DAG and of its run, for messages.
+        no_restart: why this DAG cannot run now; empty if it can.
+        apart: samples that are not further apart than this count as one.
+    """
+
+    now: datetime
+    minutes: float
+    seen: RollSample | None
+    unknown: str = ""
+    held: str = ""
+    stop: Order | None = None
+    skip: Order | None = None
+    restart: str | None = None
+    dag: str = ""
+    no_restart: str = ""
+    apart: timedelta = timedelta(0)
+
+
+def advance(roll: Roll, facts: RollFacts) -> Roll:
+    """Return an active roll after one step; the same document if nothing has changed within a minute.
+
+    The roll stops if a step makes no progress for `facts.minutes`, for example because a broker did not come back. If
+    all that is stalled is moving bundles back, the roll goes on to the next broker instead. Time without steps, because
+    Airflow was down, does not count, nor does time in which orders hold the roll.
+    """
+    after = _advanced(_looked(roll, facts.now), facts)
+    return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.in_phase_of(roll) else after
+
+
+def _advanced(roll: Roll, facts: RollFacts) -> Roll:
+    if facts.seen and roll.phase is Phase.DRAINING:
+        roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
+    if facts.stop is not None:
+        return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
+    if facts.skip is not None and _may_be_skipped(roll, facts):
+        return _skipped(roll, facts)
+    if facts.held:
+        roll = roll.model_copy(update={"progress_at": facts.now})
+        # A restart that has been asked for or triggered cannot be taken back.
+        if roll.phase is not Phase.RESTARTING or facts.restart == "":
+            return _waiting(roll, facts.held)
+    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _waiting(roll, facts.unknown)
+    if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
+        return after
+    if after.phase is Phase.RETURNING:
+        return after.turned(after.outcome, facts.now, _not_back(after))
+    reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
+    why = f"no progress for {facts.minutes:g} minutes; {after.waits}"
+    if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _renamed(after, facts.seen)):
+        reason, why = Reason.BROKER_RENAMED, f"{after.broker} may have come back as {renamed}"
+    return _stopped(after, facts, reason, why)
+
+
+def _looked(roll: Roll, now: datetime) -> Roll:
+    if roll.looked_at is not None and abs(now - roll.looked_at) < _LOOKS:
+        return roll
+    changed: dict[str, datetime] = {"looked_at": now}
+    down = now - (roll.looked_at or now) - _LONGEST_GAP
+    if roll.progress_at is not None and down > timedelta(0):
+        changed["progress_at"] = min(roll.progress_at + down, now)
+    return roll.model_copy(update=changed)
+
+
+def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+    why = _why_not(roll, seen) or facts.no_restart
+    if why:
+        # `roll_plan.seen` does not look for room in the same sample again.
+        return roll.model_copy(update={"waits": why, "seen": (seen.at,) if why == seen.no_room else ()})
+    begun = roll.model_copy(update={"started": seen.started[roll.broker], "home": seen.home})
+    return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
+
+
+def _why_not(roll: Roll, seen: RollSample) -> str:
+    """Return why the current broker's turn may not begin now; empty if it may."""
+    if seen.run <= roll.sample:
+        return "the next run's sample"
+    why = unsafe(roll, seen)
+    if not why and seen.started[roll.broker] is None:
+        return f"the start time of {roll.broker}, which it does not report"
+    return why or seen.no_room
+
+
+def unsafe(roll: Roll, seen: RollSample, *, may_be_down: bool = False) -> str:
+    """Return why the current broker's turn must not begin, and the broker not restart; empty if it is safe.
+
+    It is safe only if all brokers are known to be well and, once the broker is drained, if it is known to be empty.
+
+    Args:
+        may_be_down: True if the current broker may be restarting by now, so that only the others have to be well.
+    """
+    others = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
+    unwell = {name: why for name, why in seen.unwell.items() if not (may_be_down and name == roll.broker)}
+    left = roll.left if seen.left is None else seen.left
+    if (why := why_none(others, seen.started, unwell, seen.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
+        return why
+    return f"{number_of(left, 'bundle')} to leave it" if left else "a run that finds it empty"
+
+
+def why_none(
+    listed: Iterable[str], started: Container[str], unwell: Mapping[str, Reason], drained: Collection[str]
+) -> str:
+    """Return why no broker may be drained or restart now; empty if one may.
+
+    Args:
+        listed: brokers that the cluster has to list.
+        started: brokers that it lists.
+        unwell: why validation leaves brokers out, by broker.
+        drained: brokers drained by people.
+    """
+    missing = [name for name in listed if name not in started]
+    if missing:
+        return f"{', '.join(missing[:3])} to come back: the cluster does not list it"
+    if unwell:
+        return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(unwell.items())[:3])
+    return f"the release of {', '.join(sorted(drained)[:3])}, which is drained" if drained else ""
+
+
+def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+    why, roll = unsafe(roll, seen), _counted(roll, facts, seen, "to leave it")
+    if why or seen.left:
+        return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
+    if seen.left is None:
+        return roll
+    roll = _observed(roll, facts, seen)
+    if len(roll.seen) < REPORTS:
+        return _waiting(roll, "another run that finds it empty")
+    # If the broker crashed while it was drained, it has yet to restart.
+    home = tuple(name for name in roll.home if name not in seen.never)
+    empty = roll.model_copy(update={"started": seen.started[roll.broker] or roll.started, "home": home})
+    restarting = empty.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
+    return restarting.model_copy(update={"left": 0, "may_restart": True})
+
+
+def _observed(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+    """Return the roll with one more sample in `seen`, unless it follows the last one too soon, as a dry run may."""
+    if roll.seen and abs(seen.at - roll.seen[-1]) <= facts.apart:
+        return roll
+    return roll.model_copy(update={"seen": (*roll.seen, seen.at)})
+
+
+def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+    broker, at = roll.broker, seen.started.get(roll.broker)
+    if facts.restart == "failed":
+        return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_dag_of(roll, facts)} failed")
+    if at is None or not _is_new(roll, seen):
+        # People and the DAG take a while, in which the broker is down.
+        why = unsafe(roll, seen, may_be_down=facts.restart != "")
+        known = {} if seen.left is None else {"left": seen.left}
+        return _waiting(roll, why or _restart_of(roll, facts)).model_copy(update={"may_restart": not why, **known})
+    roll = roll.model_copy(update={"may_restart": False})
+    if at != roll.restarted:
+        # A broker that restarts repeatedly reports once from each process, and makes no progress.
+        first = {} if roll.restarted else {"progress_at": facts.now}
+        roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
+    if broker in seen.unwell:
+        return _waiting(roll, f"{broker} to be ready: {seen.unwell[broker]}")
+    roll = _observed(roll, facts, seen)
+    if len(roll.seen) < REPORTS:
+        return _waiting(roll, f"{broker}, which has restarted, to report in another run")
+    if facts.restart not in (None, "success"):
+        return _waiting(roll, f"the end of {_dag_of(roll, facts)}")
+    return roll.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
+
+
+def _return(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+    if seen.left == 0:
+        return roll.turned(roll.outcome, facts.now, _counts(seen.stay))
+    return _counted(roll, facts, seen, "to return")
+
+
+_STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
+    Phase.WAITING: _wait_for_turn,
+    Phase.DRAINING: _drain,
+    Phase.RESTARTING: _restart,
+    Phase.RETURNING: _return,
+}
+
+
+def _waiting(roll: Roll, what: str) -> Roll:
+    # `seen` says that `waits` is about room in that sample.
+    return roll.model_copy(update={"waits": what, "seen": () if roll.phase is Phase.WAITING else roll.seen})
+
+
+def _counts(stay: Mapping[Reason, int]) -> str:
+    return ", ".join(f"{why} x{count}" for why, count in stay.items())
+
+
+def _counted(roll: Roll, facts: RollFacts, seen: RollSample, what: str) -> Roll:
+    """Return the roll with its number of remaining bundles updated; fewer than ever in this phase are progress."""
+    left = seen.left
+    if left is None:
+        return roll
+    causes = "; ".join(filter(None, [_counts(seen.stay), seen.outcome and f"the last run: {seen.outcome}"]))
+    waits = f"{number_of(left, 'bundle')} {what}" + (f" ({causes})" if causes else "")
+    fewer = roll.fewest is None or left < roll.fewest
+    progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
+    return roll.model_copy(update={"left": left, "waits": waits} | progress)
+
+
+def _restart_of(roll: Roll, facts: RollFacts) -> str:
+    if facts.skip is not None:
+        end = f"the end of {_dag_of(roll, facts)}" if facts.restart == "running" else f"a report of {roll.broker}"
+        return f"{end}, to skip it"
+    if facts.restart is None:
+        return f"a person: restart {roll.broker} now"
+    return facts.no_restart or _dag_of(roll, facts)
+
+
+def _dag_of(roll: Roll, facts: RollFacts) -> str:
+    return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag})" if facts.dag else "")
+
+
+def _is_new(roll: Roll, seen: RollSample | None) -> bool:
+    """Return whether the current broker has restarted since it was empty."""
+    at = seen.started.get(roll.broker) if seen else None
+    return at is not None and roll.started is not None and at != roll.started
+
+
+def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
+    """Return whether the current broker's turn can end now.
+
+    A broker that restarts is released only if it is up and nothing is about to restart it. The order to skip it
+    therefore waits for a sample, for the broker's report and for the end of the DAG that restarts it.
+    """
+    if roll.phase is not Phase.RESTARTING:
+        return True
+    known = facts.seen is not None and (roll.broker not in facts.seen.started or _up(roll, facts.seen))
+    return known and facts.restart != "running"
+
+
+def _skipped(roll: Roll, facts: RollFacts) -> Roll:
+    up = roll.phase is Phase.RESTARTING and facts.seen is not None and _up(roll, facts.seen)
+    if up or roll.phase is Phase.DRAINING:
+        skipped = roll.model_copy(update={"outcome": Reason.BROKER_SKIPPED})
+        return skipped.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
+    if roll.phase is Phase.RETURNING:
+        return roll.turned(roll.outcome, facts.now, _not_back(roll))
+    return roll.turned(Reason.BROKER_SKIPPED, facts.now, "it is down" if roll.phase is Phase.RESTARTING else "")
+
+
+def _not_back(roll: Roll) -> str:
+    return "no run has tried" if roll.left is None else number_of(roll.left, "bundle")
+
+
+def _up(roll: Roll, seen: RollSample) -> bool:
+    return seen.started.get(roll.broker) is not None
+
+
+def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
+    """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
+    restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
+    if restarts:
+        why = f"{why}; {_dag_of(roll, facts)} has not ended: end it before {roll.broker} is released"
+    ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
+    stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
+    stopped = roll.stopped(reason, why, facts.now, stranded=stranded)
+    apart = _apart(roll, reason)
+    return stopped.model_copy(update={"elsewhere": roll.elsewhere | {roll.broker: apart}}) if apart else stopped
+
+
+def _apart(roll: Roll, reason: Reason) -> str:
+    """Return why the current broker's bundles are elsewhere when the roll stops; empty if none are."""
+    if roll.phase is Phase.RETURNING:
+        return _not_back(roll)
+    if roll.phase is Phase.RESTARTING:
+        return "it was drained" if roll.home else ""
+    # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
+    gone = reason is Reason.ROLL_STOPPED or roll.left is None or roll.left < len(roll.home)
+    return "it was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
+
+
+def _renamed(roll: Roll, seen: RollSample) -> str:
+    """Return a new broker on the host of the current broker, which is not listed; empty if there is none."""
+    host = roll.broker.rpartition(":")[0]
+    new = (name for name in seen.started if name not in roll.listed and name.rpartition(":")[0] == host)
+    return "" if roll.broker in seen.started else next(new, "")

@@ -1,1 +1,0 @@
-"""Rolling restarts: what one would do, and its steps."""

@@ -1,0 +1,212 @@
+"""Find the positions at which a bundle is cut, as Pulsar's four algorithms do (NamespaceBundleSplitAlgorithm).
+
+Positions are hashes, 0 to 2**32 - 1. A range includes its lower bound but not its upper bound. Only the last range of a
+namespace, which ends at 0xffffffff, includes its upper bound. All divisions are integer divisions that round down. If
+an algorithm finds no position, the bundle is not split: brokers respond with 204 and change nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from pulsar_rebalancer.config.field_types import SplitAlgorithm
+from pulsar_rebalancer.config.pulsar_settings import MIB
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.names import HashRange
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.snapshot import TopicLoad
+from pulsar_rebalancer.run.tables import one_by_one
+
+_ROUNDING = 1e-9
+"""Relative tolerance; adding 100,000 figures in a different order changes their sum by less than this ratio."""
+
+
+def positions_of(
+    algorithm: SplitAlgorithm,
+    hash_range: HashRange,
+    topics: Sequence[TopicLoad],
+    settings: Settings,
+    specified: Iterable[int] = (),
+) -> tuple[int, ...]:
+    """Return the positions at which an algorithm cuts a bundle, in ascending order; empty if it makes no cut.
+
+    Args:
+        hash_range: the bundle's hash range.
+        topics: the topics that the owner lists, in any order; `range_equally_divide` ignores them.
+        settings: effective settings, used by `flow_or_qps_equally_divide`.
+        specified: positions, used by `specified_positions_divide`.
+    """
+    match algorithm:
+        case SplitAlgorithm.RANGE:
+            return range_equally_divide(hash_range)
+        case SplitAlgorithm.TOPIC_COUNT:
+            return topic_count_equally_divide([topic.position for topic in topics])
+        case SplitAlgorithm.FLOW:
+            return flow_or_qps_equally_divide(topics, settings)
+        case SplitAlgorithm.POSITIONS:
+            return specified_positions_divide(hash_range, len(topics), specified)
+
+
+def range_equally_divide(hash_range: HashRange) -> tuple[int, ...]:
+    """Return the middle of the range (RangeEquallyDivideBundleSplitAlgorithm).
+
+    A range that is one hash wide has no middle: NamespaceBundleFactory.canSplitBundle refuses to split it.
+    """
+    lower, upper = hash_range
+    return (lower + (upper - lower) // 2,) if upper - lower > 1 else ()
+
+
+def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
+    """Return the position halfway between the two middle topics (TopicCountEquallyDivideBundleSplitAlgorithm).
+
+    Args:
+        positions: the topics' positions, in any order. A bundle with fewer than two topics is not split.
+    """
+    ordered = sorted(positions)
+    if len(ordered) < 2:
+        return ()
+    below, above = ordered[len(ordered) // 2 - 1], ordered[len(ordered) // 2]
+    return (below + (above - below) // 2,)
+
+
+def specified_positions_divide(hash_range: HashRange, topics: int, specified: Iterable[int]) -> tuple[int, ...]:
+    """Return the specified positions inside the range, without duplicates (SpecifiedPositionsBundleSplitAlgorithm).
+
+    Args:
+        hash_range: the bundle's hash range.
+        topics: number of topics in the bundle. A bundle with fewer than two topics is not split.
+        specified: positions, in any order.
+    """
+    return tuple(sorted({p for p in specified if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
+
+
+def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
+    """Return the positions that cut a bundle into parts within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
+
+    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle is cut only if
+    two or more topics have traffic and the bundle exceeds a limit by `flow_difference` percent. If topics have the same
+    hash, Pulsar uses the last topic's figures for each of them.
+    """
+    most_rate, most_throughput = settings.max_bundle_msg_rate, settings.max_bundle_bandwidth * MIB
+    busy = [topic for topic in topics if topic.msg_rate > 0 or topic.msg_throughput > 0]
+    by_position = {topic.position: topic for topic in busy}
+    share = 1 + settings.flow_difference / 100
+    if len(by_position) < 2 or (
+        one_by_one(topic.msg_rate for topic in busy) < most_rate * share
+        and one_by_one(topic.msg_throughput for topic in busy) < most_throughput * share
+    ):
+        return ()
+    walk = [by_position[position] for position in sorted(topic.position for topic in busy)]
+    cuts: list[int] = []
+    rate, throughput = walk[0].msg_rate, walk[0].msg_throughput
+    for before, topic in pairwise(walk):
+        if rate + topic.msg_rate > most_rate or throughput + topic.msg_throughput > most_throughput:
+            cuts.append(before.position + (topic.position - before.position) // 2 + 1)
+            rate, throughput = topic.msg_rate, topic.msg_throughput
+        else:
+            rate, throughput = rate + topic.msg_rate, throughput + topic.msg_throughput
+    return tuple(cuts)
+
+
+def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
+    """Return each part's share of the bundle's traffic as a ratio; equal shares if no topic's traffic is known.
+
+    The parts are the bundles that the bundle is split into. Traffic is message rate, or throughput if no topic has a
+    message rate.
+    """
+    carried = _carried(hash_range, positions, topics)
+    whole = one_by_one(carried)
+    return tuple(figure / whole for figure in carried) if whole > 0 else (1 / len(carried),) * len(carried)
+
+
+def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
+    """Return the position that divides the bundle's traffic most evenly; the lowest if several are equally good.
+
+    Args:
+        hash_range: the bundle's hash range.
+        positions: the positions to choose from, in ascending order.
+        topics: the bundle's topics.
+    """
+    carried = _carried(hash_range, positions, topics)
+    whole = one_by_one(carried)
+    apart = [abs(below - whole / 2) for below in accumulate(carried[:-1])]
+    most = min(apart) + whole * _ROUNDING
+    # After a part without traffic, the halves are the same as at the position before.
+    close = [p for n, p in enumerate(positions) if apart[n] <= most and (n == 0 or carried[n] > 0)]
+    return min(close, key=lambda position: abs(shares_of(hash_range, (position,), topics)[0] - 0.5))
+
+
+def _carried(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:
+    """Return each part's traffic: its message rate, or its throughput if no topic has a message rate."""
+    edges = (hash_range.lower, *positions, hash_range.upper + 1)
+    for measure in ("msg_rate", "msg_throughput"):
+        carried = [0.0] * (len(edges) - 1)
+        for topic in topics:
+            part = bisect_right(edges, topic.position) - 1
+            if 0 <= part < len(carried):
+                carried[part] += getattr(topic, measure)
+        if any(carried):
+            break
+    return carried
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBundle:
+    """A bundle that might be too large.
+
+    Attributes:
+        bundle: `tenant/namespace/0x…_0x…`.
+        broker: the owner's brokerId.
+        topics: number of topics.
+        sessions: number of producers and consumers.
+        msg_rate: inbound plus outbound msg/s: the long-term moving average, or the current rate under the extensible
+            load manager.
+        msg_throughput: inbound plus outbound bytes/s, averaged or current like `msg_rate`.
+        policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
+        stays: why the bundle must not be split; None if it may be split.
+    """
+
+    bundle: str
+    broker: str
+    topics: int
+    sessions: int
+    msg_rate: float
+    msg_throughput: float
+    policy: str | None = None
+    stays: Reason | None = None
+
+
+class SplitCondition(NamedTuple):
+    """A condition that a bundle meets.
+
+    Attributes:
+        name: "topics", "sessions", "msg_rate" or "bandwidth".
+        value: the compared figure: a count, msg/s or bytes/s.
+        bound: the limit that the value exceeds.
+    """
+
+    name: str
+    value: float
+    bound: float
+
+    @property
+    def excess(self) -> float:
+        """Return the value as a multiple of the bound."""
+        return self.value / self.bound if self.bound > 0 else float("inf")
+
+
+def condition_of(bundle: LoadedBundle, settings: Settings) -> SplitCondition | None:
+    """Return the first split condition, in Pulsar's order, that a bundle meets; None if the bundle meets none."""
+    sessions = settings.max_bundle_sessions if settings.max_bundle_sessions > 0 else math.inf  # 0: no limit
+    conditions = (
+        SplitCondition("topics", bundle.topics, settings.max_bundle_topics),
+        SplitCondition("sessions", bundle.sessions, sessions),
+        SplitCondition("msg_rate", bundle.msg_rate, settings.max_bundle_msg_rate),
+        SplitCondition("bandwidth", bundle.msg_throughput, settings.max_bundle_bandwidth * MIB),
+    )
+    return next((condition for condition in conditions if condition.value > condition.bound), None)

@@ -1,0 +1,360 @@
+"""Plan splits: which bundles to split, at which positions, and why others are not split."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from pulsar_rebalancer.config.field_types import Mode, SplitAlgorithm
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide import stays
+from pulsar_rebalancer.decide.split_algorithms import (
+    LoadedBundle,
+    SplitCondition,
+    condition_of,
+    most_even,
+    positions_of,
+    shares_of,
+)
+from pulsar_rebalancer.names import HashRange, namespace_of
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import at_positions, excess, parts_by_bundle, recently_split
+from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, rows_of
+from pulsar_rebalancer.state.state_documents import BundleSplit
+from pulsar_rebalancer.strategies import strategy_state
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
+from pulsar_rebalancer.strategies.shedders.registry import left_out_of
+
+if TYPE_CHECKING:
+    from pulsar_rebalancer.decide.run_input import RunInput
+
+
+class SplitPlan(NamedTuple):
+    """The splits of a run.
+
+    Attributes:
+        rows: rows of the splits table, one for each bundle that meets a condition.
+        hits: number of consecutive samples in which a bundle met a condition, by bundle; stored for the next run.
+        told: one human-readable sentence for each row.
+    """
+
+    rows: list[Row]
+    hits: dict[str, int]
+    told: tuple[str, ...] = ()
+
+    @property
+    def taken(self) -> list[str]:
+        """Return the names of the bundles to split."""
+        return [row["bundle"] for row in self.rows if row["taken"]]
+
+    @property
+    def passed_over(self) -> dict[Reason, int]:
+        """Return the number of bundles that are not split, by reason."""
+        return dict(sorted(Counter(Reason(row["reason"]) for row in self.rows if not row["taken"]).items()))
+
+
+NO_SPLITS = SplitPlan([], {})
+
+
+class Cut(NamedTuple):
+    """The positions at which a bundle is cut, and each part's share of the bundle's traffic (0 to 1)."""
+
+    positions: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def at(self) -> str:
+        """Return the positions as human-readable text."""
+        return at_positions(self.positions)
+
+
+@dataclass(frozen=True)
+class SplitContext:
+    """The input for split planning, except for the bundles.
+
+    Attributes:
+        extensible: True if the cluster runs the extensible load manager, False if it runs the modular load manager.
+        hits: number of consecutive earlier samples in which a bundle met a condition, by bundle.
+        splits: recently split bundles.
+        now: time of the sample.
+    """
+
+    settings: Settings
+    extensible: bool
+    now: datetime
+    hits: Mapping[str, int] = field(default_factory=dict)
+    splits: Mapping[str, BundleSplit] = field(default_factory=dict)
+
+
+def where_to_cut(
+    candidate: Candidate,
+    algorithm: SplitAlgorithm,
+    settings: Settings,
+    *,
+    specified: Sequence[int] = (),
+    pending: int = 0,
+    single: bool = False,
+) -> Cut | Reason:
+    """Return the positions at which a bundle is cut, or the reason why it cannot be cut.
+
+    Args:
+        candidate: the bundle's topics and its namespace's bounds.
+        specified: positions for `specified_positions_divide`.
+        pending: number of bundles that other splits in the same plan add to the namespace.
+        single: True if the load manager makes only one cut, as the extensible load manager does. If there are several
+            positions, the position that halves the traffic most evenly is used.
+    """
+    hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
+    by_topics = algorithm is not SplitAlgorithm.RANGE
+    early = _unsound(candidate, hash_range, specified, by_topics=by_topics)
+    if early is not None:
+        return early
+    positions = positions_of(algorithm, hash_range, topics or (), settings, specified)
+    if single and len(positions) > 1:
+        positions = (most_even(hash_range, positions, topics or ()),)
+    if not positions:
+        return Reason.NO_POSITION
+    ends = (hash_range.lower, *positions, hash_range.upper)
+    if min(upper - lower for lower, upper in pairwise(ends)) < settings.min_split_width:
+        return Reason.TOO_NARROW
+    if len(candidate.bounds) - 1 + pending + len(positions) > settings.max_namespace_bundles:
+        return Reason.NAMESPACE_FULL
+    return Cut(positions, shares_of(hash_range, positions, topics or ()))
+
+
+def _unsound(
+    candidate: Candidate, hash_range: HashRange, specified: Sequence[int], *, by_topics: bool
+) -> Reason | None:
+    if not candidate.bounds or (by_topics and candidate.topics is None):
+        return Reason.TOPICS_UNKNOWN
+    if hash_range not in set(pairwise(candidate.bounds)):
+        return Reason.RANGE_GONE
+    if hash_range.upper - hash_range.lower <= 1:
+        return Reason.TOO_NARROW
+    if candidate.topics is not None and len(candidate.topics) < FEWEST_TOPICS:
+        return Reason.ONE_TOPIC
+    if not all(hash_range.lower < position < hash_range.upper for position in specified):
+        return Reason.POSITION_OUTSIDE
+    return None
+
+
+def plan_splits(
+    context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]
+) -> SplitPlan:
+    """Return a run's splits. The bundle that exceeds a bound by the most is considered first; ties are broken by name.
+
+    Args:
+        bundles: the candidates from the *collect* task, without duplicates.
+        candidates: topics and bounds of each bundle, as read by the *collect* task.
+    """
+    met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
+    met.sort(key=lambda item: (-item[1].excess, item[0].bundle))
+    walk = _Walk(context, candidates)
+    for rank, (bundle, condition) in enumerate(met):
+        walk.add(rank, bundle, condition)
+    return SplitPlan(walk.rows, dict(sorted(walk.hits.items())), tuple(row["explanation"] for row in walk.rows))
+
+
+class _Walk:
+    """The splits planned so far, for bundles that meet a condition."""
+
+    def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._candidates = candidates
+        self._of_namespace: Counter[str] = Counter()
+        self._of_broker: Counter[str] = Counter()
+        self._bundles_more: Counter[str] = Counter()
+        self.rows: list[Row] = []
+        self.hits: dict[str, int] = {}
+
+    def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
+        """Decide whether a bundle is split, and add its row.
+
+        Bundles that validation left out get no row: they are already in the findings.
+        """
+        if bundle.stays is Reason.BUNDLE_QUARANTINED:
+            return
+        result = self._refused(bundle) or self._cut(bundle)
+        cut = result if isinstance(result, Cut) else None
+        reason = result if isinstance(result, Reason) else self._held_back(bundle)
+        if cut is not None and reason is Reason.TO_BE_SPLIT:
+            namespace = namespace_of(bundle.bundle)
+            self._of_namespace[namespace] += 1
+            self._of_broker[bundle.broker] += 1
+            self._bundles_more[namespace] += len(cut.positions)
+            self.hits.pop(bundle.bundle, None)
+        self.rows.append(
+            {
+                "broker": bundle.broker,
+                "bundle": bundle.bundle,
+                "rank": rank,
+                **{"condition": condition.name, "value": condition.value, "bound": condition.bound},
+                "hits": self.hits.get(bundle.bundle) if self._context.extensible else None,
+                "algorithm": self._settings.split_algorithm,
+                "positions": cut.positions if cut else None,
+                "shares": cut.shares if cut else None,
+                "unload": self._settings.unload_split_bundles and bundle.policy is None,
+                "taken": reason is Reason.TO_BE_SPLIT,
+                "reason": reason,
+                "explanation": _explanation(bundle, condition, cut, reason),
+            }
+        )
+
+    def _refused(self, bundle: LoadedBundle) -> Reason | None:
+        """Count a bundle's hits; return why it is not split, or None if its topics must still be examined."""
+        if bundle.topics < FEWEST_TOPICS:
+            return Reason.ONE_TOPIC
+        if bundle.stays is not None:
+            return bundle.stays
+        if self._context.extensible:
+            # A broker that has reached its limit of splits ignores its other bundles, and their hits do not grow.
+            before = self._context.hits.get(bundle.bundle, 0)
+            capped = self._of_broker[bundle.broker] >= self._settings.max_splits_per_broker
+            self.hits[bundle.bundle] = before if capped else before + 1
+            if self.hits[bundle.bundle] <= self._settings.hit_count_split:
+                return Reason.SPLIT_HITS
+            if capped:
+                return Reason.CAP_SPLITS
+        splits, grace = self._context.splits, self._settings.split_grace_minutes
+        return Reason.RECENTLY_SPLIT if recently_split(bundle.bundle, splits, self._context.now, grace) else None
+
+    def _cut(self, bundle: LoadedBundle) -> Cut | Reason:
+        candidate = self._candidates.get(bundle.bundle)
+        if candidate is None:
+            return Reason.TOPICS_UNKNOWN
+        return where_to_cut(
+            candidate,
+            self._settings.split_algorithm,
+            self._settings,
+            pending=self._bundles_more[namespace_of(bundle.bundle)],
+            single=self._context.extensible,
+        )
+
+    def _held_back(self, bundle: LoadedBundle) -> Reason:
+        settings = self._settings
+        if settings.auto_split:
+            return Reason.BUILTIN_SPLITTING_ON
+        if settings.split_mode is not Mode.AUTO:
+            return Reason.SPLIT_OBSERVED
+        over_run = self._of_namespace.total() >= settings.max_splits_per_run
+        if over_run or self._of_namespace[namespace_of(bundle.bundle)] >= settings.max_splits_per_namespace:
+            return Reason.CAP_SPLITS
+        return Reason.TO_BE_SPLIT
+
+
+def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
+    over = excess(condition.name, condition.value, condition.bound)
+    finding = f"{bundle.bundle} on {bundle.broker} has {over}"
+    if cut is None:
+        return f"{finding}. {reason.meaning}"
+    shares = ", ".join(f"{100 * share:.0f} %" for share in cut.shares)
+    return f"{finding}; split at {cut.at} its parts would carry {shares}. {reason.meaning}"
+
+
+_COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]
+
+_MOST_TOLD = 5
+"""Maximum number of sentences that advise people to split a bundle."""
+
+
+def splits_of(run: RunInput) -> SplitPlan:
+    """Return a run's splits; empty if `split_mode` is off or the sample does not count.
+
+    Raises:
+        SnapshotError: one of the run's files, or a state file, cannot be read.
+    """
+    candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
+    if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
+        return NO_SPLITS
+    context = SplitContext(
+        settings=run.settings,
+        extensible=run.extensible,
+        now=run.request.collected_at,
+        hits={} if run.counting.clear else run.before.decision.split_hits,
+        splits=run.before.moves.splits,
+    )
+    splits = plan_splits(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
+    held = {"taken": False, "reason": Reason.ROLLING} if run.before.roll else {}
+    rows = [row | held if row["taken"] else row for row in splits.rows]
+    return splits._replace(rows=[{"cluster": run.cluster, **row} for row in rows])
+
+
+def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
+    """Return the bundles with the figures that split conditions compare.
+
+    If several brokers report a bundle, the report with the most traffic is used.
+    """
+    sample = run.bundles_named(names, _COLUMNS)
+    parts = parts_by_bundle(run.before.moves.splits)
+    parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
+    known = rows_of([*names, *parents], run.known_means.read_batches()) if run.known_means else []
+    after = {row["bundle"]: row for row in strategy_state.update(sample, strategy_state.with_parts(known, parts))}
+    left_out, names = left_out_of(run), [row["bundle"] for row in sample]
+    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined)
+    reasons = dict(zip(names, stays.of_bundles(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
+    loaded: dict[str, LoadedBundle] = {}
+    for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
+        name, broker = row["bundle"], row["broker"]
+        long_term = [after[name][column] for column in LONG_TERM]
+        present = [sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")]
+        rate, throughput = present if extensible else long_term
+        loaded[name] = LoadedBundle(
+            bundle=name,
+            broker=broker,
+            topics=row["topics"] or 0,
+            sessions=(row["producers"] or 0) + (row["consumers"] or 0),
+            msg_rate=rate,
+            msg_throughput=throughput,
+            policy=row["policy"],
+            stays=Reason(reasons[name]) if reasons[name] else left_out.get(broker),
+        )
+    return list(loaded.values())
+
+
+def helpful(
+    run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Return advice on splits: one sentence for each broker that fired but whose bundles are all too large to move.
+
+    Args:
+        moves: one cluster's candidates, sorted by pair and rank.
+        source_traffic: current traffic by source, in the same measure as its moves.
+    """
+    stuck = {d.pair: d for d in decisions if d.fired and d.reason in (Reason.NO_FITTING_BUNDLE, Reason.NO_GAIN)}
+    busiest: dict[int, CandidateMove] = {}
+    for move in moves if stuck else ():
+        if move.pair in stuck and move.reason in (Reason.OVER_REMAINING, Reason.WOULD_OVERSHOOT):
+            busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda each: each.traffic)
+    told = [busiest[pair] for pair in sorted(busiest)[:_MOST_TOLD]]
+    rows = run.bundles_named([move.bundle for move in told], ["bundle", "topics"])
+    topics = {row["bundle"]: row["topics"] or 0 for row in rows}
+    sentences = (
+        _sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
+        for move in told
+        if topics.get(move.bundle, 0) >= FEWEST_TOPICS
+    )
+    return tuple(filter(None, sentences))
+
+
+def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:
+    """Return advice to split a bundle into parts that can be moved; empty if the bundle is small enough.
+
+    A part has to fit into the amount to move. GainShedder has no such amount: a part gains most if it carries half of
+    the gap.
+    """
+    whole = max(of_source, move.traffic)
+    half_of_gap = whole * (decision.gap or 0.0) / 2 / (decision.source_score or math.inf)
+    fitting = decision.target or half_of_gap
+    parts = math.ceil(move.traffic / fitting) if fitting else 2
+    split = "in two it" if parts == 2 else f"in {parts} a part of it"
+    carries = f"{move.bundle} carries {100 * move.traffic / whole:.0f} % of {move.source}'s traffic"
+    return f"{decision.reason}: {carries}; split {split} could be moved" if parts > 1 else ""

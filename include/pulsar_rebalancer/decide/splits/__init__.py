@@ -1,1 +1,0 @@
-"""Splitting bundles: which bundles to split, and at which positions."""

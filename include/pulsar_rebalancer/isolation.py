@@ -1,0 +1,207 @@
+"""Isolation policies, anti-affinity groups and failure domains of a cluster, interpreted as in Pulsar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pulsar_rebalancer.names import is_as_in_java, is_name, matches, matching
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.storage.documents import VersionedDocument
+
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
+_LONGEST_QUOTE = 80
+_PATTERNS = ("namespaces", "primary", "secondary")
+_FAILOVER = "auto_failover_policy"
+
+
+class IsolationPolicy(BaseModel):
+    """One namespace isolation policy.
+
+    Attributes:
+        namespaces: patterns of `tenant/namespace`.
+        primary: patterns of host names; matching brokers are reserved for the policy's namespaces.
+        secondary: patterns of host names; matching brokers are used for failover.
+        min_limit: secondary brokers are used while fewer than this many primary brokers are active.
+        problems: errors in Pulsar's document, by field name. Invalid parts are left out of the attributes above.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    namespaces: tuple[str, ...] = ()
+    primary: tuple[str, ...] = ()
+    secondary: tuple[str, ...] = ()
+    min_limit: int = 0
+    problems: dict[str, str] = {}
+
+    def covers(self, namespace: str) -> bool:
+        """Return whether one of `namespaces` matches the whole name of a namespace (NamespaceIsolationPolicyImpl)."""
+        return _matches(self.namespaces, namespace)
+
+    def reserves(self, broker: str) -> bool:
+        """Return whether a broker is a primary broker of this policy; only its host is compared, not its port."""
+        return _matches(self.primary, host_of(broker))
+
+    def candidates(self, brokers: Sequence[str]) -> list[str]:
+        """Return the brokers that may own the policy's namespaces.
+
+        The rules are those of LoadManagerShared.applyNamespacePolicies and MinAvailablePolicy.
+
+        Args:
+            brokers: all active brokers.
+        """
+        primary = [broker for broker in brokers if self.reserves(broker)]
+        if len(primary) >= self.min_limit:
+            return primary
+        return [b for b in brokers if self.reserves(b) or _matches(self.secondary, host_of(b))]
+
+
+def host_of(broker: str) -> str:
+    """Return the host part of a brokerId."""
+    return broker.rpartition(":")[0]
+
+
+def parse_isolation(document: Mapping[str, JsonValue]) -> tuple[IsolationPolicy, ...]:
+    """Return the policies in Pulsar's order; the first policy that covers a namespace applies to it."""
+    return tuple(_policy(name, policy) for name, policy in document.items())
+
+
+def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationPolicy | None:
+    """Return the first policy that covers a namespace; None if no policy does. Unreadable policies are ignored."""
+    return next((policy for policy in policies if policy.covers(namespace)), None)
+
+
+def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
+    """Return the result of `policy_of` for each namespace; this is faster for many namespaces."""
+    ruling: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
+    left = pa.array(filter(is_name, ruling), pa.string())
+    for policy in policies:
+        for pattern in policy.namespaces:
+            covered = matching(pattern, left)
+            ruling |= dict.fromkeys(map(str, left.filter(covered).to_pylist()), policy)
+            left = left.filter(pc.invert(covered))
+    return ruling
+
+
+def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: IsolationPolicy | None) -> str:
+    """Return why the permitted brokers of a namespace are unknown; empty if they are known.
+
+    If a policy's namespaces cannot be read, it could apply to any namespace that no earlier policy covers. If a
+    policy's primary brokers cannot be read, any broker could be reserved, so the permitted brokers for namespaces
+    without a policy are also unknown.
+
+    Args:
+        ruling: the policy that applies to the namespace, from `rulings`.
+    """
+    if not is_name(namespace):
+        return f"no namespace of Pulsar is named {_quoted(namespace)}"
+    for policy in policies:
+        if policy is ruling:
+            return next((text for part, text in policy.problems.items() if part != "namespaces"), "")
+        if "namespaces" in policy.problems:
+            return policy.problems["namespaces"]
+    return next((policy.problems["primary"] for policy in policies if "primary" in policy.problems), "")
+
+
+class _Part(NamedTuple):
+    value: Any
+    problem: str
+
+
+def _policy(name: str, policy: object) -> IsolationPolicy:
+    if not isinstance(policy, dict):
+        problem = f"isolation policy {_quoted(name)} is not a JSON object"
+        return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERNS, _FAILOVER), problem))
+    parts = {key: _patterns(policy.get(key) or []) for key in _PATTERNS}
+    failover = _min_limit(policy.get(_FAILOVER))
+    problems = {key: part.problem for key, part in (parts | {_FAILOVER: failover}).items() if part.problem}
+    return IsolationPolicy(
+        name=name,
+        **{key: part.value for key, part in parts.items()},
+        min_limit=failover.value,
+        problems={key: f"isolation policy {_quoted(name)}: {key}: {problem}" for key, problem in problems.items()},
+    )
+
+
+def _patterns(given: object) -> _Part:
+    if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
+        return _Part((), "not a list of strings")
+    unreadable = [pattern for pattern in given if not is_as_in_java(pattern)]
+    problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
+    return _Part(tuple(pattern for pattern in given if pattern not in unreadable), problem)
+
+
+def _min_limit(given: object) -> _Part:
+    if given is None:
+        return _Part(0, "")
+    if not isinstance(given, dict) or given.get("policy_type") != "min_available":
+        return _Part(0, "not a policy of type min_available")
+    parameters = given.get("parameters")
+    limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
+    shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
+    if _WHOLE.fullmatch(shown):
+        return _Part(int(shown), "")
+    return _Part(0, f"min_limit {_quoted(shown)} is not a whole number")
+
+
+def _matches(patterns: Sequence[str], name: str) -> bool:
+    return is_name(name) and any(matches(pattern, name) for pattern in patterns)
+
+
+def _quoted(text: str) -> str:
+    return repr(text[:_LONGEST_QUOTE])
+
+
+class Policies(VersionedDocument):
+    """`input/policies.json`: the cluster's policies that could be read.
+
+    Attributes:
+        isolation: isolation policies in Pulsar's order.
+        groups: anti-affinity group by namespace, only for namespaces that have one.
+        domains: each broker's failure domain; empty if failure domains are off.
+        unknown: why the permitted brokers are unknown, by namespace: an admin reason code or a sentence.
+        without_persistent: brokers that accept no persistent topics; empty if no broker accepts any.
+        readable: True if the policies of at least one namespace are known, or there is no namespace.
+        problem: text that lists the policies that could not be read and those without an active broker; empty if there
+            is no problem.
+    """
+
+    FILE: ClassVar[str] = "input/policies.json"
+
+    isolation: tuple[IsolationPolicy, ...] = ()
+    groups: dict[str, str] = {}
+    domains: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    without_persistent: tuple[str, ...] = ()
+    readable: bool = True
+    problem: str = ""
+
+    def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
+        """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
+        ruling = rulings(self.isolation, namespaces)
+
+        def kind(namespace: str) -> str | None:
+            if namespace in self.unknown:
+                return "unknown"
+            other = Reason.ANTI_AFFINITY if namespace in self.groups else None
+            return "isolation" if ruling[namespace] else other
+
+        return {namespace: kind(namespace) for namespace in namespaces}
+
+    def kind(self, namespace: str) -> str | None:
+        """Return the result of `kinds` for one namespace."""
+        return self.kinds([namespace])[namespace]
+
+    def reserved_by(self, broker: str) -> str | None:
+        """Return the first isolation policy that has the broker as a primary broker; None if there is no such policy.
+
+        The policy keeps all other namespaces off the broker (NamespaceIsolationPolicies.isSharedBroker). Pulsar does
+        not apply this rule to manually chosen destinations.
+        """
+        return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)

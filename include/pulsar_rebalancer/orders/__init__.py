@@ -1,0 +1,1 @@
+"""Orders of operators and other rules that prevent moves: their documents, forms and effect."""

@@ -1,0 +1,145 @@
+"""The circuit breaker: if moves fail or make the balance worse, it stops all moves for a while.
+
+Only the *report* task writes the `breaker` document. The breaker closes after a set time or when a person closes it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, NamedTuple
+
+from pydantic import AwareDatetime
+
+from pulsar_rebalancer.config.settings import BreakerRules
+from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.state.state_documents import StateDocument
+
+NOISE = 1.0
+"""Tolerated increase in the score range, in points, because load always varies a little."""
+
+
+class Breaker(StateDocument):
+    """The `breaker` document.
+
+    Attributes:
+        opened_at: when the breaker last opened; None if never.
+        why: description of the figure that opened the breaker.
+        range_before: score range (hottest minus coldest broker, in points) before the last moves; None once it has been
+            compared with the range after the moves, or if it is unknown.
+        brokers_before: number of brokers compared for `range_before`.
+        moved_at: when the last moves ended.
+        worse: number of consecutive rounds of moves after which the score range was larger.
+        bad: number of faulty brokers that the previous run left out.
+        run: the report that last changed the document, so that a report is counted only once: the run's name and the
+            numbers of its moves that landed and that failed.
+    """
+
+    KEY: ClassVar[str] = "breaker"
+
+    opened_at: AwareDatetime | None = None
+    why: str = ""
+    range_before: float | None = None
+    brokers_before: int = 0
+    moved_at: AwareDatetime | None = None
+    worse: int = 0
+    bad: int = 0
+    run: str = ""
+
+    def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
+        """Return whether the breaker is open.
+
+        Args:
+            rules: rules from the clusters file; None if there is no breaker.
+            closed_at: when a person last closed the breaker; None if never.
+        """
+        until = self.open_until(rules, closed_at)
+        return until is not None and now < until
+
+    def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
+        """Return the time at which the breaker closes on its own; it may be in the past.
+
+        Return None if the breaker never opened, or if a person closed it.
+        """
+        if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
+            return None
+        return self.opened_at + timedelta(minutes=rules.minutes)
+
+
+class Round(NamedTuple):
+    """The results of one run, from which the breaker's next state is computed.
+
+    Attributes:
+        bad_brokers: number of faulty brokers that the run left out; None if the run did not validate the brokers.
+        failed: number of moves that failed or ended up on an unplanned broker.
+        moved: True if at least one bundle has a new owner.
+        score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
+            decision.
+        younger_than: earliest time at which the figures in this run's sample could have been measured.
+        brokers: number of brokers whose scores were compared.
+    """
+
+    bad_brokers: int | None
+    failed: int
+    moved: bool
+    score_range: float | None
+    younger_than: datetime
+    brokers: int = 0
+
+
+def advance(
+    state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
+) -> Breaker:
+    """Return the document after a run; the same object if nothing changed or the report has already been counted.
+
+    While too many brokers are faulty, each run restarts the wait until the breaker closes. After a person closes the
+    breaker, it opens again only if more brokers become faulty.
+
+    Args:
+        seen: the run's results.
+        run: see `Breaker.run`; empty to count the run in any case.
+        closed_at: when a person last closed the breaker; None if never.
+    """
+    if run and state.run == run:
+        return state
+    worse, before, moved_at, compared = state.worse, state.range_before, state.moved_at, state.brokers_before
+    # Until all brokers have measured again, a sample shows the load before the moves.
+    is_current = moved_at is None or seen.younger_than >= moved_at
+    if is_current and before is not None and seen.score_range is not None:
+        if seen.brokers == compared:  # a broker joining or leaving changes the range too
+            worse = worse + 1 if seen.score_range > before + NOISE else 0
+        before = moved_at = None
+    if before is None and seen.moved:
+        before, moved_at, compared = seen.score_range, now, seen.brokers
+    closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
+    why = _why(rules, seen, worse, known_bad=state.bad if closed else 0)
+    after = Breaker(
+        opened_at=now if why else state.opened_at,
+        why=why or state.why,
+        range_before=before,
+        brokers_before=compared,
+        moved_at=moved_at,
+        # Opening restarts the count of rounds.
+        worse=0 if why else worse,
+        bad=state.bad if seen.bad_brokers is None else seen.bad_brokers,
+        run=state.run,
+    )
+    return after if after == state else after.model_copy(update={"run": run})
+
+
+def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
+    bad, most = seen.bad_brokers, rules.bad_brokers
+    if bad is not None and most is not None and bad >= max(most, known_bad + 1):
+        return f"brokers left out at once: {bad}"
+    if rules.failed_moves is not None and seen.failed >= rules.failed_moves:
+        return f"moves of a run that failed or went astray: {seen.failed}"
+    if rules.worse_rounds is not None and worse >= rules.worse_rounds:
+        return f"rounds in a row after which the range of scores had grown: {worse}"
+    return ""
+
+
+def readable_breaker(document: Any, now: datetime) -> Breaker:
+    """Return the `breaker` document. If it cannot be read, the breaker is treated as having just opened."""
+    try:
+        return Breaker.parse(document)
+    except StateError as error:
+        return Breaker(opened_at=now, why=error.message)

@@ -1,0 +1,123 @@
+"""The calendar that allows or forbids moves: the maintenance windows and blackouts in the clusters file.
+
+Windows start and end in local time, so a clock change can alter their length. If an hour occurs twice, a blackout uses
+the earlier possible start and the later possible end. A maintenance window uses the later start and the earlier end, so
+a window inside that hour is dropped. If a maintenance window starts or ends in an hour that the clock skips, that time
+is moved to the clock change. A blackout's start is moved to before the change and its end to after it, so the blackout
+becomes longer rather than shorter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import NamedTuple
+
+import pendulum
+from croniter import croniter
+
+from pulsar_rebalancer.config.field_types import Window
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason
+
+_LONGEST_SHIFT = timedelta(hours=3)
+"""Upper limit of any clock change."""
+
+_MOST_STEPS = 100
+"""Maximum number of blackouts and gaps between windows to check when searching for when moves are allowed again."""
+
+
+class Shut(NamedTuple):
+    """The reason why the calendar forbids moves.
+
+    Attributes:
+        reason: `blackout` or `outside_window`.
+        opens: when moves are allowed again, in the time zone of the blackout or window; None if this is unknown.
+        why: the reason given in the clusters file.
+    """
+
+    reason: Reason
+    opens: datetime | None
+    why: str
+
+
+class _Span(NamedTuple):
+    begin: datetime
+    end: datetime
+
+
+def shut(settings: Settings, now: datetime) -> Shut | None:
+    """Return why the calendar forbids moves, and until when; None if it allows moves now."""
+    first = closed = _shut(settings, now)
+    steps = 0
+    while closed is not None and closed.opens is not None and steps < _MOST_STEPS:
+        opens = closed.opens
+        closed = _shut(settings, opens)
+        steps += 1
+        if closed is None and first is not None:
+            return first._replace(opens=opens)
+    return first if closed is None or first is None else first._replace(opens=None)
+
+
+def _shut(settings: Settings, at: datetime) -> Shut | None:
+    """Return the first reason why moves are forbidden at a time, and when it ends. Another may apply after that."""
+    for blackout in settings.blackouts:
+        span = next(_spans(blackout, at, blackout=True), None)
+        if span is not None and span.begin <= at:
+            return Shut(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
+    following = [
+        (span, window)
+        for window in settings.maintenance_windows
+        for span in [next(_spans(window, at, blackout=False), None)]
+        if span is not None
+    ]
+    if not settings.maintenance_windows or any(span.begin <= at for span, _ in following):
+        return None
+    span, window = min(following, key=lambda item: item[0].begin, default=(None, None))
+    opens = _in_zone(span.begin, window) if span is not None and window is not None else None
+    return Shut(Reason.OUTSIDE_WINDOW, opens, "")
+
+
+def _in_zone(at: datetime, window: Window) -> datetime:
+    return pendulum.instance(at).in_timezone(window.timezone)
+
+
+def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
+    """Yield the occurrences of a window that end after a given time, in chronological order."""
+    zone = pendulum.timezone(window.timezone)
+
+    for begin, end in _local_spans(window, at.astimezone(zone).replace(tzinfo=None)):
+        begins, ends = _moments(begin, zone, widest=blackout), _moments(end, zone, widest=blackout)
+        span = _Span(min(begins), max(ends)) if blackout else _Span(max(begins), min(ends))
+        if span.begin < span.end and span.end > at:
+            yield span
+
+
+def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
+    """Return the two moments that a local time can refer to. Usually, both are the same moment.
+
+    Args:
+        local: time without a zone.
+        widest: only for local times that a clock change skips: True to return two different moments, False to return
+            the moment of the clock change twice.
+    """
+    first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first <= second or widest:
+        return first, second
+    after = first.astimezone(zone).utcoffset()
+
+    def changed(seconds: int) -> bool:
+        return (second + timedelta(seconds=seconds)).astimezone(zone).utcoffset() == after
+
+    change = second + timedelta(seconds=bisect_left(range(int((first - second).total_seconds())), True, key=changed))
+    return change, change
+
+
+def _local_spans(window: Window, at: datetime) -> Iterator[tuple[datetime, datetime]]:
+    if window.start is not None and window.end is not None:
+        yield window.start, window.end
+        return
+    length = timedelta(minutes=window.minutes or 0)
+    for begin in croniter(window.cron, at - length - _LONGEST_SHIFT).all_next(datetime):
+        yield begin, begin + length

@@ -1,0 +1,168 @@
+"""The `control` document, which contains people's orders. Only `pulsar_control__<cluster>` writes it.
+
+A reset or restore of the state does not change the document. There is a copy under the storage root; the stricter of
+the two applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import ClassVar, Self, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from pulsar_rebalancer.config.settings import BreakerRules, parse_typed
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.texts import one_line
+
+
+class Order(BaseModel):
+    """An order from a person; `by` is the Airflow user."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    by: str
+    reason: str
+
+    @property
+    def because(self) -> str:
+        """Return a phrase that says who gave the order and why."""
+        return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
+
+
+class PauseOrder(Order):
+    """An order to move nothing until a given time."""
+
+    until: AwareDatetime
+
+
+_Ordered = TypeVar("_Ordered", bound=Order)
+
+
+class Control(StateDocument):
+    """The `control` document.
+
+    Attributes:
+        pause: order to move nothing until a given time.
+        skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
+        stop: order to start no further moves in runs that were in progress when the order was given. Later runs are not
+            affected.
+        breaker_closed: order to close the circuit breaker, if it was open when the order was given.
+        stop_roll: order to stop the rolling restart that was in progress when the order was given.
+        skip_broker: order to end the turn of the rolling restart's current broker.
+        breaker: the circuit breaker, which is stored in its own document, not in this one.
+        unreadable: why the document cannot be read; nothing is moved then. Empty if it can be read. Not stored.
+        rolling: True if a rolling restart is finishing its current broker's turn. Not stored.
+    """
+
+    KEY: ClassVar[str] = "control"
+
+    pause: PauseOrder | None = None
+    skip: Order | None = None
+    stop: Order | None = None
+    breaker_closed: Order | None = None
+    stop_roll: Order | None = None
+    skip_broker: Order | None = None
+    breaker: Breaker = Field(Breaker(), exclude=True)
+    unreadable: str = Field("", exclude=True)
+    rolling: bool = Field(False, exclude=True)
+
+    def stricter(self, other: Self) -> Self:
+        """Merge two copies: keep the pause that ends later and, for every other kind of order, the latest one."""
+        pauses = [pause for pause in (self.pause, other.pause) if pause is not None]
+        return self.model_copy(
+            update={
+                "pause": max(pauses, key=lambda pause: pause.until, default=None),
+                "skip": _latest(self.skip, other.skip),
+                "stop": _latest(self.stop, other.stop),
+                "breaker_closed": _latest(self.breaker_closed, other.breaker_closed),
+                "stop_roll": _latest(self.stop_roll, other.stop_roll),
+                "skip_broker": _latest(self.skip_broker, other.skip_broker),
+            }
+        )
+
+    def breaker_open_until(self, rules: BreakerRules | None) -> datetime | None:
+        """Return the time at which the breaker closes on its own (see `Breaker.open_until`)."""
+        return self.breaker.open_until(rules, self.breaker_closed.at if self.breaker_closed else None)
+
+    def stopped_since(self, started: datetime | None) -> bool:
+        """Return whether a stop was ordered at or after a given time or, if the time is None, at all."""
+        return self.stop is not None and (started is None or self.stop.at >= started)
+
+
+def _latest(one: _Ordered | None, other: _Ordered | None) -> _Ordered | None:
+    return max((order for order in (one, other) if order is not None), key=lambda order: order.at, default=None)
+
+
+FILE_NAME = r"(decision-[0-9]{1,18}|export-[0-9]{8}T[0-9]{6}Z)\.json"
+"""Pattern for the names of files that can be restored; it matches no paths."""
+
+
+class ControlAction(StrEnum):
+    """An action that a person can choose in the form."""
+
+    SHOW = "show"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SKIP = "skip"
+    STOP = "stop"
+    CLOSE_BREAKER = "close_breaker"
+    SKIP_BROKER = "skip_broker"
+    STOP_ROLL = "stop_roll"
+    EXPORT = "export"
+    RESET = "reset"
+    RESTORE = "restore"
+
+    @property
+    def stops(self) -> bool:
+        """Return whether the action stops the current run from starting further moves."""
+        return self in (ControlAction.STOP, ControlAction.PAUSE)
+
+    @property
+    def is_order(self) -> bool:
+        """Return whether the action changes only the `control` document."""
+        others = (ControlAction.RESUME, ControlAction.SKIP, ControlAction.CLOSE_BREAKER)
+        return self.stops or self in (*others, ControlAction.SKIP_BROKER, ControlAction.STOP_ROLL)
+
+
+class ControlRequest(BaseModel):
+    """The fields of the form. Fields that the chosen action does not use must be empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    action: ControlAction = Field(ControlAction.SHOW, description="what to do; show changes nothing")
+    reason: str = Field("", max_length=500, description="why; needed for all but show and export")
+    until: AwareDatetime | None = Field(None, description="pause: its end, with a time zone")
+    file: str = Field(
+        "",
+        pattern=f"^({FILE_NAME})?$",
+        description="restore: decision-<number>.json or export-<time>.json; empty: the newest copy",
+    )
+
+    @property
+    def changes(self) -> bool:
+        """Return whether the request changes anything."""
+        return self.action not in (ControlAction.SHOW, ControlAction.EXPORT)
+
+    @model_validator(mode="after")
+    def _fields_of_the_action(self) -> Self:
+        if self.changes and not self.reason:
+            raise ValueError(f"{self.action} needs reason: say why")
+        if (self.until is not None) != (self.action is ControlAction.PAUSE):
+            raise ValueError("until: a pause needs its end, and nothing else has one")
+        if self.file and self.action is not ControlAction.RESTORE:
+            raise ValueError(f"file: {self.action} does not use it")
+        return self
+
+
+def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
+    """Return the validated fields of a submitted form.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
+    """
+    return parse_typed(ControlRequest, values, "form")

@@ -1,0 +1,240 @@
+"""The `roll` document: a rolling restart. Only the *roll* task of `pulsar_roll__<cluster>` writes it.
+
+A reset or restore of the state does not change the document. There is a copy under the storage root, in case the state
+store is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import ClassVar, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from pulsar_rebalancer.config.clusters_file import PLAN_HASH
+from pulsar_rebalancer.config.field_types import Overrule
+from pulsar_rebalancer.config.settings import parse_typed
+from pulsar_rebalancer.names import Brokers
+from pulsar_rebalancer.orders.manual_plans import Drain
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.texts import number_of, one_line
+
+_NAMES = 500
+"""Maximum length of a list of brokers in a sentence."""
+
+
+class Phase(StrEnum):
+    """The phases of a broker's turn in a rolling restart."""
+
+    WAITING = "waiting"
+    DRAINING = "draining"
+    RESTARTING = "restarting"
+    RETURNING = "returning"
+
+
+class ShownRoll(BaseModel):
+    """A rolling restart as shown by a dry run.
+
+    Attributes:
+        id: hash of the order and of all brokers with their start times.
+        at: time of the dry run's snapshot.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    order: tuple[str, ...]
+    at: AwareDatetime
+    by: str
+    reason: str
+
+
+class Roll(StateDocument):
+    """The `roll` document.
+
+    Attributes:
+        shown: the last dry run.
+        id: id of the roll; empty if there has been no roll yet.
+        run_id: the run of `pulsar_roll__<cluster>` that carries out the roll.
+        order: the brokers, in the order in which they restart.
+        listed: all brokers that the cluster listed when the roll started.
+        done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
+        turn_at: when the current broker's turn started.
+        sample: run whose sample was the newest when the current phase started.
+        since: when the current phase started.
+        progress_at: when the roll last made progress or was held up by orders, plus any time without steps since then.
+        looked_at: when the roll took a step, to the minute.
+        started: start time of the broker's process before the restart; updated once the broker is empty.
+        home: bundles that the broker owned before it was drained.
+        restarted: start time of the broker's process after the restart.
+        left: number of bundles that must still leave the broker, or return to it; None if unknown.
+        fewest: the smallest value of `left` in the current phase.
+        seen: times of the samples in a row in which the drained broker was empty or, later, in which the new process
+            sent a load report; before a turn, that of the sample in which the others had no room.
+        may_restart: True while the current broker is known to be empty and all others to be well.
+        outcome: outcome of the broker's turn, once its bundles are back.
+        elsewhere: why bundles are not on a broker whose turn is over or in whose turn the roll stopped, by broker.
+        waits: what the roll is waiting for.
+        asked: broker that people were asked to restart; set only once the message has been delivered.
+        ended: why the roll is over; empty if it is not over.
+        ended_at: when the roll ended.
+        stranded: broker that the roll left drained when it stopped; empty if there is no such broker.
+        untold: True if no receiver accepted the message about the roll's end. The *report* task sends it then.
+    """
+
+    KEY: ClassVar[str] = "roll"
+
+    shown: ShownRoll | None = None
+    id: str = ""
+    run_id: str = ""
+    at: AwareDatetime | None = None
+    by: str = ""
+    reason: str = ""
+    order: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    done: dict[str, Reason] = {}
+    phase: Phase = Phase.WAITING
+    turn_at: AwareDatetime | None = None
+    sample: str = ""
+    since: AwareDatetime | None = None
+    progress_at: AwareDatetime | None = None
+    looked_at: AwareDatetime | None = None
+    started: AwareDatetime | None = None
+    home: tuple[str, ...] = ()
+    restarted: AwareDatetime | None = None
+    left: int | None = None
+    fewest: int | None = None
+    seen: tuple[AwareDatetime, ...] = ()
+    may_restart: bool = False
+    outcome: Reason = Reason.BROKER_ROLLED
+    elsewhere: dict[str, str] = {}
+    waits: str = ""
+    asked: str = ""
+    ended: Reason | None = None
+    ended_at: AwareDatetime | None = None
+    stranded: str = ""
+    untold: bool = False
+
+    @property
+    def changed_at(self) -> float:
+        """Return when the document last changed, in seconds since 1970; 0 if it has never changed."""
+        times = (self.since, self.progress_at, self.looked_at, self.ended_at, self.shown and self.shown.at)
+        return max((at.timestamp() for at in times if at), default=0.0)
+
+    @property
+    def active(self) -> bool:
+        """Return whether the roll is in progress."""
+        return bool(self.id) and self.ended is None
+
+    @property
+    def broker(self) -> str:
+        """Return the broker whose turn it is; empty if the roll is over."""
+        return next((name for name in self.order if name not in self.done), "") if self.active else ""
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether a broker's turn has begun. Such a turn is completed even outside the maintenance windows."""
+        return self.active and self.phase is not Phase.WAITING
+
+    def in_phase_of(self, other: Roll | None) -> bool:
+        """Return whether another state of the document belongs to the same roll, turn and phase."""
+        return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
+
+    def drains(self) -> dict[str, Drain]:
+        """Return the drain of the current broker, or of a broker that was left drained; empty if there is no drain."""
+        drained = self.broker if self.phase in (Phase.DRAINING, Phase.RESTARTING) else ""
+        drained = drained or self.stranded
+        if not drained or self.turn_at is None:
+            return {}
+        # Moves within the grace period are allowed: the bundles of the last broker have just moved back.
+        reason = f"rolling restart {self.id[:12]}: {self.reason}"
+        return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
+
+    def begun(
+        self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str, sample: str
+    ) -> Self:
+        """Return the document for a roll that starts now."""
+        return type(self)(
+            shown=shown,
+            id=shown.id,
+            run_id=run_id,
+            at=now,
+            by=by,
+            reason=shown.reason,
+            order=shown.order,
+            listed=listed,
+            turn_at=now,
+            sample=sample,
+            since=now,
+            progress_at=now,
+        )
+
+    def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
+        """Return the document with the current broker in the given phase."""
+        anew = {"left": None, "fewest": None, "seen": (), "may_restart": False, "restarted": None}
+        return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits} | anew)
+
+    def turned(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
+        """Return the document after a broker's turn: the next broker is waiting for its turn, or the roll is over.
+
+        Args:
+            elsewhere: why bundles are not back on the broker; empty if there are no such bundles.
+        """
+        done = self.done | {self.broker: outcome}
+        over = len(done) == len(self.order)
+        ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
+        ended |= {"elsewhere": self.elsewhere | {self.broker: elsewhere}} if elsewhere else {}
+        update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.BROKER_ROLLED} | ended
+        return self.entered(Phase.WAITING, now, "").model_copy(update=update)
+
+    def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:
+        """Return the document after stopping the roll now.
+
+        Args:
+            stranded: True if the current broker stays drained.
+        """
+        left = self.broker if stranded else ""
+        return self.model_copy(update={"ended": reason, "ended_at": now, "waits": why, "stranded": left})
+
+    @property
+    def progress(self) -> str:
+        """Return the roll's progress as text for people."""
+        count = f"{len(self.done)} of {number_of(len(self.order), 'broker')} done"
+        waits = f"; {'waits for ' if self.active else ''}{self.waits}" if self.waits else ""
+        what = f"{self.broker} {self.phase}" if self.active else str(self.ended)
+        stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
+        apart = ", ".join(f"{broker} ({why})" for broker, why in self.elsewhere.items())
+        elsewhere = one_line(f"; bundles are elsewhere: {apart}", _NAMES) if apart else ""
+        return f"rolling restart {self.id[:12]} by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}{elsewhere}"
+
+
+class RollRequest(BaseModel):
+    """The fields of the form. If `plan` is empty, the roll is only shown, not carried out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    brokers: Brokers = Field((), description="the brokers (host:port), in the order in which they restart; empty: all")
+    reason: str = Field("", max_length=500, description="why; recorded with the roll")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the shown roll to carry out")
+
+    @model_validator(mode="after")
+    def _fields_of_the_step(self) -> Self:
+        if self.plan and (self.brokers or self.reason):
+            raise ValueError("plan: give only the id of the shown roll, which has its brokers and its reason")
+        if not self.plan and not self.reason:
+            raise ValueError("reason: say why, or give the id of a roll that was shown as plan")
+        if len(set(self.brokers)) < len(self.brokers):
+            raise ValueError("brokers: name each broker once")
+        return self
+
+
+def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
+    """Return the validated fields of a submitted form.
+
+    Raises:
+        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
+    """
+    return parse_typed(RollRequest, values, "form")

@@ -1,0 +1,227 @@
+"""Cluster, broker, settings and policy requests; bundle and topic requests are in `bundle_calls.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self, TypeVar
+
+from pydantic import JsonValue
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import BALANCER, SHEDDING, SPLITTING, is_broker_id
+from pulsar_rebalancer.pulsar.answers import first_line, path, split_namespace
+from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
+from pulsar_rebalancer.pulsar.connection import AdminConnection, address_in
+from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES, TOPIC_STATS
+from pulsar_rebalancer.pulsar.transport import Transport
+from pulsar_rebalancer.reasons import Reason
+
+_Read = TypeVar("_Read")
+
+
+class PulsarAdmin:
+    """A client for one cluster's admin REST API; an async context manager.
+
+    Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
+
+    Raises:
+        SettingsError: one of the connection's certificate files cannot be used.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self.connection = connection
+        self._transport = Transport(connection)
+        self.tokens = self._transport.tokens
+        self.bundles = BundleAdmin(self._transport)
+        self._cluster = connection.cluster
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._transport.__aexit__()
+
+    # the cluster
+
+    async def brokers(self) -> list[str]:
+        """Return the brokerIds of the active brokers, sorted."""
+        return await self._transport.brokers()
+
+    def know(self, brokers: Iterable[str]) -> None:
+        """Store the cluster's brokerIds. The client sends requests to these brokers if no seed answers."""
+        self._transport.know(brokers)
+
+    async def leader(self) -> str:
+        """Return the leader's brokerId; empty if there is no leader."""
+        try:
+            answer = await self._transport.get("/admin/v2/brokers/leaderBroker")
+        except AdminError as error:
+            if error.reason == Reason.NOT_FOUND:
+                return ""
+            raise
+        leader = answer.mapping()
+        broker, url = leader.get("brokerId"), leader.get("serviceUrl")
+        # Older brokers have no brokerIds and name the leader by its address, which then serves as its id.
+        leader_id = broker if isinstance(broker, str) else address_in(url)
+        if not is_broker_id(leader_id):
+            raise answer.bad("the answer names no leader of the form host:port")
+        return leader_id
+
+    async def cluster_name(self) -> str:
+        """Return the cluster's name, from the connection if set there, else from the brokers."""
+        if not self._cluster:
+            local = [name for name in (await self._transport.get("/admin/v2/clusters")).strings() if name != "global"]
+            # Geo-replicated instances list every cluster; only the configuration says which one this is.
+            self._cluster = local[0] if len(local) == 1 else await self._configured_cluster()
+        return self._cluster
+
+    async def _configured_cluster(self) -> str:
+        answer = await self._transport.get("/admin/v2/brokers/configuration/runtime")
+        name = answer.mapping().get("clusterName")
+        if not isinstance(name, str) or not name:
+            raise answer.bad("the answer names no cluster; set the connection's cluster")
+        return name
+
+    # brokers
+
+    async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
+        """Return the broker's load report.
+
+        Redirects are rejected, because another broker would send its own report.
+
+        Returns:
+            The modular load manager's LocalBrokerData; None if the report is empty (NoopLoadManager).
+        """
+        answer = await self._transport.get("/admin/v2/broker-stats/load-report", broker=broker, follow=False)
+        return answer.mapping_or_none()
+
+    async def load_reports(
+        self, brokers: Iterable[str], read: Callable[[str, dict[str, JsonValue]], _Read]
+    ) -> dict[str, _Read | AdminError | None]:
+        """Fetch many brokers' load reports, at most `concurrency` at once, and return the results of `read`.
+
+        A parsed report needs much more memory than its JSON, so `read` reduces each report before the next one is
+        parsed.
+
+        Args:
+            read: function that is called with a broker and its report; it may raise `AdminError`.
+
+        Returns:
+            For each broker: the result of `read`, None for an empty report, or the error.
+        """
+
+        async def ask(broker: str) -> _Read | AdminError | None:
+            try:
+                report = await self.load_report(broker)
+                return None if report is None else read(broker, report)
+            except AdminError as error:
+                return error
+
+        asked = list(dict.fromkeys(brokers))
+        return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
+
+    async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
+        """Return the broker's own metrics: a list of objects with `dimensions` and `metrics` (figures by name)."""
+        url_path = "/admin/v2/broker-stats/metrics"  # includes every loaded namespace
+        return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
+
+    async def topic_stats(self, broker: str, size: int = TOPIC_STATS) -> dict[str, JsonValue]:
+        """Return statistics for the broker's loaded topics, nested by namespace, hash range, domain and topic.
+
+        Brokers update these statistics every `statsUpdateFrequencyInSecs`, when they compute rates.
+
+        Args:
+            size: factor for `max_answer_bytes`; a longer response raises `bad_answer`.
+        """
+        url_path = "/admin/v2/broker-stats/topics"
+        return (await self._transport.get(url_path, broker=broker, follow=False, size=size)).mapping()
+
+    async def version(self, broker: str) -> str:
+        """Return the broker's Pulsar version."""
+        return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
+
+    async def owned_bundles(self, broker: str) -> set[str]:
+        """Return the bundles that the broker owns, with or without loaded topics.
+
+        Use this with the extensible load manager only: with the modular load manager, this request can block a broker
+        that is taking over bundles (see `BundleAdmin.owns`).
+        """
+        url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
+        return set((await self._transport.get(url_path, broker=broker)).mapping())
+
+    # settings
+
+    async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
+        """Return the effective settings of a broker, or of any broker if `broker` is None. All values are strings.
+
+        Raises:
+            AdminError: `bad_answer`. A missing shedding setting also raises this error, because it must not be mistaken
+                for "off".
+        """
+        answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
+        values = answer.mapping()
+        if odd := [name for name, value in values.items() if isinstance(value, list | dict)]:
+            raise answer.bad(f"the value of {first_line(ascii(odd[0]))} is not text")
+        texts = {name: "" if value is None else str(value) for name, value in values.items()}
+        for name in (BALANCER, SHEDDING):
+            if texts.get(name, "").strip().lower() not in ("true", "false"):
+                raise answer.bad(f"the answer does not say whether {name} is true or false")
+        return texts
+
+    # policies
+
+    async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:
+        """Return the namespace isolation policies, by name; empty if none were ever set (404)."""
+        return await self._policies(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
+
+    async def failure_domains(self, cluster: str) -> dict[str, JsonValue]:
+        """Return the failure domains, by name, each as `{"brokers": […]}`; empty if there are none."""
+        return await self._policies(path("admin", "v2", "clusters", cluster, "failureDomains"))
+
+    async def _policies(self, url_path: str) -> dict[str, JsonValue]:
+        try:
+            return (await self._transport.get(url_path)).mapping()
+        except AdminError as error:
+            # An unknown cluster is a 412, which must not pass for "no policies".
+            if error.status == 404:
+                return {}
+            raise
+
+    async def anti_affinity_group(self, namespace: str, broker: str = "") -> str:
+        """Return the anti-affinity group of `tenant/namespace`; empty if the namespace is not in a group.
+
+        Args:
+            broker: broker that receives the request; every broker reads the group from the metadata store.
+        """
+        url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
+        text = (await self._transport.get(url_path, broker=broker)).text()
+        return "" if text == "null" else text
+
+
+def shedding_is_on(runtime: Mapping[str, str]) -> bool:
+    """Return whether a broker with this runtime configuration would shed bundles if it were the leader."""
+    return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
+
+
+def splitting_is_on(runtime: Mapping[str, str]) -> bool:
+    """Return whether a broker with this runtime configuration splits bundles automatically."""
+    return runtime.get(SPLITTING, "").strip().lower() == "true"
+
+
+async def splitting_brokers(admin: PulsarAdmin) -> list[str]:
+    """Return the brokers that split bundles automatically, without those whose configuration cannot be read.
+
+    Raises:
+        AdminError: the list of brokers cannot be read.
+    """
+
+    async def splits(broker: str) -> bool:
+        try:
+            return splitting_is_on(await admin.runtime_configuration(broker))
+        except AdminError:
+            return False
+
+    brokers = sorted(set(await admin.brokers()))
+    found = await asyncio.gather(*map(splits, brokers))
+    return [broker for broker, is_on in zip(brokers, found, strict=True) if is_on]

@@ -1,0 +1,241 @@
+"""The connection to the brokers of one cluster: addresses, credentials, TLS, limits."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.names import is_broker_id
+from pulsar_rebalancer.reasons import Reason
+
+_SERVICE_URL = re.compile(r"pulsar(?:\+ssl)?://([^/]+)/?")
+_DEFAULT_PORT = {"http": 80, "https": 443}
+
+
+def is_service_url(text: str) -> bool:
+    """Return whether a string has the form `pulsar://host:port` or `pulsar+ssl://host:port`, with one or more hosts."""
+    match = _SERVICE_URL.fullmatch(text)
+    return match is not None and all(map(is_broker_id, match[1].split(",")))
+
+
+def address_of(url: str) -> str:
+    """Return a URL's `host:port` in lower case; the port defaults to the scheme's port.
+
+    Raises:
+        ValueError: the URL has no host or an invalid port, such as 0.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("no host, or port 0")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{parts.port or _DEFAULT_PORT.get(parts.scheme, 0)}"
+
+
+def address_in(url: object) -> str:
+    """Return the `host:port` in a URL from the network; empty if the value is not a URL."""
+    try:
+        return address_of(url) if isinstance(url, str) else ""
+    except ValueError:
+        return ""
+
+
+def _plain(address: str, key: str) -> str:
+    if set("@?#") & set(address):
+        # The value is not shown: it may hold a password or a token.
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{key}: an address must not contain a user, password or query; use the token"
+        )
+    return address
+
+
+def _base(url: str, key: str) -> str:
+    """Return an http(s) URL without a trailing slash; reject a URL with a user, query or fragment."""
+    if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
+        shown = "an address with percent signs" if "%" in url else repr(url)
+        raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+def https_url(url: str, key: str) -> str:
+    """Return an https URL without a trailing slash; reject any other URL, because a secret is sent to it."""
+    if not url.startswith("https://"):
+        raise SettingsError(Reason.WRONG_SETTING, f"{key}: an https:// address is required")
+    return _base(url, key)
+
+
+def is_token(text: str) -> bool:
+    """Return whether the text can be sent in a header; if not, the HTTP library would quote it in an error message."""
+    return re.fullmatch(r"[!-~]+", text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth2:
+    """A token issuer for OAuth 2.0 client credentials, configured as in Pulsar's own clients.
+
+    Attributes:
+        credentials_file: JSON file with `client_id` and `client_secret`; Pulsar's clients call this setting
+            `privateKey`.
+        issuer_url: https URL of the issuer; empty to use the file's `issuer_url`.
+        audience: name of the audience (the cluster) that the issuer requires; empty to send none.
+        scope: scopes to request, separated by spaces; empty to send none.
+    """
+
+    credentials_file: Path
+    issuer_url: str = ""
+    audience: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConnection:
+    """The connection to one cluster's admin REST API.
+
+    A brokerId is an identifier (`advertisedAddress:webServicePort`), not always a reachable address. Requests to a
+    broker go to `address_map[brokerId]`. If the broker is not in the map, they go to `address_template` with the
+    broker's host and port. Without a template, they go to the brokerId itself, using the seeds' scheme.
+
+    Attributes:
+        seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts no
+            connection or does not answer a read, the next one is tried.
+        token: JSON web token; sent only to the cluster's brokers, and never shown.
+        token_file: file that holds the token and may be replaced at any time.
+        oauth2: token issuer. Only one of `token`, `token_file` and `oauth2` may be set.
+        ca_file: PEM file with the only trusted certificate authority; None for the system's authorities. Host names are
+            always verified. For a token issuer, the system's authorities are trusted as well.
+        client_cert_file: PEM file with a client certificate (AuthenticationProviderTls).
+        client_key_file: PEM file with the certificate's key; None if the certificate file contains the key.
+        cluster: the cluster's name in Pulsar; empty to query the brokers for it.
+        connect_timeout_s: maximum seconds to establish a connection.
+        read_timeout_s: maximum seconds to receive a complete response once connected.
+        unload_timeout_s: maximum seconds for an unload; brokers themselves give up on an unload after 60 s
+            (namespaceBundleUnloadingTimeoutMs).
+        max_answer_bytes: a longer response is cut off and rejected; responses that list topics may be longer. A load
+            report takes 250 to 450 bytes per bundle, so 8 MiB is enough for at least 18,000 bundles. Pulsar itself
+            writes the report to its metadata store, where ZooKeeper's limit is 1 MiB (jute.maxbuffer).
+        read_only: refuse every request other than GET before it is sent.
+        address_map: base URLs, by brokerId or advertised `host:port`.
+        address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
+        service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the extensible load
+            manager's system topics. If empty, a lookup determines the URL; its host must then be one of the brokers.
+        concurrency: maximum number of concurrent requests.
+
+    Raises:
+        SettingsError: a value is out of range, an address is invalid, or http and https are mixed.
+    """
+
+    seeds: tuple[str, ...]
+    token: SecretStr | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    oauth2: OAuth2 | None = None
+    ca_file: Path | None = None
+    client_cert_file: Path | None = None
+    client_key_file: Path | None = None
+    cluster: str = ""
+    connect_timeout_s: float = 5.0
+    read_timeout_s: float = 30.0
+    unload_timeout_s: float = 70.0
+    max_answer_bytes: int = 8 * 1024 * 1024
+    read_only: bool = False
+    address_map: Mapping[str, str] = field(default_factory=dict)
+    address_template: str = ""
+    service_url: str = ""
+    concurrency: int = 256
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise SettingsError(Reason.WRONG_SETTING, "seeds: name the address of at least one broker")
+        for key in ("connect_timeout_s", "read_timeout_s", "unload_timeout_s", "max_answer_bytes", "concurrency"):
+            if not getattr(self, key) > 0:
+                raise SettingsError(Reason.WRONG_SETTING, f"{key}: {getattr(self, key)!r} must be greater than 0")
+        self._check_token()
+        object.__setattr__(self, "seeds", tuple(_base(url, "seeds") for url in self.seeds))
+        mapped = {
+            k.lower(): _base(url, f"address_map[{_plain(k, 'address_map')}]") for k, url in self.address_map.items()
+        }
+        object.__setattr__(self, "address_map", mapped)
+        schemes = {urlsplit(url).scheme for url in (*self.seeds, *mapped.values(), *self._template_sample())}
+        if len(schemes) > 1:
+            # A token meant for https must never be sent over http.
+            raise SettingsError(Reason.CONTRADICTION, "seeds, address_map and address_template mix http and https")
+        self._check_service_url()
+
+    @property
+    def tls(self) -> bool:
+        """Return whether the connection to the brokers uses TLS."""
+        return urlsplit(self.seeds[0]).scheme == "https"
+
+    def _check_service_url(self) -> None:
+        if self.service_url and not is_service_url(self.service_url):
+            # The value is not shown: it may have credentials before the host.
+            raise SettingsError(
+                Reason.WRONG_SETTING, "service_url: expected pulsar://host:port or pulsar+ssl://host:port"
+            )
+        if self.tls and self.service_url.startswith("pulsar://"):
+            raise SettingsError(Reason.CONTRADICTION, "service_url: brokers behind https need a pulsar+ssl:// address")
+
+    @property
+    def has_credentials(self) -> bool:
+        """Return whether requests carry a token or use a client certificate."""
+        return self.has_token or self.client_cert_file is not None
+
+    @property
+    def has_token(self) -> bool:
+        """Return whether requests carry a token."""
+        return any(source is not None for source in (self.token, self.token_file, self.oauth2))
+
+    def _check_token(self) -> None:
+        if sum(source is not None for source in (self.token, self.token_file, self.oauth2)) > 1:
+            raise SettingsError(Reason.CONTRADICTION, "set only one of token, token_file and credentials_file")
+        if self.token is None:
+            return
+        if not isinstance(self.token, SecretStr):
+            raise SettingsError(Reason.WRONG_SETTING, "token: wrap it in pydantic.SecretStr (value not shown)")
+        if not is_token(self.token.get_secret_value()):
+            raise SettingsError(Reason.WRONG_SETTING, "token: only printable ASCII without spaces (value not shown)")
+
+    def _template_sample(self) -> tuple[str, ...]:
+        if not self.address_template:
+            return ()
+        try:
+            return (_base(self.address_template.format(host="host", port="1"), "address_template"),)
+        except (AttributeError, KeyError, IndexError, ValueError):
+            raise SettingsError(
+                Reason.WRONG_SETTING, "address_template: only the placeholders {host} and {port} are allowed"
+            ) from None
+
+    def base_url(self, broker: str) -> str:
+        """Return a broker's base URL, without a trailing slash."""
+        mapped = self.address_map.get(broker.lower())
+        if mapped is not None:
+            return mapped
+        if self.address_template:
+            host, _, port = broker.rpartition(":")
+            return self.address_template.format(host=host, port=port).rstrip("/")
+        return f"{urlsplit(self.seeds[0]).scheme}://{broker}"
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return TLS settings that verify the certificate and the host name.
+
+        Raises:
+            SettingsError: a certificate file is missing or invalid.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(Reason.WRONG_SETTING, f"ca_file: {self.ca_file} cannot be read: {error}") from error
+        if self.client_cert_file is not None:
+            try:
+                context.load_cert_chain(self.client_cert_file, self.client_key_file)
+            except (OSError, ssl.SSLError) as error:
+                raise SettingsError(
+                    Reason.WRONG_SETTING, f"client_cert_file: {self.client_cert_file} cannot be used: {error}"
+                ) from error
+        return context

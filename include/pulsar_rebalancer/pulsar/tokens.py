@@ -1,0 +1,232 @@
+"""The token for requests: constant, read from a file, or requested from an issuer. It is renewed before it expires."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.pulsar.answers import TokenMask, first_line
+from pulsar_rebalancer.pulsar.connection import AdminConnection, OAuth2, https_url, is_token
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import parse_json
+
+_SECONDS = 15.0
+"""Maximum seconds to get a token, including all requests."""
+_LONGEST_ANSWER = 64 * 1024
+_RENEWED_AFTER = 0.8
+"""Fraction of a token's lifetime after which it is renewed."""
+_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pulsar-rebalancer"}
+
+
+async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
+    """Get a token. The credentials file is read each time, in case its secret has been replaced.
+
+    Raises:
+        AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`.
+        SettingsError: the issuer's URL is invalid.
+    """
+    form, issuer_url = _credentials(settings, mask)
+    url, begun = f"{issuer_url}/.well-known/openid-configuration", time.monotonic()
+    try:
+        # The environment's proxies are used: TLS hides everything but the issuer's name from them.
+        async with asyncio.timeout(_SECONDS), httpx.AsyncClient(verify=_tls(ca_file), timeout=None) as client:
+            status, metadata = await _ask(client, "GET", url, mask)
+            endpoint = str(metadata.get("token_endpoint"))
+            if status != 200 or not endpoint.startswith("https://"):
+                raise ValueError(f"answered {status}, without a token_endpoint with https")
+            url = endpoint
+            status, answer = await _ask(client, "POST", url, mask, data=form)
+    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        detail = str(error) or f"{type(error).__name__}, within {_SECONDS:g} s"
+        raise _failure(Reason.ISSUER_UNAVAILABLE, url, detail, mask) from None
+    value, seconds = answer.get("access_token"), answer.get("expires_in")
+    if status in (400, 401, 403):
+        said = (str(answer[key]) for key in ("error", "error_description") if answer.get(key))
+        detail = ", ".join((f"answered {status}", *said))
+        raise _failure(Reason.ISSUER_REFUSED, url, detail, mask)
+    if status != 200 or not isinstance(value, str) or not is_token(value):
+        raise _failure(Reason.ISSUER_UNAVAILABLE, url, f"answered {status}, without an access_token", mask)
+    if not isinstance(seconds, int | float):
+        return Token(value)  # renewed once a broker refuses it
+    return Token(value, begun + _RENEWED_AFTER * seconds, begun + seconds)
+
+
+def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
+    """Return the issuer's URL, and the form to send to it."""
+    path = settings.credentials_file
+    try:
+        document = parse_json(read_file(path).encode())
+    except ValueError:
+        document = None
+    found = document if isinstance(document, dict) else {}
+    form = {"grant_type": found.get("type", "client_credentials")}
+    form |= {name: found.get(name) for name in ("client_id", "client_secret")}
+    if form["grant_type"] != "client_credentials" or not all(v and isinstance(v, str) for v in form.values()):
+        raise unusable(path, "is not JSON of the type client_credentials with client_id and client_secret")
+    mask.add(form["client_secret"])
+    form |= {key: value for key in ("audience", "scope") if (value := getattr(settings, key))}
+    return form, https_url(settings.issuer_url or str(found.get("issuer_url", "")), "issuer_url")
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+    return context
+
+
+async def _ask(
+    client: httpx.AsyncClient, method: str, url: str, mask: TokenMask, **options: Any
+) -> tuple[int, dict[str, Any]]:
+    """Return the status of a response, and its body as a JSON object.
+
+    Raises:
+        ValueError: the body is too long or not a JSON object.
+    """
+    body = b""
+    async with client.stream(method, url, headers=_HEADERS, **options) as response:
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > _LONGEST_ANSWER:
+                raise ValueError(f"the answer is longer than {_LONGEST_ANSWER} bytes")
+    try:
+        document = parse_json(body, mask.text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise ValueError(f"answered {response.status_code}, not with a JSON object")
+    return response.status_code, document
+
+
+def _failure(reason: Reason, url: str, detail: str, mask: TokenMask) -> AdminError:
+    said = first_line(mask.text(detail)).removesuffix(".")
+    return AdminError(reason, f"no token from {first_line(url)}: {said}. {reason.action}", sent=False)
+
+
+_PAUSE_S = 1.0
+"""Minimum seconds between the issuer's response and the next request, and between two reads of a token file."""
+_THREAD_S = 30.0
+"""Maximum seconds that a thread of the Pulsar client waits for a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, the time to renew it, and the time at which it expires (both on the `time.monotonic` clock)."""
+
+    value: str
+    renew_at: float = math.inf
+    expires_at: float = math.inf
+
+
+class Tokens:
+    """One client's tokens. Concurrent requests wait for the same renewal.
+
+    A token that cannot be renewed is used until it expires or a broker rejects it.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self.mask = TokenMask(connection.token)
+        self._connection = connection
+        self._token = Token("" if connection.token is None else connection.token.get_secret_value())
+        self._failed: AdminError | None = None
+        self._next_attempt = 0.0
+        self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def get(self, broker: str = "", refused: str | None = None) -> str:
+        """Return the token; empty if the connection has none.
+
+        Args:
+            broker: brokerId or address to which the token is to be sent; errors name it.
+            refused: token that a broker has rejected. If this token cannot be replaced, it is returned again.
+
+        Raises:
+            AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`; nothing was sent to a broker.
+            SettingsError: the issuer's URL is invalid.
+        """
+        if self._connection.token_file is None and self._connection.oauth2 is None:
+            return self._token.value
+        async with self._lock:
+            self._loop = asyncio.get_running_loop()
+            now = time.monotonic()
+            useless = self._token.value in ("", refused)
+            if (useless or now >= self._token.renew_at) and now >= self._next_attempt:
+                await self._renew()
+                useless = self._token.value in ("", refused)
+            if self._failed is not None and (useless or now >= self._token.expires_at):
+                raise AdminError(self._failed.reason, self._failed.message, broker=broker, sent=False)
+            return self._token.value
+
+    def get_in_thread(self) -> str:
+        """Return the token to a caller in another thread; if it cannot be renewed, return the last token."""
+        with suppress(Exception):  # Pulsar's client would print it
+            if self._loop is not None:
+                return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_S)
+        return self._token.value
+
+    async def _renew(self) -> None:
+        try:
+            if self._connection.oauth2 is not None:
+                pass  # merged  # loads httpx
+
+                self._token = await fetch(self._connection.oauth2, self._connection.ca_file, self.mask)
+            elif self._connection.token_file is not None:
+                self._token = _read(self._connection.token_file)
+            self._failed = None
+            self.mask.add(self._token.value)
+        except AdminError as error:
+            self._failed = error
+        if self._connection.oauth2 is not None:
+            self._next_attempt = time.monotonic() + _PAUSE_S
+
+    def refusal(self, token: str) -> Reason:
+        """Return the reason code for a token that a broker rejected and that cannot be replaced."""
+        if self._connection.oauth2 is not None:
+            return Reason.TOKEN_REFUSED
+        return Reason.TOKEN_EXPIRED if _has_expired(token) else Reason.UNAUTHORIZED
+
+
+def _has_expired(token: str) -> bool:
+    """Return whether a token is a JSON web token that has expired; other tokens do not state when they expire."""
+    import jwt
+
+    try:
+        jwt.decode(token, options={"verify_signature": False, "verify_exp": True})
+    except jwt.PyJWTError as error:
+        return isinstance(error, jwt.ExpiredSignatureError)
+    return False
+
+
+def _read(path: Path) -> Token:
+    value = read_file(path).strip()
+    if not is_token(value):
+        raise unusable(path, "is empty, or holds other characters than printable ASCII (not shown)")
+    return Token(value, renew_at=time.monotonic() + _PAUSE_S)
+
+
+def read_file(path: Path) -> str:
+    """Return the contents of a credentials file.
+
+    Raises:
+        AdminError: `credentials_file`.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:  # its message would quote the content
+        raise unusable(path, "is not text in UTF-8") from None
+    except OSError as error:
+        raise unusable(path, f"cannot be read: {error.strerror}") from None
+
+
+def unusable(path: Path, what: str) -> AdminError:
+    """Return the error for a credentials file that cannot be used."""
+    return AdminError(Reason.CREDENTIALS_FILE, f"{path} {what}. {Reason.CREDENTIALS_FILE.action}", sent=False)

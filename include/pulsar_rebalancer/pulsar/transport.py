@@ -1,0 +1,275 @@
+"""Send requests only to the brokers of one cluster: every redirect is checked before it is followed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Self
+from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
+
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import is_broker_id
+from pulsar_rebalancer.pulsar.answers import BrokerAnswer, first_line
+from pulsar_rebalancer.pulsar.connection import AdminConnection, address_in, address_of
+from pulsar_rebalancer.pulsar.exchange import Exchange, NotSentError, Place, Request
+from pulsar_rebalancer.pulsar.tokens import Tokens
+from pulsar_rebalancer.reasons import Reason
+
+
+class KnownAddresses:
+    """The addresses in a connection's settings, and the addresses of the brokers that the cluster lists."""
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+        self.know(())
+
+    def know(self, brokers: Iterable[str]) -> None:
+        """Replace the known brokerIds."""
+        self._brokers = frozenset(broker.lower() for broker in brokers if is_broker_id(broker))
+        connection = self._connection
+        self._bases: dict[str, set[str]] = {}
+        own = (*connection.seeds, *connection.address_map.values(), *map(connection.base_url, self._brokers))
+        for base in own:
+            if address := address_in(base):
+                self._bases.setdefault(address, set()).add(base)
+
+    def knows_host(self, address: str) -> bool:
+        """Return whether an address's host belongs to a broker or proxy of the cluster; the port is ignored."""
+        known = (*self._brokers, *self._bases, *self._connection.address_map)
+        return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
+
+    def find(self, address: str, path: str) -> tuple[str, str] | None:
+        """Return an address's base URL, and the path below that URL; None if the address is not a broker's."""
+        mapped = self._connection.address_map.get(address)
+        if mapped is not None:
+            return mapped, path
+        if address in self._brokers:
+            return self._connection.base_url(address), path
+        for base in sorted(self._bases.get(address, ()), key=len, reverse=True):
+            prefix = urlsplit(base).path
+            if path.startswith(f"{prefix}/"):
+                return base, path[len(prefix) :]
+        return None
+
+
+_log = logging.getLogger(__name__)
+
+MAX_HOPS = 5
+_ASKED_AFTER_SEEDS = 2
+"""Number of known brokers to try if no seed answers; each host that is down costs one timeout."""
+_REDIRECTS = (301, 302, 307, 308)
+
+
+class Transport:
+    """Sends requests with a connection's credentials, but only to brokers of its cluster.
+
+    Raises:
+        SettingsError: one of the connection's certificate files cannot be used.
+    """
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self.connection = connection
+        self.tokens = Tokens(connection)
+        self.mask = self.tokens.mask
+        self._exchange = Exchange(connection, self.mask)
+        self._hosts = list(connection.seeds)
+        self.addresses = KnownAddresses(connection)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._exchange.close()
+
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, object] | Sequence[tuple[str, object]] = (),
+        *,
+        broker: str = "",
+        follow: bool = True,
+        on_412: Reason = Reason.NOT_FOUND,
+        size: int = 1,
+        chosen: str = "",
+    ) -> BrokerAnswer:
+        """Send a GET request; for the arguments see `Request` and `send`."""
+        timeout_s = self.connection.read_timeout_s
+        request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, chosen=chosen)
+        return await self.send(request, broker)
+
+    async def put(
+        self,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        on_412: Reason = Reason.BAD_RANGE,
+        timeout_s: float | None = None,
+        body: bytes = b"",
+    ) -> None:
+        """Send a request that changes the cluster; for the arguments see `Request` and `send`.
+
+        `timeout_s` defaults to the connection's read timeout.
+        """
+        timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
+        await self.send(Request("PUT", path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
+
+    async def brokers(self) -> list[str]:
+        """Return the brokerIds of the active brokers, sorted, and store them with `know`."""
+        brokers = (await self.get("/admin/v2/brokers")).brokers()
+        self.know(brokers)
+        return brokers
+
+    def know(self, brokers: Iterable[str]) -> None:
+        """Allow redirects to these brokers, and send requests to them if no seed answers."""
+        known = [broker.lower() for broker in brokers if is_broker_id(broker)]
+        self.addresses.know(known)
+        bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))
+        # Keeps the order of known hosts: hosts that failed recently come last.
+        self._hosts = list(dict.fromkeys([*(host for host in self._hosts if host in bases), *bases]))
+
+    async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
+        """Send a request and return the response after all redirects.
+
+        Args:
+            broker: brokerId of the broker that receives the request. If empty, the request goes to the first seed, or
+                known broker, that accepts a connection; a GET goes to the first that also answers it (`_ask_seeds`).
+
+        Raises:
+            AdminError: with any reason code of the admin REST API.
+        """
+        if self.connection.read_only and request.method != "GET":
+            target = broker or address_of(self.connection.seeds[0])
+            raise self._exchange.failure(
+                request, target, Reason.READ_ONLY, "the connection is read-only, nothing was sent"
+            )
+        if broker and not is_broker_id(broker):
+            detail = "not a brokerId of the form host:port; nothing was sent"
+            raise self._exchange.failure(request, broker, Reason.NOT_FOUND, detail)
+        if broker:
+            place = Place(self.connection.base_url(broker), request.query, broker)
+            return await self._follow(request, place, *await self._ask_place(request, place))
+        return await self._ask_seeds(request)
+
+    async def _ask_seeds(self, request: Request) -> BrokerAnswer:
+        """Send a request to the first host that accepts a connection, and follow its redirects.
+
+        If a host then times out, breaks the connection or has an error of its own (5xx), a GET goes to the next host.
+        Any other request is not repeated, because the host may have carried it out. In both cases, later requests try
+        this host last.
+        """
+        refused: list[str] = []
+        reasons, failed = set(), list[AdminError]()
+        for host in self._hosts[: len(self.connection.seeds) + _ASKED_AFTER_SEEDS]:
+            place = Place(host, request.query, address_of(host))
+            try:
+                answer, location = await self._ask(request, place)
+            except NotSentError as error:
+                refused.append(f"{place.broker} ({error})")
+                reasons.add(error.reason)
+            except AdminError as error:
+                if error.reason not in (Reason.TIMEOUT, Reason.UNREACHABLE):
+                    raise
+                failed.append(error)
+            else:
+                if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    return await self._follow(request, place, answer, location)
+                failed.append(answer.error(request.on_412))
+            self._ask_last(host)
+            if failed and request.method != "GET":
+                break
+        if failed:
+            raise failed[0]
+        first = address_of(self.connection.seeds[0])
+        # With mixed reasons, a host that is only down may be back at the next attempt.
+        reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
+        raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", sent=False)
+
+    def _ask_last(self, host: str) -> None:
+        if host in self._hosts:  # the list of brokers may have changed since
+            self._hosts.remove(host)
+            self._hosts.append(host)
+
+    async def _follow(self, request: Request, place: Place, answer: BrokerAnswer, location: str) -> BrokerAnswer:
+        """Follow the redirects of an answer from `place`, and return the last answer."""
+        seen = set()
+        while answer.status in _REDIRECTS and location and request.follow:
+            seen.add(place.url(request))
+            place = await self._next(request, answer, place.url(request), location)
+            if place.url(request) in seen or len(seen) > MAX_HOPS:
+                detail = f"redirected in a loop or over {MAX_HOPS} times"
+                raise self._exchange.failure(request, place.broker, Reason.REDIRECT_LOOP, detail)
+            answer, location = await self._ask_place(request, place)
+        return self._checked(request, answer)
+
+    async def _ask_place(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
+        """Send a request to one broker, as `_ask` does. A failed connection raises an AdminError."""
+        try:
+            return await self._ask(request, place)
+        except NotSentError as error:
+            detail = f"no connection ({error})"
+            raise self._exchange.failure(request, place.broker, error.reason, detail, sent=False) from None
+
+    async def _ask(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
+        """Send a request to one broker. If the broker rejects the token, renew it and send the request again.
+
+        This is safe even for an unload: a request that receives a 401 was not applied (RFC 9110, 15.5.2).
+        """
+        token = await self.tokens.get(place.broker)
+        answer, location = await self._answer(request, place, token)
+        if answer.is_unauthenticated:
+            refused, token = token, await self.tokens.get(place.broker, refused=token)
+            if token != refused:
+                answer, location = await self._answer(request, place, token)
+        if answer.is_unauthenticated:
+            reason = self.tokens.refusal(token)
+            raise self._exchange.failure(request, place.broker, reason, "answered 401", answer.status)
+        return answer, location
+
+    async def _answer(self, request: Request, place: Place, token: str) -> tuple[BrokerAnswer, str]:
+        status, location, body, cut = await self._exchange.ask(request, place, token)
+        _log.debug("%s at %s: %d", request.what, place.broker, status)
+        return BrokerAnswer(request.what, place.broker, status, body, self.mask, cut), location
+
+    def _checked(self, request: Request, answer: BrokerAnswer) -> BrokerAnswer:
+        if not 200 <= answer.status < 300:
+            raise answer.error(request.on_412)
+        if answer.cut:
+            raise answer.bad(f"the answer is longer than {self._exchange.most_bytes(request)} bytes")
+        return answer
+
+    async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> Place:
+        """Check the target of a redirect, and return the address to which the connection's settings map it.
+
+        Only the host and the query of a redirect are used; the scheme is always the connection's.
+        """
+        try:
+            location = urljoin(came_from, location)
+            address, parts = address_of(location), urlsplit(location)
+        except ValueError:
+            raise answer.bad("redirected to an invalid address") from None
+        target = self.addresses.find(address, parts.path)
+        if target is None:
+            await self._refresh(request)
+            target = self.addresses.find(address, parts.path)
+        if target is None:
+            detail = f"redirected to {first_line(address)}, not a broker of the cluster; nothing was sent there"
+            raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_REDIRECT, detail, answer.status)
+        base, path = target
+        if unquote(path) != unquote(request.path):
+            raise answer.bad(f"redirected to another path, {first_line(path)}; nothing was sent there")
+        if request.chosen and ("authoritative", "true") in parse_qsl(parts.query):
+            return Place(self.connection.base_url(request.chosen), parts.query, request.chosen)
+        return Place(base, parts.query, address)
+
+    async def _refresh(self, request: Request) -> None:
+        """Read the broker list again, in case the target of a redirect has recently joined the cluster.
+
+        If the request for the list is itself redirected, the known brokers do not change.
+        """
+        asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
+        try:
+            self.know((await self._ask_seeds(asked)).brokers())
+        except AdminError as error:
+            if error.status not in _REDIRECTS:
+                raise

@@ -1,0 +1,276 @@
+"""A replay from its request to its answer: preparation, independent parts, progress and results."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.replay import snapshots
+from pulsar_rebalancer.replay.closed_loop import replay
+from pulsar_rebalancer.replay.replay_report import html
+from pulsar_rebalancer.replay.replay_request import (
+    ANSWER,
+    REPORT,
+    SAMPLES,
+    TABLE,
+    FailedVariant,
+    ReplayRequest,
+    ReplayResult,
+    Stretch,
+    refuse_long,
+    refuse_many,
+    stretches,
+)
+from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.replay.variant_outcome import (
+    RECORDING,
+    Agreement,
+    Figures,
+    VariantOutcome,
+    figures,
+    pareto_front,
+    preferred,
+)
+from pulsar_rebalancer.replay.variants import CURRENT, Variant, Variants
+from pulsar_rebalancer.run.tables import TIME
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import number_of
+
+_FOLDER = "progress"
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+def say(line: str) -> None:
+    """Print a line that starts with the current time."""
+    print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
+
+
+def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
+    """Return a function that stores the completed fraction of a part, 0 to 1."""
+    return partial(_write, work / _FOLDER / str(part))
+
+
+def _write(file: StoragePath, share: float) -> None:
+    file.write_bytes(f"{share:.3f}".encode())
+
+
+class Progress:
+    """A context manager that prints the progress of the replays at regular intervals.
+
+    Args:
+        works: work folders of the current replays.
+        parts: total number of parts of these replays.
+    """
+
+    def __init__(self, works: Iterable[StoragePath], parts: int) -> None:
+        self._folders = [work / _FOLDER for work in works]
+        self._parts = parts
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        before = -1
+        while not self._over.wait(_SECONDS_BETWEEN_LINES):
+            try:
+                shares = [float((folder / name).read_bytes()) for folder in self._folders for name in folder.names()]
+            except (RebalancerError, ValueError):
+                continue
+            percent = int(100 * sum(shares) / self._parts)
+            if percent > before:
+                before = percent
+                say(f"{percent} % replayed")
+
+
+class Prepared(NamedTuple):
+    """A replay whose recording is ready."""
+
+    folder: StoragePath
+    work: StoragePath
+    request: ReplayRequest
+    recording: Recording
+    variants: Variants
+
+
+def prepare(root: str, folder: StoragePath) -> Prepared:
+    """Make the recording that a replay's request needs.
+
+    On failure, the new folder for intermediate files is deleted, and nothing else.
+
+    Raises:
+        SettingsError: `wrong_setting` in the grid.
+        SnapshotError: the request cannot be read, or no sample in the requested period can be read.
+    """
+    request = ReplayRequest.read(folder)
+    # The results of an earlier request in this folder must not be mistaken for new results.
+    for name in (ANSWER, REPORT, TABLE):
+        (folder / name).delete()
+    variants = request.variants
+    refuse_many(request, len(variants.variants))
+    storage = ClusterStorage(root, request.cluster)
+    work = folder / f".work-{secrets.token_hex(4)}"
+    try:
+        snapshots.record(storage, request.settings, request.start, request.end, work / SAMPLES)
+        recording = Recording.read(work / SAMPLES)
+        refuse_long(recording, len(variants.variants))
+    except BaseException:
+        work.delete()
+        raise
+    said = [f"{number_of(len(variants.variants), 'variant')}, {recording.coverage.sentence}", *recording.coverage.notes]
+    if variants.left_out:
+        said.append(f"{number_of(len(variants.left_out), 'contradictory combination')} left out")
+    names = recording.roster
+    said.append(f"{number_of(len(names.brokers), 'broker')}, {number_of(len(names.bundles), 'bundle')}")
+    for sentence in said:
+        say(f"{request.cluster}: {sentence}")
+    return Prepared(folder, work, request, recording, variants)
+
+
+class Part(NamedTuple):
+    """Part of a replay: some of its variants over one period."""
+
+    work: str
+    number: int
+    variants: Sequence[Variant]
+    request: ReplayRequest
+    stretch: Stretch
+
+
+def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
+    """Return the parts of a replay, at least `wanted` of them if there are enough variants and periods."""
+    request, variants = prepared.request, prepared.variants.variants
+    apart = stretches(prepared.recording, days_apart=request.days_apart)
+    groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
+    # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
+    work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
+    return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
+
+
+def replayed(part: Part) -> list[VariantOutcome] | str:
+    """Return the outcomes of a part's variants, or the error message.
+
+    Raising the error would end the other replays too.
+    """
+    folder, request = StoragePath(part.work), part.request
+    try:
+        return replay(
+            Recording.read(folder / SAMPLES),
+            part.variants,
+            request.settings,
+            first=part.stretch.first,
+            last=part.stretch.last,
+            seed=request.seed,
+            report=share_of(folder, part.number),
+        )
+    except RebalancerError as error:
+        return str(error)
+    except Exception as error:
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error} [{Reason.REPLAY_FAILED}]"
+
+
+_SHOWN = 10
+
+_COVERED = (
+    "start",
+    "end",
+    "first",
+    "last",
+    "samples",
+    "expected",
+    "minutes",
+    "gaps",
+    "repeated",
+)
+"""Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
+
+
+def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
+    """Write a replay's answer, table and report.
+
+    Args:
+        outcomes: the outcomes of all variants and of the recording, by name.
+
+    Raises:
+        RebalancerError: `replay_failed` if every variant failed.
+    """
+    folder, _, request, recording, variants = prepared
+    coverage = recording.coverage
+    failed = _failed(variants.variants, outcomes)
+    for failure in failed[:_SHOWN]:
+        say(f"{request.cluster}: {failure.sentence}")
+    names = {failure.variant for failure in failed}
+    compared = [figures(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
+    if not compared:
+        raise RebalancerError(Reason.REPLAY_FAILED, f"every variant failed: {failed[0].sentence}")
+    current, recorded = outcomes[CURRENT], outcomes[RECORDING]
+    answer = ReplayResult(
+        coverage=coverage,
+        picked=preferred(compared, request.worth),
+        front=tuple(sorted(pareto_front(compared))),
+        variants=len(variants.variants),
+        left_out=tuple(variants.left_out[:_SHOWN]),
+        left_out_count=len(variants.left_out),
+        agreement=None if current.failed else Agreement.of(recorded, current, coverage.minutes),
+        failed=tuple(failed[:_SHOWN]),
+        failed_count=len(failed),
+        seconds=seconds,
+    )
+    (folder / TABLE).write_table(_table(compared, answer, variants.variants, failed))
+    page = html(request, answer, variants.variants, compared, outcomes, failed)
+    (folder / REPORT).write_bytes(page.encode(errors="replace"))
+    answer.write(folder)
+    if answer.agreement is not None:
+        say(f"{request.cluster}: {answer.agreement.sentence}")
+    picked = next(row for row in compared if row.variant == answer.picked)
+    say(
+        f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
+        f"({picked.moved:,} in all), "
+        f"range {picked.range_mean:.1f}; {number_of(len(answer.front), 'variant')} on the front, in {seconds:.1f} s"
+    )
+
+
+def _failed(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
+    failures = ((variant.name, outcomes[variant.name].failed) for variant in variants)
+    return [FailedVariant(variant=name, at=why.at, error=why.error) for name, why in failures if why is not None]
+
+
+def _table(
+    compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
+) -> pa.Table:
+    """Return a row per variant, in the same order as the variants; a failed variant has no figures."""
+    row_of, failure_of = {row.variant: row for row in compared}, {failure.variant: failure for failure in failed}
+    rows = [row_of.get(variant.name) for variant in variants]
+    failures = [failure_of.get(variant.name) for variant in variants]
+    columns: dict[str, Any] = {name: [getattr(row, name, None) for row in rows] for name in Figures._fields}
+    columns |= {
+        "variant": [variant.name for variant in variants],
+        "failed_at": pa.array([failure and failure.at for failure in failures], TIME),
+        "error": pa.array([failure and failure.error for failure in failures], pa.string()),
+        "strategy": [variant.settings.strategy for variant in variants],
+        "changed": [json.dumps(dict(variant.changed), default=str) for variant in variants],
+        "current": [variant.current for variant in variants],
+        "on_front": [variant.name in answer.front for variant in variants],
+        "picked": [variant.name == answer.picked for variant in variants],
+    }
+    # Repeat the coverage in every row, next to the figures that depend on it.
+    covered = {name: [getattr(answer.coverage, name)] * len(variants) for name in _COVERED}
+    return pa.table(columns | covered)

@@ -1,0 +1,223 @@
+"""Findings of validation: their explanation, and the brokers and bundles that a run leaves out because of them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import JsonValue
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.names import matching, of_glob
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.texts import one_line
+
+LISTED = 10
+"""Maximum number of reason codes listed."""
+
+WORST = 3
+"""Maximum number of brokers or bundles named per reason."""
+
+QUOTED = 160
+"""Maximum number of characters quoted from text that came from the network."""
+
+
+@dataclass(frozen=True)
+class ExplainedReason:
+    """A reason code in a run's validation findings, with its cases.
+
+    Attributes:
+        count: number of brokers, bundles or facts with this reason.
+        worst: the worst cases, with their figures.
+        action: what to do about the reason and its causes.
+    """
+
+    reason: Reason
+    count: int
+    worst: tuple[str, ...]
+    action: str
+
+    @property
+    def effect(self) -> Effect:
+        """Return the effect of the reason on the run."""
+        return self.reason.effect
+
+    @property
+    def meaning(self) -> str:
+        """Return the reason's meaning, a description of what was observed."""
+        return self.reason.meaning
+
+    def line(self) -> str:
+        """Return the explanation of the reason as one line of text."""
+        shown = f" ({'; '.join(self.worst)})" if self.worst else ""
+        return f"{self.effect}: {self.reason} x{self.count}{shown}: {self.meaning} {self.action}".rstrip()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """At most ten of a run's reasons, sorted by the severity of their effect, then by count.
+
+    Attributes:
+        more: number of further reasons, which are not listed.
+    """
+
+    reasons: tuple[ExplainedReason, ...]
+    more: int = 0
+
+    def text(self) -> str:
+        """Return the explanation as text, with one line for each reason."""
+        lines = [explained.line() for explained in self.reasons]
+        return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
+
+    def document(self) -> dict[str, JsonValue]:
+        """Return the explanation as JSON values."""
+        reasons: list[JsonValue] = [
+            asdict(explained)
+            | {"effect": explained.effect.value, "meaning": explained.meaning, "worst": list(explained.worst)}
+            for explained in self.reasons
+        ]
+        return {"reasons": reasons, "more": self.more}
+
+
+def explain(validation: Validation) -> Explanation:
+    """Explain validation findings, which must be sorted: the worst finding for each reason comes first."""
+    groups: dict[Reason, list[Finding]] = defaultdict(list)
+    for finding in validation.findings:
+        groups[finding.reason].append(finding)
+    gravity = list(Effect)
+    ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0].effect), -len(item[1])))
+    explained = [_explained(reason, findings) for reason, findings in ordered[:LISTED]]
+    return Explanation(tuple(explained), len(ordered) - len(explained))
+
+
+def _explained(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
+    worst = (_shown(finding) for finding in findings[:WORST])
+    causes = sorted({cause for f in findings if (cause := Reason.get(f.cause))})
+    actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
+    return ExplainedReason(reason, len(findings), tuple(filter(None, worst)), " ".join(actions).strip())
+
+
+def _shown(finding: Finding) -> str:
+    name, detail = one_line(finding.subject, QUOTED), one_line(finding.detail, QUOTED)
+    return detail if name in detail else f"{name} {detail}".strip()
+
+
+ENOUGH_SAMPLES = 2
+"""A broker's figures count only once it has taken this number of host samples since it started."""
+
+
+def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings in the same order, with only the first quarantine of each broker or bundle."""
+    kept: list[Finding] = []
+    left_out: set[str] = set()
+    for finding in findings:
+        if finding.effect is Effect.QUARANTINE:
+            if finding.subject in left_out:
+                continue
+            left_out.add(finding.subject)
+        kept.append(finding)
+    return kept
+
+
+def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
+    """Return the brokers and bundles that validation leaves out for a reason other than a recent move.
+
+    Args:
+        moved: recently moved bundles. For one interval, two brokers might report such a bundle; it is then left out.
+    """
+    return frozenset(
+        f.subject
+        for f in findings
+        if f.effect is Effect.QUARANTINE and not (f.reason is Reason.TWO_OWNERS and f.subject in moved)
+    )
+
+
+def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
+    """Return a finding for each broker that has too much traffic in bundles that are left out, the largest share first.
+
+    Args:
+        shares: share of a broker's traffic that is in bundles that are left out, 0 to 1, by broker.
+    """
+    allowed = settings.max_quarantined_traffic
+    return [
+        Finding(
+            reason=Reason.TRAFFIC_IN_DOUBT,
+            subject=broker,
+            detail=f"{share:.0%} of its traffic left out, {allowed:.0%} allowed",
+        )
+        for broker, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+        if share > allowed
+    ]
+
+
+def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
+    """Return a finding for each name in the setting `excluded_brokers` that is not one of the cluster's brokers."""
+    unknown = sorted(set(settings.excluded_brokers) - set(brokers))
+    return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
+
+
+def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> list[Finding]:
+    """Return a finding for each pattern in the setting `excluded_bundles` that matches no bundle."""
+    if not settings.excluded_bundles:
+        return []
+    names = pa.array(bundles, pa.string())
+    unmatched = [
+        pattern for pattern in settings.excluded_bundles if not pc.any(matching(of_glob(pattern), names)).as_py()
+    ]
+    return [Finding(reason=Reason.UNMATCHED_PATTERN, detail=f"{pattern!r} excludes none") for pattern in unmatched]
+
+
+def interval_below_host_sample(settings: Settings) -> list[Finding]:
+    """Return a warning if brokers measure their hosts less often than runs take samples."""
+    host = settings.host_usage_interval_minutes * 60
+    if settings.interval_seconds >= host:
+        return []
+    minutes = f"{settings.host_usage_interval_minutes:g} ({host:g} s)"
+    detail = f"interval_seconds {settings.interval_seconds:g}, host_usage_interval_minutes {minutes}"
+    return [Finding(reason=Reason.INTERVAL_BELOW_HOST_SAMPLE, detail=detail)]
+
+
+def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
+    """Return findings that block the run if too many brokers are quarantined or too few remain after all other checks.
+
+    Args:
+        samples: for each listed broker, the number of host samples since it started.
+    """
+    quarantined = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
+    left_out: dict[Reason, list[str]] = defaultdict(list)
+    for broker in samples:
+        if broker in settings.excluded_brokers:
+            left_out[Reason.BROKER_EXCLUDED].append(broker)
+        elif broker in quarantined:
+            left_out[quarantined[broker]].append(broker)
+    judged = len(samples) - sum(map(len, left_out.values()))
+    started = [samples[broker] for broker in left_out[Reason.JUST_STARTED]]
+    why = _why(left_out, started, settings)
+
+    blocking = []
+    counted = sum(len(brokers) for reason, brokers in left_out.items() if _counts(reason))
+    if counted > settings.max_quarantined_brokers:
+        detail = f"{counted} left out, {settings.max_quarantined_brokers} allowed{why}"
+        blocking.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
+    if judged < 2:
+        blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)}{why}"))
+    return blocking
+
+
+def _counts(reason: Reason) -> bool:
+    return reason.effect is Effect.QUARANTINE and not reason.has(Trait.EXPECTED)
+
+
+def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
+    """Return text that says how many brokers are left out for each reason, and when new brokers will be included."""
+    missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
+    minutes = math.ceil(missing * settings.host_usage_interval_minutes)
+    passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}
+    ordered = sorted(((reason, len(brokers)) for reason, brokers in left_out.items() if brokers), key=lambda r: -r[1])
+    named = [f"{reason} x{count}{passes.get(reason, '')}" for reason, count in ordered]
+    return f"; left out: {', '.join(named)}" if named else ""

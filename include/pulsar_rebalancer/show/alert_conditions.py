@@ -1,0 +1,271 @@
+"""Detect alert conditions from the tasks and files of a run that has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Self
+
+from pulsar_rebalancer.config.clusters_file import Origin
+from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import number_of
+
+BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
+"""Tasks that must succeed before anything can be moved."""
+
+UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
+"""If nothing is unloaded, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
+
+LEFT, LEFT_INTERVALS = timedelta(minutes=10), 5
+"""A rolling restart counts as abandoned if its last step is older than this time and this number of intervals."""
+
+
+class Condition(StrEnum):
+    """An alert condition. Its value is the code in messages and in the stored document, and never changes.
+
+    Attributes:
+        label: the condition's name in a message.
+        meaning: what the condition means for the cluster.
+        action: what to do about the condition.
+    """
+
+    label: str
+    meaning: str
+    action: str
+
+    def __new__(cls, code: str, label: str, meaning: str, action: str) -> Self:
+        """Create a member from its texts."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.label, member.meaning, member.action = label, meaning, action
+        return member
+
+    BLOCKED = (
+        "validation_failed",
+        "validation failed",
+        "The data is not valid: runs fail and nothing is decided.",
+        "Fix what the reasons name; the next run validates again.",
+    )
+    UNSAFE = (
+        "acting_unsafe",
+        "acting is unsafe",
+        "Runs decide and explain, but the gate stays closed: nothing is moved.",
+        "Fix what the reasons name; the gate then opens by itself.",
+    )
+    UNLOAD = (
+        "unload_failed",
+        "unloading failed",
+        "Bundles were not moved or split, or are on another broker than planned.",
+        "See the moves and splits in the log of the run's `report` task.",
+    )
+    UNFINISHED = (
+        "run_failed",
+        "a run failed",
+        "A task of the run failed before the gate: nothing is moved.",
+        "See the log of the failed task.",
+    )
+    SLOW = (
+        "run_too_long",
+        "runs take too long",
+        "A run took longer than the interval, so the next one starts late or is skipped.",
+        "See which task is slow; give it more resources, or raise interval_seconds.",
+    )
+    ROLL_ASKS = (
+        "roll_asks",
+        "restart a broker now",
+        "A rolling restart has drained a broker and waits for a person to restart it.",
+        "Restart the broker; nothing else is needed, because the roll sees its new start time.",
+    )
+    ROLL_STOPPED = (
+        "roll_stopped",
+        "a rolling restart stopped",
+        "The rolling restart is over before each broker had its turn.",
+        "Do what the reasons say; release the broker that the message names as drained once it is up.",
+    )
+    ROLL_ELSEWHERE = (
+        "roll_elsewhere",
+        "bundles stay elsewhere",
+        "A rolling restart is over, but bundles of the brokers that it names are still on other brokers.",
+        "Move them by hand if they have to be back: the strategy balances the brokers again from now on.",
+    )
+    ROLL_LEFT = (
+        "roll_left",
+        "a rolling restart is not continued",
+        "No run of pulsar_roll__<cluster> continues the rolling restart; until it ends, nothing else is moved.",
+        "Unpause that DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
+    )
+    NO_RUN = (
+        "no_run",
+        "no run",
+        "No run has ended for several intervals, so no bundles are moved.",
+        "Check whether the DAG is paused, a run hangs, or the workers are busy with other tasks.",
+    )
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The result of a check for one condition.
+
+    Attributes:
+        reasons: number of occurrences by reason code.
+        detail: text with the observed figure; it contains no secrets.
+        unwatched: why the condition is no longer checked; None if it is checked.
+    """
+
+    present: bool
+    reasons: Mapping[Reason, int] = field(default_factory=dict)
+    detail: str = ""
+    unwatched: Reason | None = None
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """A run that has ended. An attribute is None if the run did not get far enough or the file cannot be read.
+
+    Attributes:
+        states: task state by task id.
+        failures: reason codes of failed tasks, by task id, for tasks that reported one.
+        seconds: seconds since the run started.
+        manual: True if a person started the run.
+        closed: temporary reasons that keep the gate closed for every plan, with details.
+        roll: the rolling restart, which may be over.
+    """
+
+    states: Mapping[str, str]
+    failures: Mapping[str, str] = field(default_factory=dict)
+    seconds: float | None = None
+    manual: bool = False
+    closed: Mapping[Reason, str] = field(default_factory=dict)
+    roll: Roll = field(default_factory=Roll)
+    request: RunRequest | None = None
+    validation: Validation | None = None
+    summary: Summary | None = None
+    outcome: Outcome | None = None
+
+    def with_documents(self, run: StoragePath) -> Self:
+        """Return a copy with all of the run's documents that can be read."""
+        return replace(
+            self,
+            request=RunRequest.known(run),
+            validation=Validation.known(run),
+            summary=Summary.known(run),
+            outcome=Outcome.known(run),
+        )
+
+    @property
+    def mode_lowered(self) -> bool:
+        """Return whether the run's parameters set a mode that moves nothing.
+
+        Such a run does not show whether other runs can move bundles.
+        """
+        return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
+
+    @property
+    def acts(self) -> bool:
+        """Return whether the run's mode allows moves."""
+        return self.request is not None and self.request.resolved.settings.mode.moves
+
+
+def judge_run(
+    run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
+) -> dict[Condition, Observation]:
+    """Return an observation for each condition that this run provides information about.
+
+    Args:
+        last_seen: when an open condition was last present, by condition.
+    """
+    if settings.mode is Mode.OFF:
+        return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
+    judged = {Condition.UNSAFE: _unsafe(run), Condition.UNLOAD: _unload(run), Condition.UNFINISHED: _unfinished(run)}
+    if run.validation is not None:
+        judged[Condition.BLOCKED] = _observed(run.validation.reasons(Effect.BLOCK))
+    if run.seconds is not None:
+        slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
+        detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
+        judged[Condition.SLOW] = _observed(slow, detail)
+    judged[Condition.ROLL_LEFT] = _roll_left(run.roll, settings, now)
+    untold = end_of_roll(run.roll) if run.roll.untold else None
+    for condition in (Condition.ROLL_STOPPED, Condition.ROLL_ELSEWHERE):
+        reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
+        judged[condition] = _observed(reasons, run.roll.progress)
+    if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
+        longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
+        if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
+            judged[Condition.UNLOAD] = Observation(False, unwatched=Reason.UNLOAD_NOT_TRIED)
+    return {condition: observation for condition, observation in judged.items() if observation is not None}
+
+
+def _observed(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
+    return Observation(True, reasons, detail) if reasons else Observation(False)
+
+
+def _roll_left(roll: Roll, settings: Settings, now: datetime) -> Observation:
+    stepped = roll.looked_at or roll.at
+    longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
+    if not roll.active or stepped is None or now - stepped <= longest:
+        return Observation(False)
+    return Observation(True, {Reason.ROLLING: 1}, f"last step {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
+
+
+def end_of_roll(roll: Roll) -> Condition | None:
+    """Return the condition about which the end of a rolling restart is reported; None if there is nothing to report."""
+    if roll.ended not in (None, Reason.ROLLED):
+        return Condition.ROLL_STOPPED
+    return Condition.ROLL_ELSEWHERE if roll.ended and roll.elsewhere else None
+
+
+def _unsafe(run: EndedRun) -> Observation | None:
+    if run.validation is None or run.request is None or run.mode_lowered:
+        return None
+    if not run.acts:
+        return Observation(False, unwatched=Reason.OBSERVE)
+    reasons = run.validation.reasons(Effect.HOLD)
+    if run.outcome is not None and run.outcome.verdict is Reason.PLAN_CHANGED:
+        reasons = reasons | {Reason.PLAN_CHANGED: 1}
+    return _observed(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
+
+
+def _unload(run: EndedRun) -> Observation | None:
+    if run.outcome is None or run.request is None or run.mode_lowered:
+        return None
+    if not run.acts:
+        return Observation(False, unwatched=Reason.OBSERVE)
+    kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
+    if run.outcome.verdict != Reason.OPEN:
+        return _observed(kept) if kept else None
+    ended = Counter(run.outcome.counts) + Counter(run.outcome.split_counts)
+    reasons = {code: count for code, count in ended.items() if not code.has(Trait.SETTLED | Trait.ORDERED)} | kept
+    # A mapped task is listed once per wave, with the wave's number after its name.
+    failed = any(
+        task.partition("_")[0] in ("split", "unload") and state == "failed" for task, state in run.states.items()
+    )
+    if failed and not reasons:
+        reasons = {Reason.TASK_FAILED: 1}
+    # Bundles that were not touched say nothing about unloading.
+    if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:
+        return None
+    verified = sum(move.ok for move in run.outcome.moves)
+    return _observed(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
+
+
+def _unfinished(run: EndedRun) -> Observation | None:
+    blocked = run.validation is not None and bool(run.validation.reasons(Effect.BLOCK))
+    failed = [
+        task for task in BEFORE_UNLOAD if run.states.get(task) == "failed" and not (task == "validate" and blocked)
+    ]
+    if not failed:
+        return Observation(False) if run.states.get("gate") == "success" else None
+    reasons = Counter(Reason.get(run.failures.get(task, "")) or Reason.TASK_FAILED for task in failed)
+    if run.manual and reasons.keys() <= Reason.having(Trait.TYPED):
+        return None  # the person who typed the parameters sees the error; the cluster itself is fine
+    return Observation(True, reasons, f"task {', '.join(failed)}")

@@ -1,1 +1,0 @@
-"""Alerts: their conditions, when messages are sent, and the text of messages."""

@@ -1,0 +1,214 @@
+"""When to send alerts about a cluster's conditions: once when a condition starts and once when it ends.
+
+For each run, a condition is present, absent or unknown. Open conditions are stored between runs, so a condition that
+lasts is reported only once. A condition ends once it has been absent for a set quiet time. A message counts as
+delivered once at least one receiver has accepted it; until then, every run sends it again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.alert_conditions import Condition, EndedRun, Observation
+from pulsar_rebalancer.show.measurements import hits_of
+from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.storage.documents import time_of
+from pulsar_rebalancer.texts import number_of
+
+
+class Incident(BaseModel):
+    """One condition, from its start until a message about its end has been delivered.
+
+    Attributes:
+        since: when the condition was first present.
+        seen_at: when the condition was last present.
+        over_at: time of the first run after `seen_at` without the condition; None while it is present.
+        unwatched: why the condition is no longer checked; None if it is checked.
+        reasons, detail: as in the last observation of the condition.
+        told: True if the message about the condition's start has been delivered.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    since: AwareDatetime
+    seen_at: AwareDatetime
+    over_at: AwareDatetime | None = None
+    unwatched: Reason | None = None
+    reasons: dict[Reason, int] = {}
+    detail: str = ""
+    told: bool = False
+
+
+class AlertsState(StateDocument):
+    """The `alerts` document: open conditions that the *report* task observed. Only this task writes it.
+
+    Attributes:
+        began_at: when the task first ran.
+        run_at: when the task last ran.
+        run: folder name of the newest run that was checked; empty if there is none yet.
+    """
+
+    KEY: ClassVar[str] = "alerts"
+
+    began_at: AwareDatetime | None = None
+    run_at: AwareDatetime | None = None
+    run: str = ""
+    incidents: dict[Condition, Incident] = {}
+
+
+class WatchState(AlertsState):
+    """The `watch` document: open conditions that the watch DAG observed. Only this DAG writes it."""
+
+    KEY: ClassVar[str] = "watch"
+
+
+_Open = TypeVar("_Open", bound=AlertsState)
+
+
+@dataclass(frozen=True)
+class PendingMessage:
+    """A message that no receiver has accepted yet. `over` is True if it reports that a condition has ended."""
+
+    condition: Condition
+    over: bool
+    incident: Incident
+
+
+def advance(state: _Open, observations: Mapping[Condition, Observation], now: datetime, run: str = "") -> _Open:
+    """Return the state after a run.
+
+    Args:
+        observations: results by condition. Conditions without a result keep their state.
+        run: name of the run's folder; empty if there is no run. Observations of a run are ignored if a later run has
+            already been checked, which means that the older run's tasks were cleared and repeated.
+    """
+    state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
+    newest_at = time_of(state.run)
+    if run and run < state.run and not (newest_at is not None and newest_at > now):  # a clock was set back
+        return state
+    incidents = dict(state.incidents)
+    for condition, seen in observations.items():
+        incident = incidents.get(condition)
+        if seen.present:
+            incidents[condition] = _seen_again(incident, seen, now)
+        elif incident is not None:
+            unwatched = incident.unwatched if incident.over_at else seen.unwatched
+            over_at = min(incident.over_at or now, now)
+            incidents[condition] = incident.model_copy(update={"over_at": over_at, "unwatched": unwatched})
+    return state.model_copy(update={"run": run or state.run, "incidents": incidents})
+
+
+def _seen_again(incident: Incident | None, seen: Observation, now: datetime) -> Incident:
+    incident = incident or Incident(since=now, seen_at=now)
+    update = {"seen_at": now, "reasons": dict(seen.reasons), "detail": seen.detail, "over_at": None, "unwatched": None}
+    return incident.model_copy(update=update)
+
+
+def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> list[PendingMessage]:
+    """Return the messages to send now, in the same order as in `Condition`.
+
+    If a condition ended before the message about its start was delivered, only its end is reported.
+    """
+    pending = []
+    for condition in Condition:
+        incident = state.incidents.get(condition)
+        if incident is None:
+            continue
+        over = incident.over_at is not None and now - incident.over_at >= quiet
+        if over or (incident.over_at is None and not incident.told):
+            pending.append(PendingMessage(condition, over, incident))
+    return pending
+
+
+def delivered(state: _Open, message: PendingMessage) -> _Open:
+    """Return the state after a message was delivered.
+
+    If the message reported that a condition has ended, the condition is dropped.
+    """
+    incidents = dict(state.incidents)
+    if message.over:
+        del incidents[message.condition]
+    else:
+        incidents[message.condition] = message.incident.model_copy(update={"told": True})
+    return state.model_copy(update={"incidents": incidents})
+
+
+LISTED = 10
+"""Maximum number of reason codes in a message."""
+
+
+@dataclass(frozen=True)
+class AlertMessage:
+    """A one-line title and a plain-text body. Receivers choose colours and icons by `kind`."""
+
+    title: str
+    body: str
+    kind: Literal["failure", "success"]
+
+
+def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link: str) -> AlertMessage:
+    """Return the message for a condition that has started or ended.
+
+    Args:
+        cluster: name in the clusters file.
+        figures: lines of text with key figures of the run that sends the message.
+        link: URL of that run in Airflow's UI.
+    """
+    condition, incident = pending.condition, pending.incident
+    detail = f" ({incident.detail})" if incident.detail else ""
+    lines = [f"Cluster: {cluster}", f"Condition: {condition} ({condition.label})", _line("Started", incident.since)]
+    if pending.over:
+        lines.append(_line("Last seen", incident.seen_at) + detail)
+        if incident.over_at:
+            lines.append(_line("Over", incident.over_at))
+        if incident.unwatched:
+            lines.append(f"No longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
+    else:
+        lines.append(f"What: {condition.meaning}{detail}")
+    lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
+    lines += ["Figures:", *(f"  {line}" for line in figures or ["none: the run did not get that far"])]
+    lines.append(f"What to do: {'nothing, it is over.' if pending.over else condition.action}")
+    lines.append(f"Run: {link}")
+    title = f"Pulsar {cluster}: {'over: ' if pending.over else ''}{condition.label}"
+    return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")
+
+
+def _line(name: str, at: datetime) -> str:
+    return f"{name}: {at:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
+    """Return one line per reason code, most frequent first."""
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    lines = [
+        f"  {code} x{count}" + (f": {code.meaning} {code.action}".rstrip() if actions else "")
+        for code, count in ordered[:LISTED]
+    ]
+    return lines + ([f"  and {len(ordered) - LISTED} more"] if len(ordered) > LISTED else [])
+
+
+def figures_of(run: EndedRun) -> list[str]:
+    """Return a few lines of text with the run's key figures."""
+    lines, summary = [], run.summary
+    if summary is not None:
+        if summary.score_min is not None and summary.score_max is not None:
+            span = f"({summary.score_min:.1f} to {summary.score_max:.1f} %) over {number_of(summary.brokers, 'broker')}"
+            lines.append(f"score range: {summary.score_range:.1f} points {span}")
+        if hits := hits_of(summary):
+            lines.append(f"hits: {hits}")
+    if run.outcome is not None and run.outcome.moves:
+        moves = run.outcome.moves
+        verified, astray = sum(move.ok for move in moves), run.outcome.counts.get(Reason.ASTRAY, 0)
+        lines.append(f"moves: {verified} of {len(moves)} verified, {astray} astray")
+    if run.validation is not None and run.validation.findings:
+        counts = Counter(finding.effect.value for finding in run.validation.findings)
+        lines.append("findings: " + ", ".join(f"{count} {effect}" for effect, count in sorted(counts.items())))
+    in_force = (run.outcome and run.outcome.in_force) or (run.request and run.request.in_force)
+    return [*lines, f"in force: {in_force}"] if in_force else lines

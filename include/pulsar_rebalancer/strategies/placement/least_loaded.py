@@ -1,0 +1,225 @@
+"""LeastLongTermMessageRate and LeastResourceUsageWithWeight, which choose the least loaded broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.strategies.placement.selector import Others, PerCandidates, Stateless, split, usages
+from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer.strategies.strategy_state import PlacementState
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+
+class LeastLongTermMessageRate:
+    """Choose the broker with the lowest rate, overloaded brokers last (LeastLongTermMessageRate.selectBroker).
+
+    Args:
+        rates: long-term message rate of each broker, msg/s: the sum over its bundles, inbound plus outbound
+            (TimeAverageBrokerData).
+        overloaded: brokers above the overload threshold.
+    """
+
+    def __init__(self, rates: Mapping[str, float], overloaded: Collection[str]) -> None:
+        self._reported = rates
+        self._rates = dict(rates)
+        self._overloaded = overloaded
+        self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
+        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Return the candidates with the lowest rate; all candidates if all are overloaded."""
+        brokers, without = split(candidates)
+        return self._queues.of(brokers).least(without) or candidates
+
+    def placed(self, bundle: BundleSample, broker: str) -> None:
+        """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
+        given = self._preallocated[broker]
+        rate = bundle.long_term_msg_rate
+        given[bundle.bundle] = bundle.msg_rate if rate is None else rate
+        self._rates[broker] = self._reported.get(broker, 0.0) + one_by_one(given.values())
+        for queue in self._queues:
+            queue.changed(broker)
+
+    def kept(self) -> PlacementState:
+        """Return an empty state, because brokers will report the placed bundles before the next run."""
+        return PlacementState()
+
+
+class _Queue:
+    """Candidates ordered by rate, to find the broker with the lowest rate quickly.
+
+    Args:
+        candidates: brokerIds.
+        rates: rate by broker, 0 for missing brokers. The caller must call `changed` after every change.
+        overloaded: brokers that may be chosen only if all are overloaded.
+    """
+
+    def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
+        self._rates = rates
+        self._waiting = {broker for broker in candidates if broker not in overloaded}
+        self._heap = [(rates.get(broker, 0.0), broker) for broker in self._waiting]
+        heapify(self._heap)
+        self._least: list[tuple[float, str]] = []
+
+    def least(self, without: Collection[str]) -> list[str]:
+        """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out.
+
+        Args:
+            without: a few candidates to exclude.
+        """
+        # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
+        self._least = self._next([entry for entry in self._least if self._is_present(entry)])
+        brokers = [broker for _, broker in self._least if broker not in without]
+        passed_over: list[tuple[float, str]] = []
+        while not brokers and self._heap:
+            following = self._next([])
+            brokers = [broker for _, broker in following if broker not in without]
+            passed_over += following
+        for entry in passed_over:
+            heappush(self._heap, entry)
+        return sorted(brokers)
+
+    def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
+        """Remove the next brokers with equal rates from the heap, append them to `found`, and return the result."""
+        while self._heap and (not found or self._heap[0][0] <= found[0][0]):
+            entry = heappop(self._heap)
+            if self._is_present(entry) and entry not in found[-1:]:
+                found.append(entry)
+        return found
+
+    def _is_present(self, entry: tuple[float, str]) -> bool:
+        """Return whether an entry is up to date, that is, has its broker's current rate.
+
+        Outdated entries are not removed from the heap when a rate changes.
+        """
+        return entry[0] == self._rates.get(entry[1], 0.0)
+
+    def changed(self, broker: str) -> None:
+        """Record a broker's new rate."""
+        entry = (self._rates.get(broker, 0.0), broker)
+        if broker in self._waiting and entry not in self._least:
+            heappush(self._heap, entry)
+
+
+class LeastResourceUsageWithWeight:
+    """The modular load manager's version, which computes moving averages itself.
+
+    As in org.apache.pulsar.broker.loadbalance.impl.LeastResourceUsageWithWeight.
+    """
+
+    def __init__(self, sample: ClusterSample, kept: PlacementState) -> None:
+        usage = usages(sample)
+        self._row_of = {broker: row for row, broker in enumerate(usage)}
+        self._usage = np.fromiter(usage.values(), float)
+        self._history = sample.settings.history_percentage
+        self._difference = sample.settings.usage_difference / 100
+        # An idle broker's past is meaningless: each of its samples counts in full.
+        self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
+        self._averages = np.array([kept.averages.get(broker, np.nan) for broker in usage], float)
+        listed = {broker.broker for broker in sample.brokers}
+        # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
+        self._others = {b: average for b, average in kept.averages.items() if b in listed and b not in usage}
+        self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
+        self._eligible = PerCandidates(self._of)
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Update the candidates' moving averages, and return the eligible candidates (see `below_average`)."""
+        return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
+
+    def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Yield the eligible candidates once for each bundle to place."""
+        while True:
+            eligible, has_settled = self._step(candidates)
+            yield eligible
+            if has_settled:
+                # Averages that one step leaves unchanged never change again, and neither do the eligible candidates.
+                yield from repeat(eligible)
+
+    def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """Return the eligible candidates for one call, and True if the call did not change any average."""
+        rows = of_each(candidates, self._rows)
+        usage, before = self._usage[rows], self._averages[rows]
+        # As `scoring.smooth` does for one broker, with the same steps.
+        moved = before * self._history + (1 - self._history) * usage
+        after = np.where(self._in_full[rows] | np.isnan(before), usage, moved)
+        self._averages[rows] = after
+        return below_average(candidates, after, self._difference), np.array_equal(before, after)
+
+    def placed(self, bundle: BundleSample, broker: str) -> None:
+        """Do nothing, because only load reports change the usage."""
+
+    def kept(self) -> PlacementState:
+        """Return the brokers' moving averages."""
+        averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
+        known = {broker: average for broker, average in averages.items() if not isnan(average)}
+        return PlacementState(averages=dict(sorted((self._others | known).items())))
+
+
+class ExtensibleLeastResourceUsageWithWeight(Stateless):
+    """The extensible load manager's version: brokers report their moving averages themselves.
+
+    As in org.apache.pulsar.broker.loadbalance.extensions.strategy.LeastResourceUsageWithWeight.
+
+    Args:
+        sample: the cluster, with the brokers' `load_average`.
+    """
+
+    def __init__(self, sample: ClusterSample) -> None:
+        averages = {broker.broker: broker.load_average for broker in sample.taking_part}
+        self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
+        self._difference = sample.settings.usage_difference / 100
+        self._of_each = PerCandidates(self._averages_of)
+        self._eligible = PerCandidates(self._of)
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Return the eligible candidates according to the reported moving averages (see `below_average`)."""
+        return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
+
+    def _averages_of(self, brokers: Sequence[str]) -> Floats:
+        return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
+
+    def _of(self, candidates: Sequence[str]) -> Sequence[str]:
+        return below_average(candidates, of_each(candidates, self._of_each), self._difference)
+
+
+def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return one figure per candidate, selected from the figures for the whole list of brokers."""
+    if isinstance(candidates, Others):
+        return np.delete(known.of(candidates.brokers), candidates.positions)
+    return known.of(candidates)
+
+
+def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
+    """Return the candidates that are at least `difference` below the average; all candidates if there are none.
+
+    Args:
+        usage: usage of each candidate, where 1 is 100 percent; NaN if unknown. The average ignores NaN.
+        difference: minimum difference, in the same unit as the usage.
+    """
+    known = usage[~np.isnan(usage)]
+    # Figures are added one by one, which `np.sum` does not do.
+    average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
+    is_below = usage + difference <= average
+    if isinstance(candidates, Others):
+        of_all = np.zeros(len(candidates.brokers), bool)
+        of_all[np.delete(np.arange(len(of_all)), candidates.positions)] = is_below
+        return [candidates.brokers[row] for row in np.flatnonzero(of_all).tolist()] or candidates
+    return [candidates[row] for row in np.flatnonzero(is_below).tolist()] or candidates
+
+
+def _is_idle(broker: BrokerSample) -> bool:
+    """Return whether a broker has no bundles or no messages, which makes its earlier usage meaningless."""
+    return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)

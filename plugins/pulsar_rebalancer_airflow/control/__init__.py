@@ -1,1 +1,0 @@
-"""The actions of the control DAG, one module per subject."""

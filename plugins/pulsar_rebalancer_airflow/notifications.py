@@ -1,0 +1,363 @@
+"""Alerts to operators, and metrics for monitoring systems."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseHook, BaseNotifier
+from airflow.sdk.configuration import conf
+from airflow.sdk.log import mask_secret
+from airflow.sdk.observability import stats
+
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.show.alert_conditions import (
+    BEFORE_UNLOAD,
+    Condition,
+    EndedRun,
+    Observation,
+    end_of_roll,
+    judge_run,
+)
+from pulsar_rebalancer.show.incidents import (
+    AlertMessage,
+    AlertsState,
+    Incident,
+    PendingMessage,
+    WatchState,
+    advance,
+    compose,
+    delivered,
+    figures_of,
+    pending_messages,
+)
+from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.shedders.registry import load_clusters
+from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.options import clusters_file, left_about_run, storage_of, storage_root
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+TIMEOUT_SECONDS = 10.0
+"""Time limit per run for all messages to all receivers."""
+
+_LOG_URLS = ("apprise", "urllib3")
+"""Loggers that write parts of URLs, which can contain secrets."""
+
+
+def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
+    """Send messages in order, each to all receivers at the same time, until a time limit is reached.
+
+    The notifier of Airflow's Apprise provider is not used, because it drops Apprise's result and has no timeout. A
+    receiver that does not answer in time occupies one of the task's threads until the task ends.
+
+    Args:
+        connection: Airflow connection of type `apprise`.
+
+    Returns:
+        Two lists: for each message sent, True if at least one receiver accepted it; and the kinds of receivers that did
+        not accept every message. URLs are not returned, because they can contain secrets.
+
+    Raises:
+        Exception: the connection does not exist or is not an Apprise connection; the message can contain a secret.
+    """
+    from apprise import Apprise, NotifyFormat
+
+    for name in _LOG_URLS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    service = Apprise()
+    missed = {"one without a usable URL" for url in receivers(connection) if not service.add(url)}
+    until, taken = time.monotonic() + TIMEOUT_SECONDS, []
+    for message in messages:
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        result = service.notify(
+            title=message.title,
+            body=message.body,
+            notify_type=message.kind,
+            body_format=NotifyFormat.TEXT,
+            timeout=left,
+        )
+        missed |= {answer.name for answer in result if not answer}
+        taken.append(result.success_count > 0)
+    return taken, sorted(missed)
+
+
+def receivers(connection: str) -> list[str]:
+    """Return the Apprise URLs of a connection, and mask them in the task log from now on."""
+    from airflow.providers.apprise.hooks.apprise import AppriseHook
+
+    config: Any = AppriseHook(connection).get_config_from_conn(BaseHook.get_connection(connection))
+    urls = [str(entry["path"]) for entry in (config if isinstance(config, list) else [config])]
+    for url in urls:
+        mask_secret(url)
+    return urls
+
+
+_log = logging.getLogger(__name__)
+
+_ALERTING = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
+"""Reasons that close the gate without an order from a person. They are reported even if no plan would move anything."""
+
+
+def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
+    """Send alerts about the current run. Errors are only logged, because alerts must not fail a run.
+
+    Args:
+        context: context of a task that runs after all others.
+        cluster: name in the clusters file.
+        settings: settings from the clusters file, without the run's overrides.
+        run: address of the run's folder; None if nothing was collected.
+    """
+    try:
+        store, now = StateStore.of(context, cluster), datetime.now(UTC)
+        if not settings.alert_connection:
+            _forget(store)
+            return
+        folder = StoragePath(run) if run else None
+        ended = _ended(context, _closed(store, cluster, settings, now), now)
+        ended = replace(ended, roll=store.readable_roll(storage_of(cluster)))
+        if folder is not None:
+            ended = ended.with_documents(folder)
+        incidents = store.readable(AlertsState).incidents
+        last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
+        observed = judge_run(ended, settings, last_seen, now)
+        run_name = folder.name if folder else ""
+        tell(context, cluster, settings, AlertsState, observed, figures_of(ended), now, run=run_name)
+    except Exception as error:
+        _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
+
+
+def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
+    """Return details of the reasons in `_ALERTING` that currently close the gate, by reason."""
+    closed = closings(settings, store.control(storage_of(cluster)), now)
+    return {closing.reason: closing.detail for closing in closed if closing.reason in _ALERTING}
+
+
+def _forget(store: StateStore) -> None:
+    """Drop open incidents, because alerts are off.
+
+    If alerts are switched on again, the incidents are reported as new.
+    """
+    for model in (AlertsState, WatchState):
+        if store.readable(model).incidents:
+            store.put(model())
+
+
+def _ended(context: Context, closed: Mapping[Reason, str], now: datetime) -> EndedRun:
+    ti, dag_run = context["ti"], context["dag_run"]
+    states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
+    failures = {task: left_about_run(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}
+    started = dag_run.start_date
+    return EndedRun(
+        states={task: str(state) for task, state in states.items()},
+        failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
+        seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
+        manual=dag_run.run_type != "scheduled",
+        closed=closed,
+    )
+
+
+def tell(
+    context: Context,
+    cluster: str,
+    settings: Settings,
+    model: type[AlertsState],
+    observed: Mapping[Condition, Observation],
+    figures: Sequence[str],
+    now: datetime,
+    *,
+    run: str = "",
+) -> None:
+    """Send a message for every incident that has started or ended, and store the open incidents.
+
+    A message that no receiver accepted is stored as pending, and the next run sends it again. Messages are sent before
+    the store is written; if a task is killed in between, they are sent twice.
+
+    Args:
+        context: context of the running task, which must have the cluster's state asset as an inlet.
+        cluster: name in the clusters file.
+        settings: settings from the clusters file; `alert_connection` must not be empty.
+        model: class of the document with the open incidents; only this task writes the document.
+        figures: lines of text with key figures for the messages.
+        run: name of the run's folder; empty if there is none.
+    """
+    store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
+    state = advance(store.readable(model), observed, now, run)
+    pending = pending_messages(state, now, quiet)
+    if pending:
+        link = run_link(context)
+        messages = [compose(cluster, message, figures, link) for message in pending]
+        accepted = deliver(settings.alert_connection, messages)
+        for message, taken in zip(pending, accepted, strict=False):
+            if taken:
+                state = delivered(state, message)
+                _log.info("Sent the %s of %s", "end" if message.over else "start", message.condition)
+    store.put(state)
+
+
+def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
+    """Send messages through an Apprise connection; errors are only logged, without secrets.
+
+    Returns:
+        For each message sent, True if at least one receiver accepted it.
+    """
+    try:
+        taken, missed = send(connection, messages)
+    except ImportError:
+        _log.warning("Alerts need apache-airflow-providers-apprise: install pulsar-rebalancer[alerts]")
+    except Exception as error:
+        # The text of an unknown error may contain a URL with a secret.
+        _log.warning("Alerts: connection %s cannot be used (%s)", connection, type(error).__name__)
+    else:
+        if missed or sum(taken) < len(messages):
+            warning = "Alerts: %d of %d sent through connection %s. Failed: %s"
+            _log.warning(warning, sum(taken), len(messages), connection, ", ".join(missed) or "none")
+        return taken
+    return []
+
+
+def run_link(context: Context) -> str:
+    """Return the URL of the current run in Airflow's UI."""
+    base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
+    run = context["dag_run"]
+    return f"{base}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.run_id, safe='')}"
+
+
+def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
+    """Send the messages that are due, and return the document with an updated `asked` and `untold`.
+
+    A restart request, or the end of one, that no receiver accepted is sent again when the roll next changes. A message
+    about the roll's end is left to the *report* task then.
+    """
+    changes: dict[str, Any] = {}
+    asked = roll.broker if roll.may_restart and not entry.settings.roll_restart_dag else ""
+    if roll.asked and roll.asked not in (asked, roll.stranded):
+        reason = Reason.BROKER_SKIPPED if _skipped(roll) else Reason.ROLLING
+        if _sent(context, entry, roll, Condition.ROLL_ASKS, reason, over=True):
+            changes["asked"] = ""
+    elif asked and not roll.asked and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
+        changes["asked"] = asked
+    if roll.ended and (end := end_of_roll(roll)):
+        changes["untold"] = not _sent(context, entry, roll, end, roll.ended)
+    return roll.model_copy(update=changes)
+
+
+def _skipped(roll: Roll) -> bool:
+    """Return whether a person skipped the broker that people were asked to restart."""
+    outcome = roll.outcome if roll.broker == roll.asked else roll.done.get(roll.asked)
+    return outcome is Reason.BROKER_SKIPPED
+
+
+def _sent(
+    context: Context, entry: ClusterEntry, roll: Roll, condition: Condition, reason: Reason, *, over: bool = False
+) -> bool:
+    """Return whether a receiver accepted the message, or there are no receivers."""
+    connection, now = entry.settings.alert_connection, datetime.now(UTC)
+    if not connection:
+        return True
+    detail = f"do not restart {roll.asked} for it" if over else roll.progress
+    incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=detail)
+    message = compose(entry.name, PendingMessage(condition, over, incident), [roll.progress], run_link(context))
+    return any(deliver(connection, [message]))
+
+
+_SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+
+
+def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
+    """Send a run's metrics; do nothing if no metrics system is configured.
+
+    Errors are only logged, because metrics must not fail a run. If the *report* task is cleared, the run is counted
+    again.
+
+    Args:
+        cluster: name in the clusters file.
+        run: the run's folder; None if nothing was collected.
+        outcome: the run's outcome; None if unknown.
+    """
+    _send(_measured(cluster, run, outcome))
+
+
+def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
+    """Send metrics about a cluster's current orders; do nothing if no metrics system is configured.
+
+    This function is for tasks that can change these orders. Errors are only logged. If drains or the rolling restart
+    cannot be read, only their gauges are left out.
+
+    Args:
+        context: context of a task that has the cluster's state asset as an inlet.
+        settings: settings from the clusters file.
+    """
+    _send(_in_force(context, cluster, settings))
+
+
+def _send(measurements: Iterator[Measurement]) -> None:
+    if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
+        return
+    try:
+        for measurement in measurements:
+            name, labels = PREFIX + measurement.name, dict(measurement.labels)
+            if measurement.counter:
+                stats.incr(name, int(measurement.value), tags=labels)
+            else:
+                stats.gauge(name, measurement.value, tags=labels)
+    except Exception as error:
+        _log.warning("Metrics: nothing more could be sent about this run (%s)", type(error).__name__)
+
+
+def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
+    store, storage = StateStore.of(context, cluster), storage_of(cluster)
+    drains, error = store.known_drained(storage)
+    unknown = [] if error is None else ["brokers_drained"]
+    if error is not None and error.reason is not Reason.DRAINS_UNREADABLE:
+        unknown += ["roll_phase", "roll_brokers_left"]
+    measurements = measure_orders(cluster, settings, store.told(storage, drains), datetime.now(UTC))
+    yield from (measurement for measurement in measurements if measurement.name not in unknown)
+
+
+def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
+    yield from measure(cluster, run, outcome)
+    running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
+    for name in set(StoragePath(storage_root()).names()) - running:
+        yield Measurement.of("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs
+
+
+class AlertNotifier(BaseNotifier):
+    """Send a message to every receiver of an Apprise connection, like the package's own alerts.
+
+    Errors are only logged. The log omits the receivers' URLs, which can contain secrets.
+
+    Args:
+        title: the message's title in one line; templated.
+        body: the message in plain text; templated.
+        alert_connection: Airflow connection of type `apprise`.
+    """
+
+    template_fields = ("title", "body")
+
+    def __init__(self, *, title: str, body: str, alert_connection: str = "alerts") -> None:
+        super().__init__()
+        self.title = title
+        self.body = body
+        self.alert_connection = alert_connection
+
+    def notify(self, context: Context) -> None:
+        """Send the message; receivers show it as a failure."""
+        deliver(self.alert_connection, [AlertMessage(self.title, self.body, "failure")])

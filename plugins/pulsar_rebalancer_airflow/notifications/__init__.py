@@ -1,1 +1,0 @@
-"""Alerts to people, and metrics for monitoring systems."""

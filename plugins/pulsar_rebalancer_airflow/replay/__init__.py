@@ -1,1 +1,0 @@
-"""The report of a replay in the Airflow UI."""

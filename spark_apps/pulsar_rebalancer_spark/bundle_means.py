@@ -1,0 +1,221 @@
+"""The moving averages of all bundles after a run's sample, for this run's strategy and for the next run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC, Cell
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.strategy_state import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+_KEY = ["cluster", "bundle"]
+
+
+def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missing: bool = False) -> DataFrame:
+    """Return the bundles with their moving averages, which include this sample.
+
+    The table is written to a file, from which strategies read the means.
+
+    Args:
+        bundles: the bundles table with the column `refused`, true if validation left out the bundle. The means of such
+            a bundle do not change, because invalid figures would affect them for ten samples.
+        previous: the means table of the last counted sample.
+        shared: True if two brokers might report the same bundle (column `owners`). The larger figure is then used.
+        keep_missing: True to keep the means of bundles that are not in the sample, as if they had been refused. Use
+            this while a broker has no report: its bundles are still loaded.
+
+    Returns:
+        The bundles with additional columns: `samples`, a column `mean_…` for each traffic column, and the long-term
+        means. All of these are null for a refused bundle without earlier means. The column `keeps` is true in one row
+        per bundle. A bundle that is not in the sample has no broker.
+    """
+    known = previous.select(
+        *_KEY,
+        F.col("samples").alias("samples_before"),
+        *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
+    )
+    reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
+    now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
+    long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
+    short = F.least(long, F.lit(MAX_SAMPLES))
+    updated = {f"mean_{name}": _mean(f"{name}_before", now[name], short) for name in TRAFFIC}
+    updated |= {
+        f"long_term_{name}": _mean(f"long_term_{name}_before", now[f"{name}_in"] + now[f"{name}_out"], long)
+        for name in ("msg_rate", "msg_throughput")
+    }
+    updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
+    # Both tables may be large, and a hash table of the known means needs neither a sort nor a second pass.
+    joined = reported.join(known.hint("shuffle_hash"), on=_KEY, how="full" if keep_missing else "left")
+    if keep_missing:
+        joined = joined.fillna({"refused": True, "keeps": True})
+    return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
+
+
+def table(updated: DataFrame) -> DataFrame:
+    """Return the means table for the next run: one row for each bundle that has means.
+
+    Args:
+        updated: the result of `update`.
+    """
+    means = [F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names]
+    return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means)
+
+
+def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
+    """Return the means with additional rows for the parts of split bundles, as in `strategies.means.with_parts`.
+
+    Args:
+        previous: the means table of the last counted sample.
+        parts: the parts of split bundles (`spark_tables.PARTS`), at most a few rows.
+    """
+    shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
+    split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
+    carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*previous.columns)
+    # There are few parts, so the larger table is scanned for parts that already have means.
+    known = previous.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
+    return previous.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
+
+
+def _largest(bundles: DataFrame) -> DataFrame:
+    """Return the bundles, each with the largest reported figures if several brokers report it."""
+    several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
+    largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
+    joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")
+    return joined.withColumn("keeps", F.coalesce(F.col("broker") == F.col("keeper"), F.lit(True)))
+
+
+def _mean(before: str, now: Column, samples: Column) -> Column:
+    old = F.col(before)
+    mean = F.when(old.isNull(), now).otherwise(with_sample(old, now, samples))
+    return F.when(F.col("refused"), old).otherwise(mean)
+
+
+_TYPES: dict[pa.DataType, T.DataType] = {
+    pa.string(): T.StringType(),
+    pa.int64(): T.LongType(),
+    pa.float64(): T.DoubleType(),
+    pa.bool_(): T.BooleanType(),
+    pa.timestamp("us", tz="UTC"): T.TimestampType(),
+}
+
+_DICTIONARY = "parquet.enable.dictionary"
+_MANY_VALUES = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
+
+QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
+"""Columns of the table of bundles that validation left out."""
+
+PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share", pa.float64())])
+"""Columns of the table of parts of recently split bundles, with each part's share of the bundle's traffic."""
+
+
+def spark_schema(schema: pa.Schema) -> T.StructType:
+    """Return a table's columns (`pulsar_rebalancer.run.tables`) as a Spark schema."""
+    return T.StructType([T.StructField(field.name, _TYPES[field.type]) for field in schema])
+
+
+def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
+    """Return a table from Parquet files of one or more clusters."""
+    return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
+
+
+def partitions(spark: SparkSession) -> int:
+    """Return the number of partitions in the session's shuffles, from its settings."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+
+
+def write(frame: DataFrame, file: StoragePath) -> None:
+    """Write a table. Output from an earlier attempt is replaced.
+
+    Args:
+        file: the target, which becomes a folder of files.
+    """
+    # Bundle names and most figures occur only once: Parquet would fill a dictionary only to discard it.
+    once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
+    frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
+
+
+def is_written(file: StoragePath) -> bool:
+    """Return whether a table was written completely. Spark writes a marker file last."""
+    return (file / "_SUCCESS").exists()
+
+
+def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
+    """Return a table built from rows in the driver, which become a literal in the query.
+
+    Args:
+        rows: a few rows, such as bundles left out. A missing key becomes null.
+    """
+    text = json.dumps([dict(row) for row in rows])
+    parsed = F.from_json(F.lit(text), T.ArrayType(spark_schema(schema)))
+    table = spark.range(0, 1, 1, 1).select(F.inline(parsed))
+    # Spark drops a join with an empty table from its plan only if it knows that the table is empty.
+    return table.limit(0) if text == "[]" else table
+
+
+def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """Return a table without rows."""
+    return literal(spark, [], schema)
+
+
+def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
+    """Return the run's bundles with their moving averages, which include this sample.
+
+    Returns:
+        A table with the columns from which the means are computed, and the columns that `means.update` adds.
+    """
+    bundles = read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
+    bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
+    known = read(spark, [run.known_means], MEANS) if run.known_means else empty(spark, MEANS)
+    if run.known_means and run.parts_of_split_bundles:
+        known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
+    if run.before.decision.means and not run.known_means:
+        print(f"means: {run.before.decision.means} is gone: bundles start again with this sample")
+    if partitions(spark) == 1:
+        bundles, known = bundles.coalesce(1), known.coalesce(1)
+    if run.validation.quarantined:
+        left_out = literal(spark, run.bundles_quarantined, QUARANTINED).withColumn("refused", F.lit(True))
+        bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
+    else:
+        bundles = bundles.withColumn("refused", F.lit(False))
+    return update(bundles, known, shared=run.shares_bundles, keep_missing=bool(run.silent))
+
+
+def keep_means(run: RunInput, bundles: DataFrame) -> None:
+    """Write the means for the next run if the sample counts."""
+    if run.counting.counts:
+        _write_means(run, bundles)
+
+
+def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
+    """Write the means after this sample if necessary, and return their file. The next run uses it if the sample counts.
+
+    Args:
+        held: function that returns the bundles with their means.
+        kept: function that waits until `keep_means` has finished.
+    """
+    kept()
+    _write_means(run, held())
+    return run.new_means
+
+
+def forget_means(run: RunInput) -> None:
+    """Delete the means of a sample that does not count."""
+    if not run.counting.counts:
+        run.new_means.delete()
+
+
+def _write_means(run: RunInput, bundles: DataFrame) -> None:
+    # Even means that only this plan needs are written to the state's folder: executors may not write to other folders.
+    if not is_written(run.new_means):
+        write(table(bundles), run.new_means)

@@ -1,0 +1,296 @@
+"""What a rolling restart shows before it begins, and what runs say about one in force."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
+
+from pulsar_rebalancer.decide import plan_files, roll_plan
+from pulsar_rebalancer.decide.roll_plan import removal, sample_of
+from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies
+from pulsar_rebalancer.orders.manual_plans import Drains
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
+from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.strategies.sample import CandidateMove
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pulsar_rebalancer.decide.rolling import RollSample
+
+HELD = {name(n): 5.0 for n in range(4)}
+OWNED: dict[str, Any] = {"a": HELD, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
+
+
+def snapshot(tmp_path: Path, owned: Any = None, leader: str = "", **settings: Any) -> tuple[Snapshots, Snapshot]:
+    snapshots = Snapshots(tmp_path, owned or OWNED, **settings)
+    run = snapshots.take()
+    rows = [{"cluster": "east", "load_manager": "ModularLoadManagerImpl", "leader": leader}]
+    (run / "input" / "cluster.parquet").write_table(table(rows, CLUSTER))
+    return snapshots, Snapshot(run)
+
+
+def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path: Path) -> None:
+    _, sample = snapshot(tmp_path, leader="a:1")
+    assert roll_plan.shown(sample, (), "ada", "patch").order == ("b:1", "c:1", "a:1")
+    assert roll_plan.shown(sample, ("c:1", "a:1"), "ada", "patch").order == ("c:1", "a:1")
+
+
+def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> None:
+    caps: dict[str, Any] = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    _, sample = snapshot(tmp_path, **caps)
+    roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
+
+    planned = roll_plan.turns(sample, roll.order)
+
+    # Two runs that drain it and one that finds it empty, the same again for its return, two reports, two host samples.
+    assert planned == [roll_plan.Turn("a:1", 20.0, 20.0, 4, 10.0, "")]
+    assert roll_plan.document(roll, planned, "", "")["moves_twice"] == 4
+    told = roll_plan.text(roll, planned, "", "", "pulsar_roll__east")
+    assert "4 bundles move twice" in told
+    assert "Now" not in told
+    assert "would wait" not in told
+
+    onto: dict[str, Any] = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    _, sample = snapshot(tmp_path / "onto", **onto)
+    (turn,) = roll_plan.turns(sample, roll.order)
+    assert turn.minutes == 2 + 5 + 2 + 2
+
+
+def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path) -> None:
+    held = {"a": {name(0): 20.0, name(1): 10.0, name(2): 0.0, SYSTEM: 5.0}, "b": {name(10): 20.0}, "c": {}}
+    snapshots = Snapshots(tmp_path, held, overloaded_threshold=32)
+    snapshots.unloaded, snapshots.topics = {name(0): timedelta(minutes=1)}, {name(2): 0}
+    (turn,) = roll_plan.turns(Snapshot(snapshots.take()), ["a:1"])
+    assert (turn.bundles, turn.why_not) == (2, ""), "the grace period ends"
+
+    only_b = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
+    snapshots.policies = Policies(isolation=(only_b,))
+    (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
+    assert turn.why_not == "no room for 1 of 2 bundles on the others, below a score of 32: would_overload x1"
+
+    snapshots.policies = Policies(isolation=(only_b.model_copy(update={"primary": ("a",)}),))
+    (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
+    assert turn.why_not.endswith("policy_forbids x2")
+
+
+def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
+    _, sample = snapshot(tmp_path)
+    assert roll_plan.awaited(sample) == ""
+    roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
+    told = roll_plan.text(roll, [], "draining: c:1", "b:1 to recover", "pulsar_roll__east").splitlines()
+    assert "Now it would be refused: draining: c:1." in told
+    assert "Before the first turn, it would wait for b:1 to recover." in told
+
+    snapshots = Snapshots(tmp_path / "unwell", OWNED)
+    snapshots.quarantined = ["b:1", "gone:1"]
+    assert roll_plan.awaited(Snapshot(snapshots.take())) == "b:1 to recover: report_missing"
+
+
+@pytest.mark.parametrize(
+    ("ended", "kept"),
+    [
+        ({"source": "a:1", "destination": "c:1", "outcome": "moved", "owner": "c:1"}, False),
+        ({"source": "a:1", "destination": "c:1", "outcome": "astray", "owner": "b:1"}, False),
+        ({"source": "a:1", "destination": "c:1", "outcome": "interrupted"}, True),
+        ({"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": "a:1"}, True),
+    ],
+    ids=["left", "left astray", "unknown", "came"],
+)
+def test_what_has_just_left_a_broker_is_none_of_its_bundles(tmp_path: Path, ended: dict[str, Any], kept: bool) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
+
+    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+
+    assert home == tuple(HELD)[0 if kept else 1 :]
+
+
+AWAY: dict[str, Any] = {"a": {name(0): 5.0, name(1): 5.0}, "b": {name(10): 20.0}, "c": {name(20): 20.0}}
+"""Two bundles whose home is c."""
+BACK: dict[str, Any] = AWAY | {"a": {}, "c": AWAY["a"] | AWAY["c"]}
+FULL = {"overloaded_threshold": 22}
+SYSTEM = "pulsar/system/0x00000000_0xffffffff"
+ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
+
+
+def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> RollSample:
+    """What a roll sees of the turn of c, whose three bundles are two of `AWAY`, and one that no broker reports."""
+    snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
+    before = snapshots.take(after=timedelta(minutes=-1))
+    snapshots.state = DecisionState(seq=7, plan_id=before.name)
+    for attribute, value in given.items():
+        setattr(snapshots, attribute, value)
+    home = given.pop("home", (name(0), name(1), name(2), SYSTEM))
+    verdicts = [given.pop("verdict", None), given.pop("verdict_before", None)]
+    listed = given.pop("listed", ())
+    roll = Roll(id="f", order=("c:1",), listed=listed, at=NOW, turn_at=NOW, phase=phase, home=home)
+    drains = Drains(brokers=roll.drains())
+    run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
+    bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
+    its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+    read = RunInput.read(run.uri)
+    plan_files.write_run(read, planned(read, [], [its]))
+    for folder, verdict in zip((run, before), verdicts, strict=True):
+        if verdict is not None:
+            ended = Outcome(plan_id=run.name, cluster="east", airflow_run_id="r", ended_at=NOW, verdict=verdict)
+            ended.write(folder)
+    return roll_plan.seen(Snapshot(run), roll, ())
+
+
+def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
+    return in_phase(Phase.RETURNING, tmp_path, owned, **given)
+
+
+@pytest.mark.parametrize(("silent", "left"), [([], 1), (["c:1"], None), (["a:1"], 1)])
+def test_a_drained_broker_without_a_report_is_not_empty(tmp_path: Path, silent: list[str], left: int | None) -> None:
+    assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).left == left
+
+
+def test_a_drained_broker_that_is_not_listed_is_not_empty(tmp_path: Path) -> None:
+    assert in_phase(Phase.DRAINING, tmp_path, {broker: AWAY[broker] for broker in "ab"}).left is None
+
+
+def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path: Path) -> None:
+    storage = ClusterStorage(str(tmp_path), "east")
+    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
+    assert run is not None
+    later = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW + timedelta(minutes=1), phase=Phase.DRAINING)
+    assert roll_plan.seen(Snapshot(run), later, ()).left is None
+
+
+@pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
+def test_nothing_leaves_a_broker_while_another_is_lost(tmp_path: Path, lost: dict[str, Any]) -> None:
+    given = {"owned": AWAY, "listed": ("a:1", "b:1", "c:1")} | lost
+    found = in_phase(Phase.DRAINING, tmp_path, **given)
+    assert (found.left, found.stay) == (1, {"rolling": 1})
+
+
+def test_what_came_from_a_lost_broker_is_none_of_the_drained_ones_bundles(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, OWNED)
+    begun = snapshots.take(after=timedelta(minutes=-9))
+    snapshots.unloaded = dict.fromkeys((name(0), name(9), name(20)), timedelta(minutes=3))
+    snapshots.ended = {"source": "a:1", "destination": "b:1", "outcome": "moved", "owner": "b:1"}
+    snapshots.ended["plan_id"] = snapshots.take(after=timedelta(minutes=-4)).name
+    roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, sample=begun.name, phase=Phase.DRAINING)
+    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+    assert sorted(home) == [name(0), name(9)], "c reported the other one when the turn began"
+
+
+@pytest.mark.parametrize(
+    ("settings", "moving"),
+    [
+        ({"roll_max_score": 29}, 0),
+        ({"roll_max_score": 95, "overloaded_threshold": 29}, 1),
+        ({"overloaded_threshold": 29}, 0),
+        ({}, 1),
+    ],
+    ids=["below the threshold", "above the threshold", "no limit of its own", "room"],
+)
+def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(
+    tmp_path: Path, settings: dict[str, Any], moving: int
+) -> None:
+    assert drained(tmp_path, settings=settings) == (moving, bool(moving))
+
+
+def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
+    """How many bundles leave c, which a roll drains; whether the roll was permitted to begin that."""
+    storage = ClusterStorage(str(tmp_path), "east")
+    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
+    assert run is not None
+    return Summary.read(run).drains["c:1"].moving, not removal(sample_of(Snapshot(run)), "c:1").stay
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({}, 2),
+        ({"silent": ["a:1"]}, 4),
+        ({"listed": ("a:1", "b:1", "c:1", "d:1")}, 4),
+        ({"silent": ["c:1"], "owned": BACK}, 4),
+        ({"settings": {"max_bundles_per_run": 1}}, 2),
+        ({"quarantined": ["c:1"]}, 2),
+        ({"quarantined": ["a:1"]}, 2),
+        ({"owned": {broker: AWAY[broker] for broker in "ab"}}, 2),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY}, 3),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY, "owned": BACK}, 1),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": {"outcome": "moved"}}, 3),
+        ({"unloaded": {name(2): timedelta(minutes=3)}, "ended": ASTRAY | {"outcome": "moved"}}, 2),
+        ({"unloaded": {name(2): timedelta(minutes=5)}, "ended": ASTRAY}, 2),
+        ({"unloaded": {name(99): timedelta(minutes=3)}, "ended": ASTRAY}, 2),
+        ({"unloaded": {name(20): timedelta(minutes=3)}, "ended": ASTRAY | {"outcome": "moved"}, "settings": FULL}, 2),
+    ],
+    ids=[
+        "moving",
+        "source silent",
+        "a broker lost",
+        "home silent",
+        "capped",
+        "home unwell",
+        "source unwell",
+        "home gone",
+        "astray",
+        "last",
+        "drained",
+        "back",
+        "gone",
+        "other",
+        "full",
+    ],
+)
+def test_bundles_that_may_still_return_are_awaited(tmp_path: Path, given: dict[str, Any], left: int) -> None:
+    found = returning(tmp_path, **given)
+    assert (found.left, found.stay) == (left, {})
+
+
+def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
+    ended = {"unloaded": {name(0): timedelta(minutes=1)}, "ended": ASTRAY | {"tries": 3}}
+    excluded = {"settings": {"excluded_bundles": [name(1)]}}
+    found = returning(tmp_path / "away", **ended, **excluded)
+    gone = {"no_such_bundle": 1}
+    assert (found.left, found.stay) == (0, {"astray": 1, "bundle_excluded": 1} | gone)
+
+    found = returning(tmp_path / "full", settings=FULL)
+    assert (found.left, found.stay) == (0, {"would_overload": 2} | gone)
+
+    found = returning(tmp_path / "back", BACK)
+    assert (found.left, found.stay) == (0, gone)
+
+    found = returning(tmp_path / "system", BACK | {"a": {SYSTEM: 5.0}})
+    assert (found.left, found.stay) == (0, gone), "a system bundle never moves"
+
+    just_back = {name(number): timedelta(minutes=3) for number in (0, 1)}
+    found = returning(tmp_path / "just back", unloaded=just_back, ended=ASTRAY | {"outcome": "moved"})
+    assert (found.left, found.stay) == (0, gone), "the last owner still reports them"
+
+
+def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) -> None:
+    found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
+    assert (found.left, found.never) == (0, (name(20),))
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({}, ""),
+        ({"verdict": Reason.AWAITING_APPROVAL}, "awaiting_approval"),
+        ({"verdict": Reason.OPEN, "verdict_before": Reason.READ_ONLY}, ""),
+        ({"verdict_before": Reason.READ_ONLY}, "read_only"),
+        ({"verdict_before": Reason.NOTHING_TO_DO}, ""),
+    ],
+)
+def test_a_roll_sees_why_bundles_do_not_leave(tmp_path: Path, given: dict[str, Any], outcome: str) -> None:
+    found = in_phase(Phase.DRAINING, tmp_path, AWAY, settings={"overloaded_threshold": 29}, **given)
+    assert (found.left, found.stay, found.outcome) == (1, {"would_overload": 1}, outcome)

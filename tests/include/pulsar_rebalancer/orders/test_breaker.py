@@ -1,0 +1,108 @@
+"""When the circuit breaker opens, and when it closes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.config.settings import BreakerRules, Settings
+from pulsar_rebalancer.orders.breaker import Breaker, Round, advance, readable_breaker
+from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.orders.in_force import closings
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_than=NOW)
+
+
+@pytest.mark.parametrize(
+    ("rules", "seen", "why"),
+    [
+        ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "brokers left out at once: 2"),
+        ({"bad_brokers": 2}, CALM._replace(bad_brokers=1), ""),
+        ({"failed_moves": 3}, CALM._replace(failed=3), "moves of a run that failed or went astray: 3"),
+        ({"failed_moves": 3}, CALM._replace(failed=2), ""),
+        ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
+    ],
+)
+def test_it_opens_when_its_figure_is_reached(rules: dict[str, Any], seen: Round, why: str) -> None:
+    after = advance(Breaker(), BreakerRules.model_validate(rules), seen, NOW)
+
+    assert (after.why, after.opened_at) == (why, NOW if why else None)
+
+
+def opened_after(*rounds: tuple[bool, float | None], every: timedelta = MINUTE) -> list[bool]:
+    """Whether it opened, after each of some rounds: whether bundles moved, and the range before."""
+    state, found, rules = Breaker(), [], BreakerRules(worse_rounds=2)
+    for number, (moved, score_range) in enumerate(rounds):
+        at = NOW + number * every
+        seen = CALM._replace(moved=moved, score_range=score_range, younger_than=at - MINUTE)
+        state = advance(state, rules, seen, at)
+        found.append(state.opened_at == at)
+    return found
+
+
+def test_it_opens_when_the_range_has_grown_after_each_of_the_last_rounds() -> None:
+    assert opened_after((True, 30), (True, 32), (True, 34)) == [False, False, True]
+    assert opened_after((True, 30), (True, 32), (True, 29), (True, 31)) == [False] * 4
+    # A point is noise.
+    assert opened_after((True, 30), (True, 31), (True, 32), (True, 33)) == [False] * 4
+    # Only what follows a round that moved something is compared with it.
+    assert opened_after((False, 30), (False, 31), (False, 32)) == [False] * 3
+    assert opened_after((True, 30), (False, 32), (False, 40), (True, 41), (False, 43)) == [False] * 4 + [True]
+    # A run that decided nothing tells nothing.
+    assert opened_after((True, 30), (False, None), (True, 32), (False, 34)) == [False] * 3 + [True]
+
+
+def test_a_broker_that_comes_or_goes_changes_the_range_by_itself() -> None:
+    rules = BreakerRules(worse_rounds=1)
+    state = advance(Breaker(), rules, CALM._replace(moved=True, brokers=7), NOW)
+    later = CALM._replace(score_range=50.0, younger_than=NOW + MINUTE)
+
+    assert advance(state, rules, later._replace(brokers=8), NOW + MINUTE).opened_at is None
+    assert advance(state, rules, later._replace(brokers=7), NOW + MINUTE).opened_at is not None
+
+
+def test_a_sample_tells_of_moves_once_brokers_have_measured_again() -> None:
+    quarter = MINUTE / 4
+    repeated = [(True, 30.0), (False, 30.0), (False, 30.0), (False, 30.0)]
+
+    assert opened_after(*repeated, (True, 32), *repeated[1:], (False, 34), every=quarter) == [False] * 8 + [True]
+    # Moves of every run: what was before the first of them is compared once it can be seen.
+    moving = [(True, 30.0 + number) for number in range(12)]
+    assert opened_after(*moving, every=quarter).index(True) == 8
+
+
+@pytest.mark.parametrize(
+    ("minutes", "closed_by_hand", "is_open"),
+    [(0, None, True), (59, None, True), (60, None, False), (30, 20, False), (30, -1, True)],
+)
+def test_it_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: int | None, is_open: bool) -> None:
+    given = Settings.model_validate({"mode": "auto", "breaker": {"failed_moves": 1}})
+    order = None
+    if closed_by_hand is not None:
+        order = Order(at=NOW + closed_by_hand * MINUTE, by="ada", reason="mended")
+    control = Control(breaker=Breaker(opened_at=NOW, why="x"), breaker_closed=order)
+
+    found = closings(given, control, NOW + minutes * MINUTE)
+
+    assert found == ([("breaker_open", "until 2026-11-22 13:00 UTC: x")] if is_open else [])
+
+
+def test_bad_brokers_keep_it_open_until_a_person_closes_it_who_knows_of_them() -> None:
+    rules, closed_at, opened = BreakerRules(bad_brokers=2), NOW + 2 * MINUTE + MINUTE / 2, []
+    state = Breaker()
+    for number, bad in enumerate([2, 2, 2, 2, None, 2, 1, 2, 2, 3]):
+        at = NOW + number * MINUTE
+        known = closed_at if at > closed_at else None
+        state = advance(state, rules, CALM._replace(bad_brokers=bad), at, closed_at=known)
+        opened.append(state.opened_at == at)
+
+    assert opened == [True, True, True, False, False, False, False, True, True, True]
+
+
+def test_one_that_cannot_be_read_counts_as_opened_now() -> None:
+    assert readable_breaker({"version": 99}, NOW).opened_at == NOW
+    assert readable_breaker(None, NOW) == Breaker()

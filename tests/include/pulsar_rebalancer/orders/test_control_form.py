@@ -1,0 +1,38 @@
+"""What may be typed into the form, and what is refused with the name of the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.orders.control_document import ControlAction, parse_control_form
+
+UNTIL = "2027-01-02T06:00:00Z"
+
+
+@pytest.mark.parametrize("action", sorted(set(ControlAction) - {ControlAction.SHOW, ControlAction.EXPORT}))
+def test_what_changes_something_needs_a_reason(action: str) -> None:
+    given = {"action": action, "until": UNTIL if action == "pause" else None}
+
+    with pytest.raises(SettingsError, match="reason"):
+        parse_control_form(given | {"reason": "  "})
+    assert parse_control_form(given | {"reason": "x"}).changes
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"action": "explode"}, "action"),
+        ({"action": "pause", "reason": "x"}, "until"),
+        ({"action": "pause", "reason": "x", "until": "2027-01-02T06:00:00"}, "until"),
+        ({"action": "skip", "reason": "x", "until": UNTIL}, "until"),
+        ({"action": "reset", "reason": "x", "file": "decision-1.json"}, "file"),
+        ({"action": "restore", "reason": "x", "file": "/etc/passwd"}, "file"),
+        ({"action": "stop", "reason": "x", "by": "root"}, "by"),
+    ],
+)
+def test_what_is_refused(form: dict[str, Any], field: str) -> None:
+    with pytest.raises(SettingsError, match=field):
+        parse_control_form(form)

@@ -1,0 +1,145 @@
+"""What is in force, and by whom, in one sentence: nothing of it is missing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.config.clusters_file import Origin
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.orders.in_force import JudgedRun, OrdersInForce, closings, sentence
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Question
+from pulsar_rebalancer.orders.roll_document import Roll
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+ADA = Order(at=NOW - HOUR, by="ada", reason="new disks")
+BREAKER = {"breaker": {"failed_moves": 2}}
+OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of a run that failed or went astray: 3")
+AT = NOW - HOUR / 2
+WAITS = Question(plan_id="p", hash="ab" * 32, at=AT, run_id="ask__p")
+REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
+APPROVED = Answers(plans={"p": REJECTED.plans["p"].model_copy(update={"carried_out_by": "approved__p"})})
+ROLL = Roll(id="0a1b", by="bob", order=("b:1",), turn_at=NOW)
+APPROVE = {"mode": "approve"}
+BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a report"}
+WINDOW = {"cron": "0 13 * * *", "minutes": 60}
+
+
+def said(given: dict[str, Any], control: Control | None = None, **told: Any) -> str:
+    settings = Settings.model_validate({"mode": "auto"} | given)
+    control = control or Control()
+    closed = closings(settings, control, NOW, JudgedRun(NOW))
+    return sentence(settings, closed, OrdersInForce(control=control, **told), NOW)
+
+
+CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: mode auto", "Moves wait for approval"
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "expected"),
+    [
+        ({}, {}, CARRIED),
+        ({"mode": "observe"}, {}, "Nothing is moved: mode observe"),
+        ({"mode": False}, {}, "Nothing is moved: mode off"),
+        (APPROVE, {}, f"{WAIT}: mode approve"),
+        (
+            {"pause": {"until": NOW + HOUR, "reason": "holiday"}},
+            {},
+            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by the clusters file: holiday",
+        ),
+        (
+            {},
+            {"control": Control(pause=PauseOrder(at=NOW, by="bob", reason="x", until=NOW + HOUR))},
+            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by bob: x",
+        ),
+        ({}, {"control": Control(skip=ADA)}, f"{CLOSED}; one run is skipped by ada: new disks"),
+        ({}, {"control": Control(stop=ADA)}, CARRIED),  # nothing is under way
+        ({}, {"control": Control(stop=ADA), "started": NOW - HOUR / 2}, CARRIED),  # it began later
+        ({}, {"control": Control(stop=ADA), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
+        ({}, {"control": Control(unreadable="damaged")}, f"{CLOSED}; what people ordered cannot be read: damaged"),
+        (
+            {"blackouts": [BLACKOUT]},
+            {},
+            f"{CLOSED}; blackout until 2026-11-22 13:00 UTC: a report; "
+            "not moved within 1 blackout of the clusters file",
+        ),
+        (
+            {"maintenance_windows": [WINDOW]},
+            {},
+            f"{CLOSED}; outside the maintenance windows until 2026-11-22 13:00 UTC; "
+            "moved only within 1 maintenance window of the clusters file",
+        ),
+        (
+            {"maintenance_windows": [WINDOW | {"cron": "0 12 * * *"}]},
+            {},
+            f"{CARRIED}; moved only within 1 maintenance window of the clusters file",
+        ),
+        (
+            {},
+            {"roll": ROLL},
+            f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}",
+        ),
+        (APPROVE, {"roll": ROLL}, f"{WAIT}: mode approve; {ROLL.progress}"),
+        (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),
+        (
+            BREAKER,
+            {"control": Control(breaker=OPENED)},
+            f"{CLOSED}; circuit breaker open until 2026-11-22 12:15 UTC: {OPENED.why}; "
+            "watched by the circuit breaker of the clusters file",
+        ),
+        (
+            BREAKER,
+            {"control": Control(breaker=OPENED, breaker_closed=Order(at=NOW, by="bob", reason="mended"))},
+            f"{CARRIED}; circuit breaker closed by bob: mended; watched by the circuit breaker of the clusters file",
+        ),
+        (
+            {},
+            {"drains": {"b:1": Drain(at=NOW, by="bob", reason="old disks")}},
+            f"{CARRIED}; b:1 drained by bob: old disks",
+        ),
+        (
+            APPROVE,
+            {"question": WAITS},
+            f"{WAIT}: mode approve; plan abababababababab waits for approval until 2026-11-22 12:30 UTC",
+        ),
+        (APPROVE | {"max_awaiting_minutes": 29}, {"question": WAITS}, f"{WAIT}: mode approve"),
+        ({}, {"question": WAITS}, CARRIED),  # of a mode that was
+        (APPROVE, {"question": WAITS, "answers": APPROVED}, f"{WAIT}: mode approve"),
+        (
+            APPROVE,
+            {"question": WAITS, "answers": REJECTED},
+            f"{WAIT}: mode approve; nobody is asked about the moves of plan p again before 12:30 UTC, because they "
+            "were rejected by bob: too many",
+        ),
+        (
+            {"max_bundles_per_run": 50, "max_bundles_off_broker": 5, "max_bytes_per_run": 1e8},
+            {},
+            f"{CARRIED}; capped by the clusters file at 50 bundles per run, 5 bundles off a broker, "
+            "100000000 bytes/s per run",
+        ),
+        (
+            {"excluded_bundles": ["t/a/*", "t/b/*", "t/c/*", "t/d/*"], "excluded_brokers": ["b:1"]},
+            {"origins": {"excluded_brokers": Origin.PARAMS}},
+            f"{CARRIED}; excluded bundles by the clusters file: t/a/*, t/b/*, t/c/* and 1 more; "
+            "excluded brokers by this run's parameters: b:1",
+        ),
+        (
+            {"max_bundles_per_run": 50, "max_bundles_per_broker": 5, "excluded_namespaces": ["t/a"]},
+            {"origins": {"max_bundles_per_run": Origin.PARAMS, "excluded_namespaces": Origin.BROKERS}},
+            f"{CARRIED}; capped by the clusters file at 5 bundles per broker; "
+            "capped by this run's parameters at 50 bundles per run; excluded namespaces by the brokers: t/a",
+        ),
+        (
+            {"pause": {"until": NOW + HOUR, "reason": "one\n\u202etwo"}},
+            {},
+            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by the clusters file: one two",
+        ),
+    ],
+)
+def test_all_that_is_in_force_is_said(given: dict[str, Any], told: dict[str, Any], expected: str) -> None:
+    assert said(given, **told) == expected

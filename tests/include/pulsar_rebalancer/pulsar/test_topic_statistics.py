@@ -1,0 +1,44 @@
+"""Clients in what brokers say about their topics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pulsar_rebalancer.pulsar.bundle_calls import Clients, clients_in, has_clients, topics_in
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+RECORDED = Path(__file__).parents[1] / "collect" / "data" / "extensible-4.0.8.json"
+
+
+def test_clients_are_those_that_a_broker_lists() -> None:
+    stats = json.loads(RECORDED.read_text(encoding="utf-8"))["broker-stats/topics"]
+
+    (topic,) = topics_in(stats, "acme/shop/0xf0000000_0xffffffff").values()
+
+    assert clients_in(topic) == Clients(producers=1, consumers=1)
+    assert topics_in(stats, "acme/shop/0x00000000_0x00000001") == {}
+    assert topics_in({"acme/shop": "?"}, "acme/shop/0x00000000_0x00000001") == {}
+
+
+NOBODY: dict[str, Any] = {"publishers": [], "subscriptions": {"s": {"consumers": []}}}
+
+
+@pytest.mark.parametrize(
+    ("topic", "clients"),
+    [
+        (NOBODY, False),
+        (NOBODY | {"producerCount": 0}, False),
+        (NOBODY | {"producerCount": 2}, True),
+        (NOBODY | {"producerCount": "?", "publishers": [{}]}, True),
+        ({"producerCount": 2}, True),
+        ({"producerCount": 0}, None),
+    ],
+)
+def test_producers_may_be_counted_but_not_listed(topic: JsonValue, clients: bool | None) -> None:
+    assert has_clients(topic) is clients

@@ -1,0 +1,128 @@
+"""Sequences of runs and the messages that people get."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show.alert_conditions import Condition, Observation
+from pulsar_rebalancer.show.incidents import (
+    AlertsState,
+    Incident,
+    PendingMessage,
+    advance,
+    compose,
+    delivered,
+    pending_messages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+START = datetime(2026, 11, 21, 10, tzinfo=UTC)
+QUIET = timedelta(minutes=3)
+SEEN, GONE = Observation(True, {Reason.TOO_FEW_BROKERS: 1}), Observation(False)
+OBSERVED = {"x": {Condition.BLOCKED: SEEN}, ".": {Condition.BLOCKED: GONE}, "?": {}}
+
+
+def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) -> list[str]:
+    """The messages of a run a minute.
+
+    Args:
+        runs: a letter a run: `x` sees the condition, `.` sees that it is not there, `?` cannot tell, `-` is no run.
+        down: minutes in which no receiver takes a message.
+        quiet: minutes that a condition must stay away.
+    """
+    state, sent = AlertsState(), []
+    for minute, letter in enumerate(runs):
+        if letter == "-":
+            continue
+        now = START + timedelta(minutes=minute)
+        state = advance(AlertsState.model_validate_json(state.model_dump_json()), OBSERVED[letter], now)
+        for message in pending_messages(state, now, quiet):
+            if minute not in down:
+                sent.append(f"{minute} {'end' if message.over else 'start'}")
+                state = delivered(state, message)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("runs", "down", "messages"),
+    [
+        ("........", (), []),
+        ("????????", (), []),
+        ("xxxxxxxx", (), ["0 start"]),
+        ("..xx......", (), ["2 start", "7 end"]),
+        # It comes back within the quiet time: it never ended.
+        ("x..x..x..x..x", (), ["0 start"]),
+        ("xxx.x.x.....x", (), ["0 start", "10 end", "12 start"]),
+        # It comes back after its end was told: it starts anew.
+        ("x....x....", (), ["0 start", "4 end", "5 start", "9 end"]),
+        # A run that cannot tell, or no run at all, changes nothing.
+        ("x?????xx?", (), ["0 start"]),
+        ("x.????", (), ["0 start", "4 end"]),
+        ("x----x", (), ["0 start"]),
+        # Nobody takes the message: the next run tries again.
+        ("xxxxxx", range(3), ["3 start"]),
+        ("x.....", range(5), ["5 end"]),
+        # It ended before anybody could be told: one message says both.
+        ("xx.......", range(6), ["6 end"]),
+        # The end could not be told and the condition is back: for its readers it never ended.
+        ("x....x...", (4,), ["0 start"]),
+        # It comes and goes, and nobody takes the message.
+        ("x." * 60, range(84), ["84 start"]),
+    ],
+)
+def test_one_message_when_it_starts_and_one_when_it_is_over(
+    runs: str, down: Collection[int], messages: list[str]
+) -> None:
+    assert history(runs, down) == messages
+
+
+def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
+    state = advance(AlertsState(), {Condition.BLOCKED: GONE}, START, run="20261121T100000")
+
+    older = advance(state, {Condition.BLOCKED: SEEN}, START, run="20261120T100000")
+    same = advance(state, {Condition.BLOCKED: SEEN}, START, run="20261121T100000")
+
+    assert pending_messages(older, START, QUIET) == []
+    assert older.run == "20261121T100000"
+    assert len(pending_messages(same, START, QUIET)) == 1
+
+
+LINK = "http://airflow.example/dags/pulsar_rebalance__east/runs/manual__1"
+
+
+def incident(reasons: dict[Reason, int], **changes: object) -> Incident:
+    made = Incident(since=START, seen_at=START + timedelta(minutes=5), reasons=reasons, detail="2 of 6 moves verified")
+    return made.model_copy(update=changes)
+
+
+def test_a_message_says_what_started_why_and_what_to_do() -> None:
+    message = compose(
+        "east",
+        PendingMessage(
+            Condition.BLOCKED,
+            over=False,
+            incident=incident({Reason.TOO_FEW_BROKERS: 1, Reason.TOO_MANY_QUARANTINED: 3}),
+        ),
+        ["score range: 60.0 points (10.0 to 70.0 %) over 3 brokers"],
+        LINK,
+    )
+
+    assert (message.title, message.kind) == ("Pulsar east: validation failed", "failure")
+    lines = message.body.splitlines()
+    assert lines[:3] == [
+        "Cluster: east",
+        "Condition: validation_failed (validation failed)",
+        "Started: 2026-11-21 10:00:00 UTC",
+    ]
+    reasons = [line.strip() for line in lines if " x" in line]
+    assert reasons[0].startswith("too_many_quarantined x3: More brokers were left out than max_quarantined_brokers")
+    few = Reason.TOO_FEW_BROKERS
+    assert reasons[1] == f"too_few_brokers x1: {few.meaning} {few.action}"
+    assert "  score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in lines
+    assert lines[-2:] == ["What to do: Fix what the reasons name; the next run validates again.", f"Run: {LINK}"]
