@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
@@ -20,13 +20,9 @@ from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT, continued, measure_of
 from pulsar_rebalancer.strategies.strategy_state import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
-    Flags = npt.NDArray[np.bool_]
-
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 NOBODY = -1
 """Owner of a bundle that no broker reports."""

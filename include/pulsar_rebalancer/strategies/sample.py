@@ -226,9 +226,9 @@ def used_samples(
     used: dict[str, float] = {}
     for pair in judged.values():
         counted = (pair.low_hits or 0) > max(pair.source_low_before or 0, pair.destination_low_before or 0)
-        for broker, score in ((pair.source, pair.source_score), (pair.destination, pair.destination_score)):
-            if broker is not None and score is not None and (counted if counting.counts else broker in moved):
-                used[broker] = score
+        for broker, its_score in ((pair.source, pair.source_score), (pair.destination, pair.destination_score)):
+            if broker is not None and its_score is not None and (counted if counting.counts else broker in moved):
+                used[broker] = its_score
     return used
 
 

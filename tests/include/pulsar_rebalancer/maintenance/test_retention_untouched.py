@@ -121,8 +121,8 @@ FOREIGN = (
 
 
 def test_what_the_rebalancer_did_not_write_stays(storage: ClusterStorage) -> None:
-    for path in FOREIGN:
-        aged(StoragePath(f"{storage.base.uri}/{path}"), 100, SECRET.encode())
+    for file in FOREIGN:
+        aged(StoragePath(f"{storage.base.uri}/{file}"), 100, SECRET.encode())
     stored_run(storage, at(40))
 
     report = upkeep(storage, compact_after_days=0)
