@@ -34,6 +34,7 @@ os.environ.update(
     AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_hex(64),
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     AIRFLOW__CORE__UNIT_TEST_MODE="True",
+    AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT="600",
     AIRFLOW__CORE__DAGS_FOLDER=str(HOME / "dags"),
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{HOME / 'airflow.db'}",
     AIRFLOW__LOGGING__LOGGING_LEVEL="WARNING",

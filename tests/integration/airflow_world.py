@@ -322,11 +322,10 @@ def dags(name: str, folder: Path, connection: dict[str, Any], **settings: Any) -
 @contextmanager
 def decided_in_one_session() -> Iterator[None]:
     """Decide in one Spark session, with the application that the DAG submits: only Spark's start is spared."""
-    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
     from pyspark.sql import SparkSession
 
     from pulsar_rebalancer.decide.run_input import RunInput
-    from pulsar_rebalancer_airflow.operators.spark_application import CONF, JAVA_OPTIONS
+    from pulsar_rebalancer_airflow.operators.spark_application import CONF, JAVA_OPTIONS, SparkApplicationOperator
     from pulsar_rebalancer_spark import rebalance
     from pulsar_rebalancer_spark.session import session as make_session
 
@@ -337,11 +336,11 @@ def decided_in_one_session() -> Iterator[None]:
     session = make_session()
     session.sparkContext.setLogLevel("ERROR")
 
-    def decide(operator: Any, context: Any) -> None:
+    def decide(operator: Any, context: Any, connection: Any) -> None:
         *_, run = operator.application_args
         rebalance.decide(lambda: session, RunInput.read(run))
 
-    with mock.patch.object(SparkSubmitOperator, "execute", decide):
+    with mock.patch.object(SparkApplicationOperator, "_submit", decide):
         yield
     if running is None:
         session.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule
+from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule, get_parsing_context
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
@@ -37,7 +37,7 @@ from pulsar_rebalancer_airflow.operators import (
     UnloadWaveOperator,
     ValidateOperator,
 )
-from pulsar_rebalancer_airflow.options import APPLY_DAG, clusters_file, rebalance_dags, storage_root
+from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.state_store import state_asset
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ _DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, re
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
-    """Return all DAGs, keyed by id.
+    """Return all DAGs, keyed by id; in a process that runs a task, only those of its cluster.
 
     Args:
         config_path: path of the clusters file; None for the configured path.
@@ -136,8 +136,11 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
             DAG that reports the problem.
     """
     root = storage_root()
+    wanted = get_parsing_context().dag_id or ""
     dags: dict[str, DAG] = {}
     for dag_id, entry in rebalance_dags(load_clusters(config_path or clusters_file())).items():
+        if wanted and not wanted.endswith(dag_id.removeprefix(REBALANCE_DAG)):
+            continue
         made = (
             [_broken_dag(entry, dag_id)]
             if entry.error

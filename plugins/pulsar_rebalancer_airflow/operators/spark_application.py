@@ -6,15 +6,14 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, BaseOperator
 from airflow.sdk.exceptions import AirflowNotFoundException
 from pydantic import JsonValue
 
@@ -34,6 +33,7 @@ from pulsar_rebalancer_airflow.options import VARIABLES, option, option_path, ru
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection, Context
 
 
@@ -144,34 +144,46 @@ def checked_connection(conn_id: str) -> Connection:
     return connection
 
 
-class SparkApplicationOperator(SparkSubmitOperator):
+class SparkApplicationOperator(BaseOperator):
     """Submit one of this package's applications. If it fails, the error contains the last lines of its output.
 
     Args:
         application: module name of the application.
+        name: name of the application in Spark.
         failed: reason code for a failure whose output has no reason code.
         conn_id: Airflow connection of type `spark`, with the master's address, or of type `spark_connect`, with the
             address of a running server that has its own settings.
         conf: Spark settings in addition to the common settings.
     """
 
+    template_fields: Sequence[str] = ("application_args",)
+
     def __init__(
-        self, *, application: str, failed: Reason, conn_id: str, conf: dict[str, Any] | None = None, **kwargs: Any
+        self,
+        *,
+        application: str,
+        name: str,
+        failed: Reason,
+        conn_id: str,
+        application_args: Sequence[Any] = (),
+        conf: dict[str, str] | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(
-            application=path_of(application),
-            conn_id=conn_id,
-            conf=CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS} | (conf or {}),
-            **kwargs,
-        )
+        super().__init__(**kwargs)
+        self.application = path_of(application)
+        self.application_args = list(application_args)
+        self.name = name
         self.failed = failed
+        self.conn_id = conn_id
+        self.conf = CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS} | (conf or {})
         self._connected: ConnectedApplication | None = None
+        self._submitted: SparkSubmitHook | None = None
 
     def on_kill(self) -> None:
         """End the application and its work on a Spark Connect server."""
-        if self._connected is None:
-            super().on_kill()
-        else:
+        if self._submitted is not None:
+            self._submitted.on_kill()
+        elif self._connected is not None:
             self._connected.end()
 
     def _submit(self, context: Context, connection: Connection) -> None:
@@ -184,31 +196,39 @@ class SparkApplicationOperator(SparkSubmitOperator):
         """
         connected = connection.conn_type == CONNECTION_TYPE
         with final_unless_passing(context):
-            server = server_environment(connection, f"spark_connection {self._conn_id}") if connected else {}
+            server = server_environment(connection, f"spark_connection {self.conn_id}") if connected else {}
         try:
             with driver_environment():
                 if connected:
-                    self._connected = ConnectedApplication([self.application, *(self.application_args or [])], server)
+                    self._connected = ConnectedApplication([self.application, *self.application_args], server)
                     self._connected.wait(self.log.info)
                 else:
-                    self._configure(connection)
-                    super().execute(context)
+                    self._submitted = self._hook(connection)
+                    self._submitted.submit(self.application)
         except Exception as error:
             context["ti"].xcom_push(key=FAILURE, value=_code(str(error)) or self.failed)
             raise
 
-    def _configure(self, connection: Connection) -> None:
-        # A file on the worker with Spark settings that no command line may show, such as a secret.
-        self.properties_file = connection.extra_dejson.get("properties-file")
-        if re.match(r"local(\[|$)", connection.host or ""):
-            self.conf = {**(self.conf or {}), **LOCAL_CONF}
+    def _hook(self, connection: Connection) -> SparkSubmitHook:
+        # It loads two Kubernetes clients, which takes as long as loading Airflow: no DAG file has to wait for that.
+        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+        conf = {**self.conf, **(LOCAL_CONF if re.match(r"local(\[|$)", connection.host or "") else {})}
         # Read here and not at parse time: the archive is on the worker's disk.
         archive = option_path("spark_archive") if option("spark_archive") else None
         if archive and archive.is_file():
             options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
-            self.conf = {**(self.conf or {}), "spark.driver.extraJavaOptions": options}
+            conf["spark.driver.extraJavaOptions"] = options
         elif archive:
             self.log.warning("[pulsar_rebalancer] spark_archive: %s is missing: Spark starts without it", archive)
+        return SparkSubmitHook(
+            conn_id=self.conn_id,
+            name=self.name,
+            conf=conf,
+            application_args=self.application_args,
+            # A file on the worker with Spark settings that no command line may show, such as a secret.
+            properties_file=connection.extra_dejson.get("properties-file"),
+        )
 
 
 def _code(output: str) -> Reason | None:
@@ -250,13 +270,13 @@ class DecideOperator(SparkApplicationOperator):
                 `failure` is its reason code. This is retried.
         """
         with final_unless_passing(context):
-            _, root, _, address = self.application_args or []
+            _, root, _, address = self.application_args
             run = run_folder(context, self.cluster, address)
             if RunRequest.read(run).params.plan:
                 summary = plan_again(ClusterStorage(root, self.cluster), run)
                 self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundles_passed_over))
                 return
-            connection = checked_connection(self._conn_id)
+            connection = checked_connection(self.conn_id)
         self._submit(context, connection)
 
 
@@ -284,7 +304,7 @@ class ReplayOperator(SparkApplicationOperator):
         self.root = root
         self.report_of = ""
 
-    def execute(self, context: Context) -> dict[str, JsonValue]:  # type: ignore[override]
+    def execute(self, context: Context) -> dict[str, JsonValue]:
         """Submit the application, and wait for it to finish.
 
         Returns:
@@ -299,11 +319,11 @@ class ReplayOperator(SparkApplicationOperator):
         folder = storage.new_replay(datetime.now(UTC))
         with final_unless_passing(context):
             request = self._request(context, storage)
-            connection = checked_connection(self._conn_id)
+            connection = checked_connection(self.conn_id)
             if connection.conn_type == CONNECTION_TYPE:
                 raise SettingsError(
                     Reason.WRONG_SETTING,
-                    f"spark_connection {self._conn_id}: a replay deals Python objects out to executors, which a Spark "
+                    f"spark_connection {self.conn_id}: a replay deals Python objects out to executors, which a Spark "
                     "Connect server does not do: it needs a connection of type spark",
                 )
             request.write(folder)
