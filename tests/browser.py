@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 from tests.debian import installed
+from tests.patience import PATIENCE
 from websockets.sync.client import connect
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _FLAGS = [
     "--force-color-profile=srgb",
     "--remote-debugging-port=0",
 ]
-_PATIENCE = 300
 _LOOK = """(of) => new Promise((done) => {
   const end = Date.now() + 2000;
   const look = () => {
@@ -71,7 +71,7 @@ class Browser:
         number = next(self._numbers)
         self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while True:
-            message = json.loads(self._socket.recv(timeout=_PATIENCE))
+            message = json.loads(self._socket.recv(timeout=PATIENCE))
             if message.get("id") == number:
                 if "error" in message:
                     raise RuntimeError(f"{method}: {message['error']}")
@@ -116,7 +116,7 @@ class Browser:
 
     def until(self, expression: str) -> Any:
         """Return the value of an expression once it is true; a page that goes away meanwhile is asked anew."""
-        limit = time.monotonic() + _PATIENCE
+        limit = time.monotonic() + PATIENCE
         while time.monotonic() < limit:
             with contextlib.suppress(RuntimeError):
                 found = self.run(f"({_LOOK})(() => {expression})")
@@ -171,7 +171,7 @@ def browser() -> Iterator[Browser]:
         )
         try:
             address = _address(process, Path(profile))
-            with connect(address, max_size=None, ping_interval=None, open_timeout=_PATIENCE) as socket:
+            with connect(address, max_size=None, ping_interval=None, open_timeout=PATIENCE) as socket:
                 yield Browser(socket)
         finally:
             process.terminate()
@@ -187,14 +187,14 @@ def _program() -> str | None:
 
 def _address(process: subprocess.Popen[bytes], profile: Path) -> str:
     """Return where its page is driven, once Chromium has written where it listens."""
-    file, limit = profile / "DevToolsActivePort", time.monotonic() + _PATIENCE
+    file, limit = profile / "DevToolsActivePort", time.monotonic() + PATIENCE
     while not (file.exists() and file.read_text().count("\n")):
         assert process.poll() is None, f"Chromium ended with {process.returncode}"
         assert time.monotonic() < limit, "Chromium did not start"
         time.sleep(0.05)
     port = file.read_text().split("\n", 1)[0]
     while True:
-        listed = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False, timeout=_PATIENCE).json()
+        listed = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False, timeout=PATIENCE).json()
         for page in listed:
             if page["type"] == "page":
                 return str(page["webSocketDebuggerUrl"])

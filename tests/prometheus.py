@@ -13,6 +13,7 @@ import httpx
 import yaml
 from tests.debian import installed
 from tests.monitoring import FOLDER
+from tests.patience import PATIENCE
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MISSING = "Prometheus is missing: install it (Debian: apt-get install --no-install-recommends prometheus)"
-_PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Prometheus:
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The data of an answer of its API."""
-        answer = httpx.get(f"{self.url}/api/v1/{path}", params=parameters, trust_env=False, timeout=_PATIENCE).json()
+        answer = httpx.get(f"{self.url}/api/v1/{path}", params=parameters, trust_env=False, timeout=PATIENCE).json()
         assert answer["status"] == "success", answer
         return answer["data"]
 
@@ -44,7 +44,7 @@ class Prometheus:
 
     def until(self, expression: str, at: float | None = None) -> dict[str, float]:
         """The values of an expression as soon as it has any."""
-        limit = time.monotonic() + _PATIENCE
+        limit = time.monotonic() + PATIENCE
         while not (found := self.query(expression, at)):
             assert time.monotonic() < limit, expression
             time.sleep(0.1)
@@ -80,11 +80,11 @@ def prometheus(folder: Path, target: int) -> Iterator[Prometheus]:
             yield _ready(Prometheus(f"http://127.0.0.1:{port}"), process, folder / "log")
         finally:
             process.terminate()
-            process.wait(timeout=_PATIENCE)
+            process.wait(timeout=PATIENCE)
 
 
 def _ready(made: Prometheus, process: subprocess.Popen[bytes], log: Path) -> Prometheus:
-    limit = time.monotonic() + _PATIENCE
+    limit = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < limit:
         try:
             if httpx.get(f"{made.url}/-/ready", trust_env=False).is_success:

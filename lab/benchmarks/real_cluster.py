@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import httpx
 from airflow.utils import db
 from tests.integration.airflow_world import decided_in_one_session
+from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.distribution import from_dependencies
-from tests.pulsar.events import await_that
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ class RealCluster:
         stopped = time.monotonic()
         self.brokers.start_broker(broker)
         # Otherwise the first client waits until the broker has loaded its classes.
-        await_that(lambda: self._healthy(broker))
+        awaited(lambda: self._healthy(broker))
         say(f"  broker {broker} took {stopped - begun:.0f} s to end, {time.monotonic() - stopped:.0f} s to start")
 
     def _healthy(self, broker: int) -> bool:
@@ -86,7 +86,7 @@ class RealCluster:
                     return False
             return True
 
-        await_that(known)
+        awaited(known)
         return owners
 
 

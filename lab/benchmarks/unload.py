@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.distribution import DistributionError, from_dependencies
-from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 from lab.benchmarks.measure import BenchmarkError, Comparison, Taken, alternately
@@ -49,7 +49,7 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
                 topics |= {f"{namespace}/{each}": topic for each, (topic,) in found.items()}
             with Load(cluster, dict.fromkeys(topics.values(), 5.0), Path(folder) / "load.log") as load:
                 load.start()
-                await_that(lambda: all(topic in admin.topics(bundle) for bundle, topic in topics.items()))
+                awaited(lambda: all(topic in admin.topics(bundle) for bundle, topic in topics.items()))
                 scene = _Scene(cluster, admin, list(topics))
                 scene.carried_out(4)  # gathers the bundles on one broker, and warms everybody up
                 taken = alternately({str(each): scene.moving(each) for each in AT_ONCE}, repetitions)

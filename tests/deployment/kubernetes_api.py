@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.deployment import kubernetes
 from tests.deployment.kubernetes import NAMESPACE, Document
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +85,7 @@ class Api(ThreadingHTTPServer):
 
     def end(self) -> list[int]:
         """Await the end of all pods, and return their exit codes."""
-        return [process.wait(timeout=60) for process in self._processes.values()]
+        return [process.wait(timeout=PATIENCE) for process in self._processes.values()]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.deployment.compose import SOURCE, mounts
 from tests.deployment.postgres import Postgres
+from tests.patience import PATIENCE
 from tests.pulsar.processes import free_ports
 
 from pulsar_rebalancer_airflow.embedded.child_processes import tail
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 
 _HOME = "/opt/airflow"
-_HEALTHY_SECONDS = 300
 # Outside of a container nobody else shall reach them.
 _LOOPBACK = {
     "AIRFLOW__API__HOST": "127.0.0.1",
@@ -76,7 +76,7 @@ class Native:
         """Start a service after all that it depends on, and wait until its health check says so.
 
         Raises:
-            RuntimeError: it is not healthy within five minutes, or a service that should end by itself failed.
+            RuntimeError: it is not healthy in time, or a service that should end by itself failed.
         """
         if name in self._done:
             return
@@ -155,7 +155,7 @@ class Native:
         command = [self._here(name, part) for part in test]
         if kind == "CMD-SHELL":
             command = ["/bin/sh", "-c", *command]
-        limit = time.monotonic() + _HEALTHY_SECONDS
+        limit = time.monotonic() + PATIENCE
         while True:
             self._processes.check()
             done = subprocess.run(command, env=self._environment(name), capture_output=True, text=True)

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-import json
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kubernetes_validate import ValidationError
 from tests.deployment import compose, kubernetes
-from tests.deployment.compose import Mount, mounts
 from tests.deployment.kubernetes import NAMESPACE, VALUES, Document, containers, objects
-from tests.project.documentation import blocks, commands_in_blocks
-
-from pulsar_rebalancer.config.clusters_file import load_clusters
-from pulsar_rebalancer.config.field_types import Mode
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
+from tests.project.documentation import commands_in_blocks
 
 OBJECTS = objects()
 PODS = kubernetes.pods()
 SERVICES: dict[str, Document] = compose.raw()["services"]
 PARTS = ("airflow-apiserver", "airflow-scheduler", "airflow-dag-processor")
-# Compose has an address of its own for each, and PostgreSQL's password in it.
-DIFFERENT = {"AIRFLOW__API__BASE_URL", "AIRFLOW_CONN_SPARK_DEFAULT"}
-METRICS = {
-    "AIRFLOW__METRICS__OTEL_ON",
-    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
-}
-VOLUMES = {"airflow-auth": "auth", "airflow-logs": "logs", "rebalancer-storage": "storage", "spark-auth": "spark"}
 HARDENED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 SECRETS = {
     words[4]: words
@@ -69,26 +52,6 @@ def test_every_object_follows_its_schema(document: Document) -> None:
     assert document["metadata"].get("namespace", NAMESPACE) == NAMESPACE
 
 
-def test_the_template_of_executors_and_what_is_documented_follow_theirs() -> None:
-    kubernetes.check(kubernetes.executor_template())
-    documented = [block.body for block in blocks() if (block.page, block.language) == ("kubernetes.md", "yaml")]
-    assert documented
-    for body in documented:
-        for document in yaml.safe_load_all(body):
-            kubernetes.check(document)
-
-
-@pytest.mark.parametrize("place", [("spec", "replica"), ("spec", "template", "spec", "containers", 0, "livenesProbe")])
-def test_a_misspelled_key_fails(place: tuple[Any, ...]) -> None:
-    document = inner = copy.deepcopy(OBJECTS["Deployment", "airflow-apiserver"])
-    for step in place[:-1]:
-        inner = inner[step]
-    inner[place[-1]] = {}
-
-    with pytest.raises(ValidationError, match=place[-1]):
-        kubernetes.check(document)
-
-
 def test_airflow_runs_the_image_and_the_commands_of_the_compose_file() -> None:
     ours = SERVICES["airflow-scheduler"]["image"]
     images = {container["image"] for name in (*PARTS, "airflow-migrate") for container in containers(PODS[name])}
@@ -99,49 +62,6 @@ def test_airflow_runs_the_image_and_the_commands_of_the_compose_file() -> None:
     assert " ".join(main("airflow-migrate")["args"]) in SERVICES["airflow-init"]["command"][-1].splitlines()
     for name in PARTS:
         assert "check-migrations" in " ".join(PODS[name]["initContainers"][0]["args"])
-
-
-def test_probes_ask_what_health_checks_ask() -> None:
-    for name in PARTS:
-        probe, test = main(name)["livenessProbe"], SERVICES[name]["healthcheck"]["test"]
-        if "httpGet" in probe:
-            assert test[-1] == f"http://localhost:{probe['httpGet']['port']}{probe['httpGet']['path']}"
-            assert main(name)["readinessProbe"]["httpGet"] == main(name)["startupProbe"]["httpGet"] == probe["httpGet"]
-        else:
-            assert test == ["CMD-SHELL", probe["exec"]["command"][-1].replace("$", "$$")]
-
-
-def test_airflow_has_the_variables_of_the_compose_file() -> None:
-    theirs = SERVICES["airflow-init"]["environment"] | SERVICES["airflow-scheduler"]["environment"]
-    ours, secret = kubernetes.config_map("airflow"), compose.read_env(kubernetes.FOLDER / ".env.example")
-    own = {name for name in theirs if name.startswith(("AIRFLOW_CONN_PULSAR", "SPARK_")) or "__" not in name}
-    wanted = set(theirs) - own | {"AIRFLOW_CONFIG", "AIRFLOW_CONN_SPARK_DEFAULT"} | METRICS
-    assert set(ours) | set(secret) == wanted
-    assert set(ours) & set(secret) == set()
-    shared = set(ours) - METRICS - DIFFERENT
-    assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
-    assert {name for name in secret if ":?" not in theirs[name]} == set()
-    for name in PARTS:
-        for container in containers(PODS[name]):
-            assert container["envFrom"][:2] == [
-                {"configMapRef": {"name": "airflow"}},
-                {"secretRef": {"name": "airflow"}},
-            ]
-
-
-def test_paths_are_those_of_the_compose_file() -> None:
-    for name in PARTS:
-        theirs = {
-            Mount(VOLUMES.get(mount.source, Path(mount.source).name), mount.target, mount.read_only)
-            for mount in mounts(SERVICES[name])
-        }
-        ours = {
-            Mount(mount["name"], mount["mountPath"], mount.get("readOnly", False))
-            for mount in main(name)["volumeMounts"]
-        }
-        assert ours - {Mount("tmp", "/tmp")} == theirs, name
-    root = kubernetes.config_map("airflow")["AIRFLOW__PULSAR_REBALANCER__STORAGE_ROOT"]
-    assert {"name": "storage", "mountPath": root} in main("executor")["volumeMounts"]
 
 
 def test_what_is_named_is_there() -> None:
@@ -191,25 +111,6 @@ def test_pods_can_do_no_more_than_they_need() -> None:
             assert name == "executor" or set(container["resources"]) == {"requests", "limits"}, name
 
 
-def test_the_clusters_file_observes_and_its_connections_are_there(tmp_path: Path) -> None:
-    file = tmp_path / "clusters.yaml"
-    file.write_text(kubernetes.config_map("clusters")[file.name])
-    (entry,) = load_clusters(file)
-    assert (entry.error, entry.settings.mode) == ("", Mode.OBSERVE)
-    assert entry.settings.max_bundles_per_run
-    assert f"AIRFLOW_CONN_{entry.settings.spark_connection.upper()}" in kubernetes.config_map("airflow")
-    text = (compose.SOURCE / "docs" / "kubernetes.md").read_text()
-    assert f"`AIRFLOW_CONN_{entry.settings.connection.upper()}=`" in text
-
-
-def test_documented_connections_have_known_keys() -> None:
-    documents = [
-        json.loads(block.body) for block in blocks() if (block.page, block.language) == ("kubernetes.md", "json")
-    ]
-    assert documents
-    assert set().union(*(document["extra"] for document in documents)) <= EXTRAS
-
-
 def test_values_become_parts_of_valid_pods() -> None:
     """The chart's own schema is not at hand: what it passes on to Kubernetes is checked."""
     given = values()
@@ -225,34 +126,3 @@ def test_values_become_parts_of_valid_pods() -> None:
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in volumes}
         spec = {"containers": [container], "volumes": volumes, "securityContext": given["securityContexts"]["pod"]}
         kubernetes.check({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "airflow"}, "spec": spec})
-
-
-def test_values_say_what_the_manifests_say() -> None:
-    given, manifests = values(), kubernetes.config_map("airflow")
-    options = {
-        f"AIRFLOW__{section}__{option}".upper(): str(value)
-        for section, options in given["config"].items()
-        for option, value in options.items()
-    }
-    options |= {variable["name"]: variable["value"] for variable in given["env"]}
-    assert options.pop("AIRFLOW__CORE__AUTH_MANAGER").endswith(".SimpleAuthManager")
-    assert {name: manifests.get(name) for name in options} == options
-    assert given["executor"] == manifests["AIRFLOW__CORE__EXECUTOR"]
-    dockerfile = (compose.SOURCE / "Dockerfile").read_text()
-    assert re.findall(r"^FROM apache/airflow:([\d.]+)-", dockerfile, re.MULTILINE) == [given["airflowVersion"]] * 2
-    for name, part in (("airflow-scheduler", "scheduler"), ("airflow-apiserver", "apiServer")):
-        assert given[part]["resources"] == main(name)["resources"]
-    assert given["scheduler"]["serviceAccount"]["name"] == PODS["airflow-scheduler"]["serviceAccountName"]
-
-
-def test_prometheus_is_shown_to_the_port_of_the_collector() -> None:
-    annotations = OBJECTS["Deployment", "metrics"]["spec"]["template"]["metadata"]["annotations"]
-    collector = yaml.safe_load(kubernetes.config_map("metrics")["collector.yaml"])
-    ports = {port["name"]: port["containerPort"] for port in main("metrics")["ports"]}
-    assert int(annotations["prometheus.io/port"]) == ports["prometheus"]
-    assert collector["exporters"]["prometheus"]["endpoint"] == f"0.0.0.0:{ports['prometheus']}"
-    assert collector["receivers"]["otlp"]["protocols"]["http"]["endpoint"] == f"0.0.0.0:{ports['otlp']}"
-    assert f":{ports['otlp']}/" in kubernetes.config_map("airflow")["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"]
-    (pipeline,) = collector["service"]["pipelines"].values()
-    for kind in ("receivers", "processors", "exporters"):
-        assert set(pipeline[kind]) == set(collector[kind])

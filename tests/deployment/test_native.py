@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.deployment import compose
 from tests.deployment.native import Native
+from tests.patience import PATIENCE
 from tests.pulsar.processes import free_ports
 
 from pulsar_rebalancer_airflow.embedded import child_processes
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 
 DAG = "pulsar_rebalance__local"
-ASKED: dict[str, Any] = {"timeout": 60, "trust_env": False}
+ASKED: dict[str, Any] = {"timeout": PATIENCE, "trust_env": False}
 
 
 class Deployed(LocalAirflow):
@@ -154,20 +155,6 @@ def test_spark_knows_its_own_by_a_secret_that_no_command_line_shows(deployment: 
 
 def test_spark_listens_where_it_is_told_to_alone(deployment: Deployment) -> None:
     assert deployment.spark_addresses == {"127.0.0.1"}
-
-
-def test_its_plan_and_its_moves_are_on_the_shared_volume(deployment: Deployment) -> None:
-    folder = deployment.folder_of_run
-    assert folder.is_relative_to(deployment.folder / "storage" / "local" / "runs")
-    summary = json.loads((folder / "plan" / "summary.json").read_text())
-    assert summary["brokers"] == 3
-    assert {move["reason"] for move in deployment.outcome["moves"]} == {"moved"}
-
-
-def test_it_is_kept_in_postgresql(deployment: Deployment) -> None:
-    query = f"SELECT run_type, state FROM dag_run WHERE run_id = '{deployment.run_id}'"
-    assert deployment.native.postgres.ask(query) == ["manual|success"]
-    assert deployment.native.postgres.ask("SELECT key FROM asset_state_store ORDER BY key") == ["decision", "moves"]
 
 
 def test_of_two_plans_made_by_hand_that_are_given_in_the_same_second_one_is_carried_out(deployment: Deployment) -> None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.airflow_context import context
 from tests.deployment import kubernetes
-from tests.deployment.kubernetes import NAMESPACE
 from tests.deployment.kubernetes_api import Api, api
-from tests.deployment.test_kubernetes import HARDENED, main
+from tests.deployment.test_kubernetes import main
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.run import plan
@@ -63,23 +62,6 @@ def test_an_executor_of_the_template_decides(decided: tuple[Api, Summary, list[i
     assert len(cluster.created) == 1
     # The driver tells its executor to stop, then deletes its pod; either may come first.
     assert ended in ([0], [128 + signal.SIGTERM])
-
-
-def test_their_pods_are_what_the_template_says(decided: tuple[Api, Summary, list[int]]) -> None:
-    template = kubernetes.executor_template()["spec"]
-    for pod in decided[0].created:
-        kubernetes.check({"apiVersion": "v1", "kind": "Pod"} | pod)
-        (container,) = pod["spec"]["containers"]
-        assert container["image"] == main("airflow-scheduler")["image"]
-        assert container["command"] == template["containers"][0]["command"]
-        assert container["securityContext"] == HARDENED
-        assert pod["spec"]["securityContext"] == template["securityContext"]
-        assert pod["spec"]["automountServiceAccountToken"] is False
-        assert {"name": "storage", "persistentVolumeClaim": {"claimName": "storage"}} in pod["spec"]["volumes"]
-        assert "_SPARK_AUTH_SECRET" in {variable["name"] for variable in container["env"]}
-        # They end with the scheduler's pod, if that is what ends.
-        assert [owner["name"] for owner in pod["metadata"]["ownerReferences"]] == [DRIVER]
-        assert pod["metadata"].get("namespace", NAMESPACE) == NAMESPACE
 
 
 def test_the_driver_needs_all_its_rights_and_no_others(decided: tuple[Api, Summary, list[int]]) -> None:

@@ -13,6 +13,7 @@ import httpx
 from tests.accessibility import assert_accessible
 from tests.browser import browser
 from tests.integration.page_scene import asked_for, press, send, show, told
+from tests.patience import PATIENCE
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.child_processes import Processes
@@ -37,9 +38,6 @@ PICTURES = SOURCE / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else 
 
 ANOTHER = "vera"
 """Another user who may do everything."""
-
-PATIENCE = 600
-"""Seconds until what does not happen counts as something that never will."""
 
 DAGS = """
 from pathlib import Path
@@ -135,7 +133,7 @@ class Stage:
         """Be signed in as somebody else meanwhile."""
         known = json.loads(self.airflow.home.passwords.read_text())[ANOTHER]
         login = {"username": ANOTHER, "password": known}
-        token = httpx.post(f"{self.airflow.home.url}/auth/token", json=login, timeout=60).json()["access_token"]
+        token = httpx.post(f"{self.airflow.home.url}/auth/token", json=login, timeout=PATIENCE).json()["access_token"]
         cookies = self.chromium.send("Network.getCookies")["cookies"]
         own = [each for each in cookies if each["name"] == "_token"]
         self.chromium.send("Network.setCookies", cookies=[each | {"value": token} for each in own])
@@ -172,12 +170,6 @@ class Stage:
             self.chromium.press("Escape", 27)
             self.chromium.until("!document.querySelector('dialog')")
         return said
-
-    def damages(self, *documents: str) -> None:
-        """Replace documents of the cluster's state, as anyone with the right to edit assets can."""
-        (asset,) = self.airflow.get("/assets", name_pattern=f"%/{self.name}/state")["assets"]
-        for document in documents:
-            self.asks("PUT", f"/assets/{asset['id']}/state-store/{document}", {"value": "damaged"})
 
     def presses(self, button: str, reason: str, kind: str = "control") -> str:
         """Press a button; returns the state of the run that it starts, once that has ended."""

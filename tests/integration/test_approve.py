@@ -30,6 +30,7 @@ from tests.integration.airflow_world import Outcome, World, world
 from tests.integration.page_scene import changed_in_file
 from tests.metrics_receiver import Received, receiving
 from tests.monitoring import DASHBOARD, RULES, asked_for
+from tests.patience import PATIENCE
 from tests.prometheus import Prometheus, prometheus
 
 from pulsar_rebalancer.command import drain
@@ -79,9 +80,9 @@ def ask_airflow(url: str, user: str | None, method: str, path: str, said: dict[s
     """Ask the API server, as somebody who has just logged in; the status."""
     headers = {}
     if user is not None:
-        login = httpx.post(f"{url}/auth/token", json={"username": user, "password": user}, timeout=60)
+        login = httpx.post(f"{url}/auth/token", json={"username": user, "password": user}, timeout=PATIENCE)
         headers = {"Authorization": f"Bearer {login.raise_for_status().json()['access_token']}"}
-    return httpx.request(method, f"{url}/api/v2/dags/{path}", json=said, headers=headers, timeout=60).status_code
+    return httpx.request(method, f"{url}/api/v2/dags/{path}", json=said, headers=headers, timeout=PATIENCE).status_code
 
 
 def answer(url: str, run_id: str, user: str | None, option: str, why: str = "") -> int:
@@ -184,72 +185,6 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     assert wise.decision().hits == {broker: hit for broker, hit in earned.items() if broker not in moved}
 
 
-def test_what_a_person_rejected_is_not_asked_for_again_at_once(wise: World, url: str) -> None:
-    before = wise.decision()
-    if before.counted_at is not None:  # a test just before this one leaves a sample that the next would follow too soon
-        wise.put(before.model_copy(update={"counted_at": before.counted_at - timedelta(hours=1)}))
-    wise.run()
-    earned = wise.decision().hits
-    assert earned
-    asking, question = ask(wise)
-    wise.begin(question, "apply", last="approve")
-    assert answer(url, question, "ada", "Reject", "not on a Monday") == 200
-    rejected = wise.begin(question, "apply")
-    assert (rejected.state, rejected.states["approve"], rejected.states["carry_out"]) == (
-        "success",
-        "success",
-        "skipped",
-    )
-    assert wise.queued() == []
-    kept = wise.document(Answers).plans[asking.folder.name]
-    assert (kept.by, kept.reason, kept.carried_out_by) == ("ada", "not on a Monday", "")
-
-    again = wise.run(**FORCE)
-
-    assert ends(again) == ends(asking)
-    assert again.xcom("gate", "reason") == "rejected"
-    assert wise.queued("apply") == []
-    assert "rejected by ada: not on a Monday" in Written.read(again.folder).in_force
-    assert wise.decision().hits == earned
-
-
-def test_a_manual_plan_that_was_stopped_goes_on_by_its_hash_once_it_is_approved_again(wise: World, url: str) -> None:
-    cluster = wise.served.cluster
-    scores = cluster.true_scores()
-    hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
-    stats = cluster.load_report(hot)["lastStats"]
-    still = sorted(bundle for bundle in stats if stats[bundle]["topics"] and bundle not in wise.moves().unloads)
-    shown = wise.run("by_hand", action="unload", bundles=still[:2], destination=cold).xcom("plan")
-    assert shown["bundles"] == 2
-
-    def approve() -> None:
-        """Give the plan by its hash, and approve it."""
-        given = wise.run("by_hand", plan=shown["plan"])
-        assert (given.state, given.xcom("carry_out", "failure")) == ("success", None)
-        (waiting,) = wise.queued()
-        assert wise.begin(waiting).xcom("gate", "reason") == "awaiting_approval"
-        question = wise.queued("apply")[-1]
-        wise.begin(question, "apply", last="approve")
-        assert answer(url, question, "ada", "Approve") == 200
-        assert wise.begin(question, "apply").state == "success"
-
-    approve()
-    under_way = wise.begin(wise.queued()[0], last="gate")
-    assert wise.run("control", action="stop", reason="wait").state == "success"
-    assert Written.read(wise.go_on(under_way).folder).counts == {"stopped": 2}
-    approve()
-    under_way = wise.begin(wise.queued()[0], last="record")
-    assert wise.run("control", action="pause", until="2999-01-01T00:00:00Z", reason="wait").state == "success"
-    assert wise.go_on(under_way).xcom("gate", "reason") == "paused"
-    assert wise.run("control", action="resume", reason="go on").state == "success"
-
-    approve()
-    assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 2}
-    assert {cluster.owner(bundle) for bundle in still[:2]} == {cold}
-    last_time = wise.run("by_hand", plan=shown["plan"])
-    assert last_time.xcom("carry_out", "failure") == "plan_used"
-
-
 def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:
     with create_session() as session:  # as for a DAG of a versioned bundle
         session.execute(update(DagModel).where(DagModel.dag_id == "pulsar_apply__wise").values(bundle_version="v1"))
@@ -341,47 +276,12 @@ def test_prometheus_sees_what_waits_and_what_closes_the_gate(
         assert {rule["name"] for rule in rules if rule["health"] == "ok"} == {rule["alert"] for rule in RULES}
 
 
-def test_a_second_person_is_needed_if_the_clusters_file_says_so(wise: World, url: str) -> None:
-    cluster = wise.served.cluster
-    scores = cluster.true_scores()
-    hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
-    stats = cluster.load_report(hot)["lastStats"]
-    still = [bundle for bundle in stats if stats[bundle]["topics"] and bundle not in wise.moves().unloads]
-    forms = [{"action": "unload", "bundles": [bundle], "destination": cold} for bundle in sorted(still)[:2]]
-
-    changed_in_file("wise", two_people=True)
-    shown = by_hand(wise, url, "ada", **forms[0]).xcom("plan")
-    assert by_hand(wise, url, "ada", plan=shown["plan"]).state == "success"
-    assert wise.begin(wise.queued()[0]).xcom("gate", "reason") == "awaiting_approval"
-    question = wise.queued("apply")[-1]
-    wise.begin(question, "apply", last="approve")
-    assert "requested by ` ada `, so another person has to approve it" in wise.asked(question)
-
-    # The same person in two sessions, and a person who may not act: the question stays open.
-    for _ in range(2):
-        assert answer(url, question, "ada", "Approve") == 200
-        assert wise.begin(question, "apply", last="approve").states["approve"] == "awaiting_input"
-    assert answer(url, question, "vera", "Approve") == 403
-    assert wise.document(Question).plan_id not in wise.document(Answers).plans
-    assert answer(url, question, "bob", "Approve") == 200
-    assert wise.begin(question, "apply").state == "success"
-    assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 1}
-
-    changed_in_file("wise", mode="auto")
-    shown = by_hand(wise, url, "ada", **forms[1]).xcom("plan")
-    assert by_hand(wise, url, "ada", plan=shown["plan"]).xcom("carry_out", "failure") == "same_person"
-    assert wise.queued() == []
-    assert by_hand(wise, url, "bob", plan=shown["plan"]).state == "success"
-    assert Written.read(wise.begin(wise.queued()[0]).folder).counts == {"moved": 1}
-    changed_in_file("wise", mode="approve", two_people=None)
-
-
 def test_a_broker_is_drained_by_one_command_that_waits(
     wise: World, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = wise.served.cluster
     broker = min(name for name in cluster.active_brokers() if len(cluster.owned_bundles(name)) > 2)
-    login = httpx.post(f"{url}/auth/token", json={"username": "ada", "password": "ada"}, timeout=60)
+    login = httpx.post(f"{url}/auth/token", json={"username": "ada", "password": "ada"}, timeout=PATIENCE)
     monkeypatch.setenv("AIRFLOW_URL", f"{url}/")
     monkeypatch.setenv("AIRFLOW_TOKEN", login.raise_for_status().json()["access_token"])
     monkeypatch.setattr(drain, "PAUSE_SECONDS", 0.1)

@@ -5,7 +5,6 @@ One scene of several acts on one cluster, in this order.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +12,6 @@ from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
-from pulsar_rebalancer.show.page.recent_runs import newest, read_run
-from pulsar_rebalancer.show.page.status import of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,80 +84,6 @@ def test_what_was_shown_is_carried_out(hand: World, ends: tuple[str, str], unloa
     assert by_hand is not None
     assert by_hand.by == "dag_test"
     assert [unload.outcome for unload in hand.moves().unloads.values()] == ["moved"]
-
-
-def test_a_plan_counts_no_hit_and_is_carried_out_once(hand: World, unloaded: Outcome) -> None:
-    decision = hand.decision()
-    assert (decision.seq, decision.plan_id, decision.counted_at) == (1, unloaded.folder.name, None)
-
-    identity = Summary.read(unloaded.folder).by_hand.carries_out  # type: ignore[union-attr]
-    again = hand.run("by_hand", plan=identity)
-
-    assert (again.states["carry_out"], again.xcom("carry_out", "failure")) == ("failed", "plan_used")
-    assert hand.queued() == []
-
-
-def test_a_run_is_undone(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
-    (move,) = read_moves(unloaded.folder)
-
-    shown = hand.run("by_hand", action="undo", run=unloaded.folder.name)
-    harm = Written.read(unloaded.folder).moves[0].harm
-    assert harm is not None
-    assert harm.clients_seconds is not None
-    assert shown.xcom("plan")["last_seconds"] == {move.bundle: harm.clients_seconds}
-    hand.run("by_hand", plan=shown.xcom("plan")["plan"])
-    (waiting,) = hand.queued()
-    undone = hand.begin(waiting)
-
-    assert Written.read(undone.folder).counts == {"moved": 1}
-    assert hand.served.cluster.owner(move.bundle) == ends[0]
-
-
-def test_a_plan_that_was_stopped_goes_on_by_its_hash(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
-    (hot, cold), cluster = ends, hand.served.cluster
-    bundles = loaded(hand, hot)[:2]
-    identity = hand.run("by_hand", action="unload", bundles=bundles, destination=cold).xcom("plan")["plan"]
-    hand.run("by_hand", plan=identity)
-    (waiting,) = hand.queued()
-    under_way = hand.begin(waiting, last="gate")
-    assert hand.run("control", action="stop", reason="wait").state == "success"
-
-    stopped = hand.go_on(under_way)
-
-    assert (stopped.state, Written.read(stopped.folder).counts) == ("failed", {"stopped": 2})
-    assert hand.run("by_hand", plan=identity).state == "success"
-    (again,) = hand.queued()
-    under_way = hand.begin(again, last="gate")
-    assert hand.run("control", action="pause", until="2999-01-01T00:00:00Z", reason="wait").state == "success"
-
-    paused = hand.go_on(under_way)
-
-    assert (paused.state, paused.states["unload"]) == ("success", "skipped"), "a pause is no failure"
-    assert Written.read(paused.folder).counts == {"paused": 2}
-    assert hand.run("control", action="resume", reason="go on").state == "success"
-    assert hand.run("by_hand", plan=identity).state == "success"
-    (again,) = hand.queued()
-    assert Written.read(hand.begin(again).folder).counts == {"moved": 2}
-    assert {cluster.owner(bundle) for bundle in bundles} == {cold}
-    last = hand.run("by_hand", plan=identity)
-    assert (last.states["carry_out"], last.xcom("carry_out", "failure")) == ("failed", "plan_used")
-
-
-def test_a_bundle_is_split(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
-    shown = hand.run("by_hand", action="split", bundles=["acme/orders/LARGEST"], unload=True)
-    plan = shown.xcom("plan")
-    assert "is split permanently at 0x" in plan["splits"][0]
-    assert plan["disturbed"]["topics"] > 0
-    dry = read_run(shown.folder)
-    assert dry is not None
-    assert of_run(dry, "", 0).sentence == "A plan to split 1 bundle permanently is shown, nothing is carried out."
-    assert newest(hand.storage, datetime.now(UTC))[0] != dry
-    hand.run("by_hand", plan=plan["plan"])
-    (waiting,) = hand.queued()
-    run = hand.begin(waiting)
-
-    (split,) = Written.read(run.folder).splits
-    assert (split.reason, split.ok, run.state) == ("split", True, "success")
 
 
 def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(

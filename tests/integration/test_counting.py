@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.airflow_world import World, world
 from tests.integration.page_scene import changed_in_file
+from tests.patience import PATIENCE
 
-from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary, read_moves
 
 if TYPE_CHECKING:
@@ -49,51 +49,6 @@ def south(tmp_path: Path, one_session: None) -> Iterator[World]:
         yield made
 
 
-def test_a_hot_broker_without_its_partner_does_not_count_its_sample_again(south: World) -> None:
-    run = south.run()
-    assert (run.state, Summary.read(run.folder).counting) == ("success", "counted")
-    owners = south.served.cluster.state()["owners"]
-    scores = south.served.cluster.true_scores()
-    coldest, hottest = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
-    assert south.decision().hits[hottest].low == 1
-
-    left_out = south.run(excluded_brokers=[coldest])
-    south.served.cluster.faults.add("not_listed", coldest)
-    gone = south.run()
-
-    for run, counting in ((left_out, "other_thresholds"), (gone, "counted")):
-        summary = Summary.read(run.folder)
-        assert (run.state, summary.counting, summary.pairs_fired) == ("success", counting, 0)
-        assert summary.reasons[Reason.TOO_SOON] == 1
-    assert south.decision().hits[hottest].low == 1
-    assert south.served.cluster.state()["owners"] == owners
-
-
-def stored_means(north: World) -> dict[str, int]:
-    """When each file of the means that the stored state names was written."""
-    folder = Path((north.storage.state / north.decision().means).uri)
-    return {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
-
-
-def test_a_sample_that_was_counted_neither_counts_again_nor_moves_anything(
-    north: World, counted: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, owners = north.decision(), north.served.cluster.state()["owners"]
-    assert before.hits
-    clusters = tmp_path / "clusters.yaml"
-    clusters.write_text(
-        Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"]).read_text().replace(EVERY_5_S, ONCE_A_DAY)
-    )
-    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE", str(clusters))
-
-    run = north.run(**OWN)
-
-    assert (run.state, run.xcom("gate", "reason")) == ("success", "nothing_to_do")
-    assert Summary.read(run.folder).counting == "too_soon"
-    assert north.decision().hits == before.hits
-    assert north.served.cluster.state()["owners"] == owners
-
-
 @pytest.mark.parametrize(
     ("asked", "closed"),
     [({"mode": "observe"} | OWN, "observe"), ({"mode": "observe"} | FORCED, "observe"), (FORCED, "read_only")],
@@ -115,20 +70,6 @@ def test_what_is_not_carried_out_leaves_the_hits(
     assert (after.hits, after.samples, after.counted_at) == (before.hits, before.samples, before.counted_at)
 
 
-def test_decide_cleared_after_record_and_never_recorded_again_leaves_the_means(north: World, counted: Outcome) -> None:
-    run = north.run()
-    before, files = north.decision(), stored_means(north)
-    assert before.plan_id == run.folder.name
-
-    north.run_again(run, "decide", last="decide")
-    assert stored_means(north) == files
-
-    again = north.run_again(run, "decide")
-    assert again.state == "success"
-    assert stored_means(north) == files
-    assert north.decision() == before
-
-
 def counted_again(north: World) -> Outcome:
     """The next run that counts its sample."""
     for _ in range(100):
@@ -140,7 +81,7 @@ def counted_again(north: World) -> Outcome:
 
 def measured(north: World, brokers: Iterable[str]) -> None:
     """Return once brokers report the load that they have."""
-    cluster, limit = north.served.cluster, time.monotonic() + 600
+    cluster, limit = north.served.cluster, time.monotonic() + PATIENCE
     for broker in brokers:
         while True:
             cpu = cluster.load_report(broker)["cpu"]

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from tests.patience import PATIENCE
 from tests.private_files import leaks, open_to_others, texts_below
 from tests.project.documentation import shape, terminal
 
@@ -63,7 +64,7 @@ def shown_meanwhile(watched: Watched, address: str, password: str) -> list[dict[
     """What the page whose address was printed shows, look by look, until the first run has ended."""
     ((server, dag_id),) = re.findall(r"^(http://[\d.:]+)/dags/([^/]+)/plugin/pulsar-balance-dag$", address)
     user = {"username": "admin", "password": password}
-    with httpx.Client(base_url=server, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=server, timeout=PATIENCE, trust_env=False) as client:
         token = client.post("/auth/token", json=user).raise_for_status().json()["access_token"]
         headers, shown = {"Authorization": f"Bearer {token}"}, []
         for _ in range(600):

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.metrics_receiver import Received, receiving
-from tests.monitoring import asked_for
+from tests.patience import PATIENCE, awaited
 
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
@@ -179,12 +178,12 @@ class Other:
 
     def stop(self, airflow: LocalAirflow) -> None:
         """Order a stop, while an unload is under way and another run of the control DAG is in progress."""
-        awaited(lambda: self.cluster.faults.all()[0].times != UNLOADS, airflow, WEST)
+        during(lambda: self.cluster.faults.all()[0].times != UNLOADS, airflow, WEST)
         busy = airflow.trigger(CONTROL, {"action": "stop", "reason": "first"})
-        awaited(lambda: "running" in [task["state"] for task in airflow.tasks(CONTROL, busy)[-1:]], airflow, WEST)
+        during(lambda: "running" in [task["state"] for task in airflow.tasks(CONTROL, busy)[-1:]], airflow, WEST)
         self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "second"})
         orders = airflow.home.storage / "west" / "state" / "control.json"
-        awaited(lambda: "second" in orders.read_text(), airflow, WEST)
+        during(lambda: "second" in orders.read_text(), airflow, WEST)
         self._meanwhile = airflow.run(CONTROL, busy)["state"]
         self.cluster.faults.clear()
 
@@ -228,14 +227,15 @@ def stored(airflow: LocalAirflow) -> DecisionState | None:
     return None
 
 
-def awaited(happened: Callable[[], Any], airflow: LocalAirflow, dag: str = DAG) -> Any:
-    """What `happened` answers, as soon as it is something; no run ends before."""
-    limit = time.monotonic() + 600
-    while not (found := happened()):
-        assert time.monotonic() < limit, airflow.home.folder / "logs"
-        assert not {"success", "failed"} & {run["state"] for run in airflow.runs(dag)}, airflow.home.folder / "logs"
-        time.sleep(0.2)
-    return found
+def during(happened: Callable[[], Any], airflow: LocalAirflow, dag: str = DAG) -> Any:
+    """What happened during a run, as soon as it is something."""
+
+    def looked() -> Any:
+        found = happened()
+        assert found or not {"success", "failed"} & {run["state"] for run in airflow.runs(dag)}, airflow.home.folder
+        return found
+
+    return awaited(looked)
 
 
 def connection(served: Running) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         airflow.wait_for_dag(DAG)
         refusals = {field: refusal(airflow, field, value) for field, value in WRONG.items()}
 
-        recorded = awaited(lambda: stored(airflow), airflow)
+        recorded = during(lambda: stored(airflow), airflow)
         other.stop(airflow)
         (scheduled,) = [run["dag_run_id"] for run in airflow.runs(DAG)]
         manual = airflow.trigger(DAG)
@@ -327,7 +327,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         kill(psutil.Process(record["pid"]))
         obstacle.unlink()
 
-        assert silent.wait(600), airflow.home.folder / "logs"
+        assert silent.wait(PATIENCE), airflow.home.folder / "logs"
         kill(connected(served))
         cluster.faults.clear()
 
@@ -374,24 +374,6 @@ def test_a_manual_run_waits_for_the_scheduled_one_and_counts_nothing(story: Stor
 @pytest.mark.parametrize("field", WRONG)
 def test_wrong_values_begin_no_run_and_the_field_is_named(story: Story, field: str) -> None:
     assert re.search(rf"answered 4\d\d .*{field}", story.refusals[field])
-
-
-def test_metrics_are_received_under_the_names_that_dashboard_and_rules_ask_for(story: Story) -> None:
-    received, plan = story.metrics, Summary.read(story.scheduled.folder)
-    ours = "airflow_pulsar_rebalancer_"
-
-    moved = len(read_moves(story.scheduled.folder))
-    assert received.of(f"{ours}moves_total", cluster="east", reason="moved", result="done") == [moved]
-    assert received.of(f"{ours}runs_total", cluster="east", verdict="open") == [1]
-    assert plan.score_range in received.of(f"{ours}score_range", cluster="east")
-    assert plan.collected_at.timestamp() in received.of(f"{ours}collected_timestamp_seconds", cluster="east")
-    scores = [each.labels for each in received.series if each.name == f"{ours}score"]
-    brokers = {labels["broker"] for labels in scores if labels["cluster"] == "east"}
-    assert brokers == {broker.replace(":", "_") for broker in story.cluster.true_scores()}
-    sent = {(each.name, label) for each in received.series for label in ("", *each.labels)}
-    # Nothing was found in these brokers, and nothing split.
-    absent = ("findings_total", "splits_total")
-    assert {name for name, _ in asked_for() - sent} == {f"{ours}{name}" for name in absent}
 
 
 def test_a_stop_waits_for_no_other_run_of_the_control_dag(story: Story) -> None:

@@ -9,8 +9,6 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from tests.accessibility import assert_accessible, assert_reached_with_tab
 from tests.airflow_server import airflow_server
 from tests.browser import browser
@@ -18,33 +16,26 @@ from tests.integration.airflow_world import world
 from tests.integration.page_scene import (
     HOSTILE,
     asked_for,
-    carried_out,
-    planned,
     prepare,
     press,
     show,
     told,
 )
 from tests.overview_scene import Scene, broker, uneven
+from tests.patience import PATIENCE
 
 from pulsar_rebalancer.orders.control_document import Control
-from pulsar_rebalancer.orders.manual_plans import ShownPlans
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.browser import Browser
     from tests.integration.airflow_world import Outcome, World
 
 pytestmark = pytest.mark.integration
 
-BUNDLES = "document.querySelector('dialog [name=bundles]')"
-
-CUT_OFF = """[...document.querySelectorAll('a[href$="plugin/pulsar-balance"] *')]
-    .filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.textContent)"""
 
 FRAME = "document.querySelector('iframe').contentDocument"
 
@@ -217,11 +208,11 @@ def test_it_renews_itself_and_the_place_is_kept(chromium: Browser, url: str, pag
 def test_two_hundred_brokers_are_at_most_300_kb(chromium: Browser, url: str) -> None:
     show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__large")
     assert "174 more" in chromium.text()
-    login = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}, timeout=60)
+    login = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}, timeout=PATIENCE)
     asked = {address for address in chromium.requests if "/pulsar_rebalancer/" in address}
     assert len(asked) > 10
     token = login.json()["access_token"]
-    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE) as client:
         sizes = {address: len(client.get(address).raise_for_status().content) for address in asked}
     assert sum(sizes.values()) < 300_000, sizes
 
@@ -236,91 +227,6 @@ def test_two_hundred_brokers_are_at_most_300_kb(chromium: Browser, url: str) -> 
     names = chromium.run(f"{{{find.format(json.dumps('broker-7.'))} {boxes}.map((each) => each.value)}}")
     assert names == [broker(19), broker(7)]
     chromium.press("Escape", 27)
-
-
-SHOWN = """(async () => {
-    const { base } = document.documentElement.dataset, dag = 'pulsar_rebalance__thousand';
-    const [{ openDialog }, { showPlan }] = await Promise.all(
-        ['dialog', 'by_hand'].map((name) => import(`${base}/page/static/${name}.js`)));
-    const shown = await (await fetch(`${base}/dags/${dag}/overview`)).json();
-    const parts = openDialog({ name: 'Unload', title: 'Unload bundles', kind: 'wide' }, async () => {});
-    const now = () => Date.parse(shown.plan.collected_at);
-    const page = { base, dag, now, present: () => window.present, follow() {} };
-    showPlan(parts, shown, { plan: shown.plan.hash, text: 'The plan is shown.' }, 'pulsar_by_hand__thousand', page);
-    return shown.plan.bundles;
-})()"""
-RENEWED = """(async () => {
-    const { base } = document.documentElement.dataset;
-    window.present = await (await fetch(`${base}/dags/pulsar_rebalance__thousand/overview`)).json();
-})()"""
-
-
-def test_a_plan_of_a_thousand_bundles_fits_into_its_dialog_and_notices_a_change(chromium: Browser, url: str) -> None:
-    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__thousand")
-    bundles = chromium.run(SHOWN)
-    assert bundles > 1000
-    dialog = chromium.run("document.querySelector('dialog').innerText")
-    assert f"Total: {bundles:,} bundles with " in dialog
-    assert f"and {bundles - 100:,} bundles more" in dialog
-    assert chromium.run("document.querySelectorAll('dialog table tbody')[0].rows.length") == 100
-    box = chromium.run("JSON.stringify(document.querySelector('dialog .carry').getBoundingClientRect())")
-    assert 0 < json.loads(box)["bottom"] <= 900
-    assert chromium.run("document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth")
-
-    warning = "document.querySelector('dialog .warn[role=status]').textContent"
-    assert chromium.run(warning) == ""
-    # Its run has moved its bundles since.
-    chromium.run(RENEWED)
-    chromium.until(f"{warning} === 'Bundles have moved since this plan was made: plan again.'")
-    assert chromium.run("document.querySelector('dialog .carry').disabled") is False
-    # While the DAG that would carry it out is paused in Airflow, it would only wait.
-    pausing = "window.present.acts = { ...window.present.acts, paused_dags: [window.present.acts.carries_out] }; 0"
-    chromium.run(pausing)
-    chromium.until(f"{warning}.startsWith('pulsar_rebalance__thousand is paused in Airflow')")
-    assert chromium.run("document.querySelector('dialog .carry').disabled") is True
-    chromium.press("Escape", 27)
-    assert chromium.problems == []
-
-
-def test_the_link_of_a_failed_task_opens_the_result(
-    chromium: Browser, url: str, blocked: Outcome, tmp_path: Path
-) -> None:
-    def ask(path: str, role: str | None = "VIEWER") -> httpx.Response:
-        user = SimpleAuthManagerUser(username="ada", role=role)
-        headers = {} if role is None else {"Authorization": f"Bearer {get_auth_manager().generate_jwt(user)}"}
-        return httpx.get(f"{url}{path}", headers=headers, timeout=60)
-
-    assert blocked.states["validate"] == "failed"
-    task = f"/api/v2/dags/{blocked.run.dag_id}/dagRuns/{quote(blocked.run.run_id)}/taskInstances/validate/links"
-    link = ask(task).json()["extra_links"]["Validation result"]
-
-    page = ask(link)
-
-    assert page.status_code == 200
-    assert "Fewer than two brokers can be compared." in page.text
-    assert blocked.folder.uri in page.text
-    assert "sandbox" in page.headers["content-security-policy"]
-    assert ask(link, role=None).status_code == 401
-    assert ask(link, role="").status_code == 403
-    assert ask(link.replace(blocked.run.dag_id, "pulsar_rebalance__other")).status_code == 404
-    # Its policy forbids all scripts, also those that check it.
-    (tmp_path / "result.html").write_text(page.text)
-    chromium.open((tmp_path / "result.html").as_uri())
-    chromium.until("document.querySelector('h2')")
-
-
-@pytest.mark.usefixtures("blocked")
-def test_all_clusters_stand_in_the_navigation(chromium: Browser, url: str) -> None:
-    chromium.open(f"{url}/")
-    chromium.until("document.querySelector('a[href$=\"plugin/pulsar-balance\"]')")
-    assert chromium.run(CUT_OFF) == []
-    chromium.run("document.querySelector('a[href$=\"plugin/pulsar-balance\"]').click()")
-    chromium.until(f"{FRAME}.querySelectorAll('.clusters li').length > 0")
-    assert "blocked" in chromium.text("iframe")
-    assert_accessible(chromium)
-
-    chromium.run(f"{FRAME}.querySelector('.clusters a[data-key$=paged]').click()")
-    assert chromium.until(f"{FRAME}.querySelector('h1 .word').textContent") == "blocked"
 
 
 def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url: str, blocked: Outcome) -> None:
@@ -371,7 +277,7 @@ def test_a_user_who_may_only_read_sees_no_buttons(chromium: Browser, url: str) -
     show(chromium, address)
     chromium.until("document.querySelectorAll('section.acts button').length > 5")
     cookies = chromium.send("Network.getCookies")["cookies"]
-    login = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}, timeout=60)
+    login = httpx.post(f"{url}/auth/token", json={"username": "vera", "password": "vera"}, timeout=PATIENCE)
     of_vera = [each | {"value": login.json()["access_token"]} for each in cookies if each["name"] == "_token"]
     chromium.send("Network.setCookies", cookies=of_vera)
     try:
@@ -422,25 +328,6 @@ def test_all_is_done_with_the_keyboard(chromium: Browser, url: str) -> None:
         chromium.press("Escape", 27)
         chromium.until("!document.querySelector('dialog')")
         assert chromium.run("document.activeElement.dataset.key") == key
-
-
-def newest_plan(paged: World) -> str:
-    """The hash of the plan that was shown last."""
-    plans = paged.document(ShownPlans).plans
-    return max(plans, key=lambda known: plans[known].at)
-
-
-@pytest.mark.usefixtures("blocked")
-def test_two_people_want_the_same_and_one_is_told_why_not(chromium: Browser, url: str, paged: World) -> None:
-    paged.served.cluster.faults.clear()
-    show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
-    asked_for(chromium, "Unload…", f"{BUNDLES}.value = '*/*/*'")
-    planned(chromium, paged)
-    assert paged.run("by_hand", plan=newest_plan(paged)).state == "success"
-
-    assert carried_out(chromium, paged).states["carry_out"] == "failed"
-    assert chromium.run("document.activeElement.dataset.key") == "act Unload…"
-    told(chromium, "Carry out refused in carry_out (plan_under_way)")
 
 
 @pytest.mark.usefixtures("blocked")

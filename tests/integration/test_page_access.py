@@ -290,12 +290,3 @@ def test_the_documents_are_those_of_the_cluster(server: TestClient, folder: Stor
         assert ask(f"/dags/{nothing}/overview").status_code == 404
     assert ask("/dags/pulsar_rebalance__east/overview?run_id=unknown").status_code == 404
     assert ask("/dags/pulsar_rebalance__east/timeline?span=year").status_code == 422
-
-
-def test_a_clusters_file_that_cannot_be_read_is_told_in_words(
-    server: TestClient, folder: StoragePath, tmp_path: Path
-) -> None:
-    (tmp_path / "clusters.yaml").write_text("clusters: [")
-    answer = server.get("/pulsar_rebalancer/dags/pulsar_rebalance__east/overview", headers=header("VIEWER"))
-    assert answer.status_code == 503
-    assert "clusters.yaml: cannot be read" in answer.json()["detail"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.accessibility import assert_accessible
-from tests.integration.page_scene import HOSTILE, changed_in_file, press, show, told
+from tests.integration.page_scene import HOSTILE, changed_in_file, press, told
 from tests.integration.page_stage import Part, Stage, stages
 
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
@@ -162,26 +162,6 @@ def test_a_plan_is_rejected_and_nobody_approves_their_own(stage: Stage) -> None:
     stage.says("moved", "each verified on its new broker")
 
 
-@scene(Part("trips", FIRES | {"breaker": {"failed_moves": 2}}))
-def test_moves_that_fail_trip_the_breaker(stage: Stage) -> None:
-    stage.cluster.faults.add("forbidden", path="/unload")
-    stage.begin()
-    assert stage.ended() == "failed"
-    stage.says("held back", "circuit breaker open until")
-    stage.opens("Close breaker…")
-    stage.cluster.faults.clear()
-    assert stage.presses("Close breaker…", "the token may unload again") == "success"
-    stage.chromium.until("!document.querySelector('.force')?.textContent.includes('circuit breaker open')")
-
-
-@scene(Part("blocked", WAITS))
-def test_blocked_by_validation(stage: Stage) -> None:
-    stage.cluster.faults.add("not_listed")
-    stage.begin()
-    assert stage.ended() == "failed"
-    stage.says("blocked", "Validation failed: Fewer than two brokers can be compared.")
-
-
 STALE = Part("stale", WAITS | {"interval_seconds": 60})
 
 
@@ -193,53 +173,6 @@ def test_a_run_that_cannot_ask_the_brokers(stage: Stage) -> None:
     stage.cluster.faults.add("unauthorized")
     stage.says("failed", "The newest run failed in collect (unauthorized):")
     assert stage.chromium.run("document.querySelector('nav.links a[href$=\"/tasks/collect\"]') !== null")
-
-
-@scene(Part("locked", WAITS))
-def test_unreadable_while_the_storage_is(stage: Stage) -> None:
-    stage.begin()
-    assert stage.ended() == "success"
-    stage.says("waiting")
-    runs = stage.airflow.home.storage / stage.name / "runs"
-    runs.rename(runs.with_name("away"))
-    runs.symlink_to("runs")
-    stage.says("unreadable", "storage_failed")
-    assert stage.chromium.run("document.querySelector('[data-key=\"act Pause…\"]:enabled') !== null")
-    runs.unlink()
-    runs.with_name("away").rename(runs)
-    stage.says("waiting")
-
-
-@scene(Part("damaged", WAITS | {"mode": "approve"}))
-def test_orders_and_approvals_that_cannot_be_read(stage: Stage) -> None:
-    stage.begin()
-    assert stage.ended() == "success"
-    stage.damages("answers")
-    stage.says("waiting", "Approvals cannot be read: ")
-    stage.damages("drains")
-    stage.says("held back", "would fire", "which brokers are drained cannot be read: ", "Approvals cannot be read: ")
-    # Nobody is known to be drained; a release of any broker repairs that.
-    stage.releases()
-    stage.says("waiting", "Approvals cannot be read: ")
-    stage.damages("control", "drains")
-    stage.says("held back", "what people ordered cannot be read: ", "which brokers are drained cannot be read: ")
-
-
-SPLITS = WAITS | {"mode": "approve", "split_mode": "auto", "loadBalancerNamespaceBundleMaxMsgRate": 1}
-
-
-@scene(Part("splits", SPLITS))
-def test_a_split_waits_for_approval_and_is_carried_out(stage: Stage) -> None:
-    stage.begin()
-    assert stage.ended() == "success"
-    stage.says("would move", "A split is permanent", "waits for approval until")
-    dialog = stage.opens("Reject…", "Approve…")
-    assert "A split is permanent: Pulsar cannot merge bundles." in dialog
-    assert "clients reconnect." in dialog
-    press(stage.chromium, "Approve…", "it is quiet now")
-    assert stage.ended("apply") == "success"
-    assert stage.ended(number=2) == "success"
-    stage.says("moved", "Split 1 bundle permanently, as planned.", "1 of 1 done", "✓ split")
 
 
 DRAINED = "document.querySelector('section.drains')"
@@ -321,21 +254,3 @@ def test_two_hundred_brokers(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("waiting")
-
-
-@scene(STALE)
-def test_stale_once_no_run_has_looked_for_three_intervals(stage: Stage) -> None:
-    stage.says("stale", "The newest run failed in collect (unauthorized)")
-
-
-@scene(STALE)
-def test_the_list_says_of_each_cluster_what_its_page_says(stage: Stage, all_stages: dict[str, Stage]) -> None:
-    def listed() -> Any:
-        show(stage.chromium, f"{stage.airflow.home.url}/pulsar_rebalancer/page")
-        cards = "[...document.querySelectorAll('.clusters a')]"
-        parts = "['b', '.word'].map((part) => card.querySelector(part).textContent)"
-        return dict(stage.chromium.run(f"{cards}.map((card) => {parts})"))
-
-    # Runs go on meanwhile.
-    stage.until(lambda: listed() == {name: each.word() for name, each in all_stages.items()} == listed())
-    assert_accessible(stage.chromium)

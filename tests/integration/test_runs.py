@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -18,7 +16,6 @@ from pulsar_rebalancer.run.outcome import BundleHarm
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer_airflow.operators import CollectOperator, DecideOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,12 +74,6 @@ def test_the_first_run_counts_hits_and_moves_nothing(east: World, first: Outcome
     assert RunRequest.read(first.folder).requested_by == "dag_test"
 
 
-def test_brokers_are_scored_by_what_they_really_use(first: Outcome, usage: dict[str, float]) -> None:
-    decisions = (first.folder / "plan" / "decisions.parquet").read_table().to_pylist()
-    scores = {row[end]: row[f"{end}_score"] for row in decisions for end in ("source", "destination")}
-    assert scores == pytest.approx(usage, abs=0.01)
-
-
 def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second: Outcome) -> None:
     assert second.state == "success"
     assert second.states.pop("split") == "skipped"
@@ -128,36 +119,6 @@ def test_a_run_that_is_carried_on_again_does_nothing_twice(east: World, second: 
     assert len(east.events()) == 1
 
 
-def test_what_a_run_moved_stays_written_when_its_gate_is_asked_too_late(east: World, second: Outcome) -> None:
-    moves, events = Written.read(second.folder).moves, east.events()
-    summary = second.folder / "plan" / "summary.json"
-    as_it_was = summary.read_json()
-    summary.write_json(as_it_was | {"collected_at": "2026-11-01T12:00:00Z"})  # no hash covers the age of a plan
-
-    again = east.run_again(second, "gate")
-    summary.write_json(as_it_was)
-
-    assert again.xcom("gate", "reason") == "plan_too_old"
-    assert (Written.read(second.folder).verdict, Written.read(second.folder).moves) == ("open", moves)
-    assert east.events() == events
-
-
-@pytest.mark.parametrize("task", ["record", "gate", "report"])
-def test_a_task_that_is_given_the_folder_of_another_run_refuses_it(
-    east: World, first: Outcome, second: Outcome, task: str
-) -> None:
-    before, other = Written.read(first.folder), first.forge("collect", None)
-    first.forge("collect", other)
-    own = second.forge("collect", other)
-
-    again = east.run_again(second, task)
-    second.forge("collect", own)
-
-    assert again.states[task] == "failed"
-    assert Written.read(first.folder) == before
-    assert east.run_again(second, task).state == "success"
-
-
 def test_an_old_run_that_is_cleared_is_stale(east: World, first: Outcome, second: Outcome) -> None:
     before = east.decision()
 
@@ -167,29 +128,6 @@ def test_an_old_run_that_is_cleared_is_stale(east: World, first: Outcome, second
     assert (again.states["record"], again.states["report"]) == ("failed", "success")
     assert again.states["unload"] == "upstream_failed"
     assert east.decision() == before
-
-
-def test_an_old_run_that_is_cleared_from_the_start_counts_nothing_twice(
-    east: World, first: Outcome, second: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes a sample and makes a plan of its own, and the last sample that counted is not half an interval old."""
-    clusters = tmp_path / "clusters.yaml"
-    text = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"]).read_text()
-    clusters.write_text(text.replace("interval_seconds: 5\n", "interval_seconds: 86400\n"))
-    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE", str(clusters))
-    before, old = east.decision(), first.folder
-
-    again = east.run_again(first, "collect")
-
-    assert again.state == "success"
-    assert again.folder.name != old.name
-    summary = Summary.read(again.folder)
-    assert summary.counting == "too_soon"
-    after = east.decision()
-    recorded = {"seq": before.seq + 1, "plan_id": summary.plan_id, "plan_hash": summary.hash, "samples": after.samples}
-    assert after == before.model_copy(update=recorded)
-    assert after.samples.items() <= before.samples.items()  # those older than a host interval go
-    assert read_moves(again.folder) == []
 
 
 def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second: Outcome) -> None:
@@ -251,17 +189,6 @@ def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, 
     assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
 
 
-def test_after_a_reset_the_last_plan_is_stale(east: World, forced: Outcome) -> None:
-    before = east.decision()
-
-    done = east.run("control", action="reset", reason="other hardware")
-
-    assert done.state == "success"
-    assert (east.decision().seq, east.decision().plan_id) == (before.seq + 1, "")
-    assert east.run_again(forced, "record").states["record"] == "failed"
-    assert east.decision().hits == {}
-
-
 def test_a_lost_state_blocks_until_it_is_restored(east: World, forced: Outcome) -> None:
     before = east.decision()
     pause = {"until": "2999-01-01T00:00:00Z", "reason": "disks are changed"}
@@ -286,35 +213,6 @@ def test_a_lost_state_blocks_until_it_is_restored(east: World, forced: Outcome) 
     )
     resumed = east.run("control", action="resume", reason="disks are in")
     assert resumed.xcom("control")["in_force"] == "Moves are carried out: mode auto"
-
-
-def test_a_run_that_is_cleared_and_ends_before_its_gate_has_no_verdict_of_its_earlier_pass(east: World) -> None:
-    disturb(east)
-    done = east.run(**FORCE)
-    earlier = done.folder
-
-    with mock.patch.object(DecideOperator, "_submit", side_effect=RuntimeError("killed")):
-        again = east.run_again(done, "collect")
-
-    assert (again.states["decide"], again.states["gate"]) == ("failed", "upstream_failed")
-    assert again.states["report"] == "success"
-    assert (Written.read(earlier).verdict, Written.read(again.folder).verdict) == ("open", "unfinished")
-
-
-def test_off_skips_and_is_no_failure(east: World) -> None:
-    done = east.run(mode="off")
-
-    assert done.state == "success"
-    assert done.states["collect"] == "skipped"
-    assert done.states["report"] == "success"
-
-
-def test_parameters_that_contradict_each_other_are_refused_before_anything_is_asked(east: World) -> None:
-    with mock.patch.object(CollectOperator, "_collect", side_effect=AssertionError("asked")) as asked:
-        done = east.run(low_threshold=30, high_threshold=20)
-
-    assert done.states["collect"] == "failed"
-    assert not asked.called
 
 
 def test_backfills_are_refused(east: World) -> None:

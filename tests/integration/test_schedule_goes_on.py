@@ -6,13 +6,13 @@ It parses the DAG files once.
 from __future__ import annotations
 
 import shutil
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.patience import awaited
 
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -28,7 +28,7 @@ from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pulsar_simulator.cluster import Cluster as SimulatedCluster
 
@@ -60,8 +60,6 @@ def held(operator, context):
 
 ReportOperator.pre_execute = held
 """
-PATIENCE = 120
-"""Seconds until a run that does not begin counts as one that never will; the DAG file is parsed every 600."""
 
 
 class Impatient(AirflowHome):
@@ -140,18 +138,6 @@ class Cluster:
         return awaited(lambda: [run for run in self.runs("scheduled") if (run["start_date"] or "") >= end])
 
 
-LONG = 600
-"""The same for what takes several runs."""
-
-
-def awaited(found: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """What is found, as soon as it is something; what is found at the end of all patience otherwise."""
-    limit = time.monotonic() + patience
-    while not (answer := found()) and time.monotonic() < limit:
-        time.sleep(0.2)
-    return answer
-
-
 @pytest.fixture(scope="module")
 def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("schedule")
@@ -228,14 +214,14 @@ def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed_in_each_phase(
     def half_moved() -> bool:
         return 0 < len(loaded & set(simulated.owned_bundles(broker))) < len(loaded)
 
-    assert awaited(half_moved, LONG)
+    assert awaited(half_moved)
     assert east.roll().phase is Phase.DRAINING
     east.processes.kill_scheduler()
-    assert awaited(lambda: east.roll().phase is Phase.RESTARTING, LONG)
+    assert awaited(lambda: east.roll().phase is Phase.RESTARTING)
     assert east.roll().waits == f"a person: restart {broker} now"
     east.processes.kill_scheduler()
     simulated.restart(broker)
-    assert awaited(lambda: east.roll().phase is Phase.RETURNING and half_moved(), LONG)
+    assert awaited(lambda: east.roll().phase is Phase.RETURNING and half_moved())
     east.processes.kill_scheduler()
 
     ended = airflow.wait(ROLL, roll)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.outcome import Outcome as Written
-from pulsar_rebalancer.run.plan import Split, Summary, read_moves, read_splits
+from pulsar_rebalancer.run.plan import Split, read_moves, read_splits
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
@@ -76,22 +75,6 @@ def test_the_bundle_that_exceeds_the_limit_is_split_and_stays_where_it_is(
     rows = (first.folder / "plan" / "moves.parquet").read_table().to_pylist()
     assert {row["reason"] for row in rows if row["bundle"] == done.bundle} == {"to_be_split"}
     assert [event["split"] for event in split.events()] == [1]
-
-
-def test_the_summary_says_why(large: tuple[str, int], first: Outcome, done: Split) -> None:
-    summary = Summary.read(first.folder)
-    (sentence,) = [told for told in summary.splits_told if done.bundle in told]
-    assert f"more than {large[1]:,}; split at 0x{done.positions[0]:08x}" in sentence
-    assert (summary.bundles_split, summary.splits_passed_over) == (1, {})
-
-
-def test_a_run_that_is_carried_on_again_splits_nothing_twice(split: World, first: Outcome, done: Split) -> None:
-    before = (split.moves().splits, Written.read(first.folder).splits)
-    with mock.patch.object(split.served.cluster, "split_at", side_effect=AssertionError("split again")) as asked:
-        again = split.run_again(first, "gate")
-    assert again.states["split"] == "success"
-    assert (split.moves().splits, Written.read(first.folder).splits) == before
-    assert not asked.called
 
 
 def test_its_parts_carry_on_with_their_share_of_its_means(split: World, first: Outcome, done: Split) -> None:

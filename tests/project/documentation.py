@@ -12,7 +12,6 @@ PAGES = (
     *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
-LANGUAGES = {"sh", "python", "yaml", "json", "ini", "text"}
 _FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
 _PROGRAMS = (

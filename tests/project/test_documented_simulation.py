@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.project.documentation import blocks, commands_in_blocks
+from tests.project.documentation import commands_in_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,12 +55,3 @@ def test_the_example(brokers: list[str], tmp_path: Path) -> None:
 
 def _cpu(report: str) -> Any:
     return json.loads(report)["cpu"]["usage"]
-
-
-def test_the_python_example(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = (block.body for block in blocks() if (block.page, block.language) == (PAGE, "python"))
-    exec(example)
-    scores, served = capsys.readouterr().out.splitlines()
-    assert max(eval(scores).values()) > 100  # the hot one, with half as much again
-    assert "http://127.0.0.1:" in served
-    assert "Bearer" in served

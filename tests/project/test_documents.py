@@ -7,30 +7,22 @@ from fastapi.routing import APIRoute
 
 # isort: split
 
-import json
 import re
-from configparser import ConfigParser
 from dataclasses import fields
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
 from airflow.api_fastapi.core_api.routes.public.asset_state_store import asset_state_store_router
-from tests.project.documentation import LANGUAGES, PAGES, ROOT, blocks, prose, spans
+from tests.project.documentation import PAGES, ROOT, blocks, prose, spans
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.field_types import Action, Placement, Strategy
 from pulsar_rebalancer.orders.control_document import ControlAction
 from pulsar_rebalancer.pulsar import AdminConnection
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
-from pulsar_rebalancer_airflow.provider import OPTIONS, SECTION, get_provider_info
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-
-
-def test_every_block_says_what_it_is() -> None:
-    assert {block.language for block in blocks()} <= LANGUAGES
 
 
 def test_yaml_blocks_are_clusters_files(tmp_path: Path) -> None:
@@ -41,38 +33,6 @@ def test_yaml_blocks_are_clusters_files(tmp_path: Path) -> None:
         file = tmp_path / "clusters.yaml"
         file.write_text(yaml.safe_dump({"clusters": {"east": None}} | document))
         assert [entry.error for entry in load_clusters(file)] == [""] * len(document.get("clusters") or {"east": None})
-
-
-def test_ini_blocks_name_options() -> None:
-    config = ConfigParser()
-    config.read_string("\n".join(block.body for block in blocks() if block.language == "ini"))
-    assert config.sections() == [SECTION]
-    assert set(config.options(SECTION)) <= OPTIONS.keys()
-
-
-def test_connections_in_running_text_are_read() -> None:
-    documents = [json.loads(span) for span in spans() if span.startswith('{"conn_type"')]
-    assert documents
-    for document in documents:
-        assert document["conn_type"] in ("spark", "pulsar_admin", "apprise")
-
-
-def test_variables_that_are_named_are_read() -> None:
-    """By the code, the Makefile's scripts, the compose file, or Airflow and Spark themselves."""
-    folders = ("include", "plugins", "scripts", "deploy", "tests/pulsar")
-    files = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in (".py", ".sh", ".yaml")]
-    code = "\n".join(path.read_text() for path in files)
-    code += (ROOT / "docker-compose.yaml").read_text() + (ROOT / ".env.example").read_text()
-    named = set(re.findall(r"\b((?:PULSAR|AIRFLOW|SPARK|COMPOSE)_[A-Z0-9_]+[A-Z0-9])\b", prose()))
-    assert len(named) > 10
-    assert {name for name in named if name not in code and not _of_airflow(name)} == set()
-
-
-def test_variables_that_are_read_are_listed() -> None:
-    modules = [*(ROOT / "include").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]
-    read = {name for path in modules for name in re.findall(r'"(PULSAR_[A-Z_]+)"', path.read_text())}
-    assert len(read) > 3
-    assert read - set(first_column("### Environment variables")) == set()
 
 
 def test_extras_of_a_connection_are_listed() -> None:
@@ -90,18 +50,6 @@ def first_column(heading: str, page: str = "operations") -> list[str]:
     return [
         name for row in re.findall(r"^\|([^|]+)\|", section, flags=re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     ]
-
-
-def _of_airflow(name: str) -> bool:
-    spec = find_spec("airflow")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    known = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "config_templates" / "config.yml").read_text())
-    known |= get_provider_info()["config"]
-    parts = name.removeprefix("AIRFLOW__").removesuffix("_CMD").lower().split("__")
-    return name in ("AIRFLOW_HOME", "AIRFLOW_CONN") or (
-        len(parts) == 2 and parts[1] in known.get(parts[0], {}).get("options", {})
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Tables and pictures of the documents, and the types of the page, are those that the code gives."""
 
-import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -22,12 +21,6 @@ def test_tables_and_types_are_those_of_the_code(file):
     assert file.read_text(encoding="utf-8") == written[file], "run .venv/bin/python scripts/reference.py"
 
 
-def test_every_table_stands_on_one_page():
-    text = "\n".join(page.read_text(encoding="utf-8") for page in reference.PAGES)
-    assert sorted(re.findall(r"^<!-- (\w[\w ]*) -->$", text, flags=re.MULTILINE)) == sorted(reference.TABLES)
-    assert sorted(re.findall(r"^<!-- /([\w ]+) -->$", text, flags=re.MULTILINE)) == sorted(reference.TABLES)
-
-
 def test_every_reason_has_a_meaning_and_blocks_say_what_to_do():
     for reason in Reason:
         assert reason.meaning.endswith("."), reason
@@ -39,13 +32,3 @@ def test_every_reason_has_a_meaning_and_blocks_say_what_to_do():
 def test_pictures_are_those_of_the_code(file):
     ET.fromstring(pictures[file])
     assert file.read_text(encoding="utf-8") == pictures[file], "run .venv/bin/python -m scripts.pictures"
-
-
-def test_every_picture_is_shown_in_light_and_dark():
-    shown = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *ROOT.glob("docs/*.md")))
-    found = set(re.findall(r"pictures/([\w-]+\.(?:svg|png))", shown))
-    files = {file.name for file in (ROOT / "docs/pictures").iterdir()}
-    assert found == files
-    # Those of the page are drawn by a browser; tests/lab compares those of the experiments with their results.
-    drawn = {name for name in files if not name.startswith(("page-", "experiments-"))}
-    assert {file.name for file in pictures} == drawn

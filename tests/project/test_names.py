@@ -1,6 +1,5 @@
 """Names are unique: a reader who searches for a module or a class finds one."""
 
-import ast
 from collections import Counter
 from pathlib import Path
 
@@ -22,14 +21,3 @@ def test_a_module_is_named_once() -> None:
     # Not even with another underscore: `handover` and `hand_over` would be taken for one.
     counted = Counter(path.stem.replace("_", "") for path in MODULES)
     assert {stem for stem, count in counted.items() if count > 1} == set(TWO_SIDES)
-
-
-def test_a_public_class_is_named_once() -> None:
-    classes = [
-        node.name
-        for path in MODULES
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    ]
-    assert len(classes) > 150
-    assert {name for name, count in Counter(classes).items() if count > 1} == set()

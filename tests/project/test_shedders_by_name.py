@@ -43,9 +43,3 @@ def named() -> dict[str, set[str]]:
 
 def test_nobody_else_knows_a_shedder_by_its_name() -> None:
     assert named() == {}
-
-
-def test_a_name_would_be_found() -> None:
-    text = 'def f(s):\n    """AvgShedder."""\n    return s is Strategy.AVG or s == "OverloadShedder"\n'
-    assert set(python_names(text)) == {"Strategy.AVG", "OverloadShedder"}
-    assert not set(python_names('x = Field(0, description="AvgShedder: share" "; AvgShedder")'))

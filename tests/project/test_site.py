@@ -12,8 +12,6 @@ import pytest
 from tests.browser import Browser, browser
 from tests.project.documentation import PAGES, ROOT
 
-from pulsar_rebalancer_airflow import example_dags, operators
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,13 +34,6 @@ def test_every_page_is_in_the_navigation_of_the_site_and_of_the_readme() -> None
     assert sorted(ROOT / name for name in named) == [page for page in SHOWN if page != ROOT / "README.md"]
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Documentation\n")[2]
     assert re.findall(r"\]\(([^)]+)\)", section) == named
-
-
-def test_every_operator_and_example_is_in_the_api_reference() -> None:
-    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    examples = [path.stem for path in Path(example_dags.__path__[0]).glob("example_*.py")]
-    assert len(examples) == 3
-    assert {name for name in (*operators.__all__, *examples) if f"* [`{name}`]" not in text} == set()
 
 
 @pytest.fixture(scope="module")
@@ -76,38 +67,3 @@ def test_a_browser_without_a_network_shows_every_page(page: Browser, width: int)
         assert page.run("document.documentElement.scrollWidth") <= width, source
     assert page.problems == []
     assert {url for url in page.requests if not url.startswith(("file://", "data:"))} == set()
-
-
-def test_it_can_be_searched(page: Browser) -> None:
-    page.open((SITE / "index.html").as_uri())
-    page.until("document.querySelector('.sidebar-search')")
-    page.run("document.querySelector('.sidebar-search').focus()")
-    page.write("destination_kept")
-    page.press("Enter", 13)
-    page.until("[...document.querySelectorAll('.search a')].some((a) => a.href.includes('operations.html'))")
-    assert page.problems == []
-
-
-def test_code_is_described_from_its_docstrings_and_examples_are_shown(page: Browser) -> None:
-    page.open(built(ROOT / "docs" / "api.md").as_uri())
-    page.until("document.querySelector('dt.sig')")
-    text = page.text()
-    described = (
-        "two brokers were added",
-        "CollectOperator",
-        "neither give nor take",
-        "that chooses bundles",
-        "forbids",
-    )
-    assert [words for words in (*described, "a run has moved or split bundles") if words not in text] == []
-
-
-@pytest.mark.parametrize(
-    ("system", "switch", "shown"), [("dark", "auto", "dark"), ("light", "auto", "light"), ("light", "dark", "dark")]
-)
-def test_pictures_follow_the_theme(page: Browser, system: str, switch: str, shown: str) -> None:
-    page.theme(system)
-    page.open(built(ROOT / "README.md").as_uri())
-    page.until("document.querySelector('picture img')?.currentSrc")
-    page.run(f"document.body.dataset.theme = '{switch}'")
-    page.until(f"document.querySelector('picture img').currentSrc.endsWith('-{shown}.svg')")

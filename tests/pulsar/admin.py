@@ -78,11 +78,6 @@ class Admin:
         boundaries = self.get(f"namespaces/{namespace}/bundles")["boundaries"]
         return [f"{low}_{high}" for low, high in pairwise(boundaries)]
 
-    def bundle_of(self, topic: str) -> str:
-        """The range the brokers count a ``non-persistent://`` topic to."""
-        path = f"/lookup/v2/topic/{topic.replace('://', '/')}/bundle"
-        return self.call("GET", path).text.strip('"')
-
     def look_up(self, topic: str) -> str:
         """The id of the broker that serves the topic; makes one own its bundle if none does.
 

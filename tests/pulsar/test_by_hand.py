@@ -18,8 +18,8 @@ import httpx
 import pytest
 from tests.integration.airflow_world import Outcome, World, dags
 from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
+from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
-from tests.pulsar.events import await_that
 from tests.pulsar.java import SHORT_SESSION
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
@@ -90,7 +90,7 @@ def decided(hand: World) -> Outcome:
         runs.append(hand.run())
         return runs[-1].state == "success"
 
-    await_that(ended)
+    awaited(ended)
     return runs[-1]
 
 
@@ -133,7 +133,7 @@ def test_what_a_person_asks_for(
         rates = dict.fromkeys([*topics.values(), *crowd], 20.0)
         with Load(cluster, rates, tmp_path / "load.log", subscribed=True) as load:
             load.start()
-            await_that(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/hand", ())) == BUNDLES)
+            awaited(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/hand", ())) == BUNDLES)
             hand, first = World(manager, root), next(iter(topics))
 
             forth = moved(hand, action="unload", bundles=[first], destination=one, **BUSY)
@@ -168,8 +168,8 @@ def test_what_a_person_asks_for(
             acted(hand, action="drain", broker=one, **BUSY)
             dying = hand.run()
             assert Written.read(dying.folder).counts[Reason.MOVED] >= 1
-            await_that(lambda: owners(admin, topics) <= {zero, two})
-            await_that(lambda: left_on(one, decided(hand)) == (0, 0))
+            awaited(lambda: owners(admin, topics) <= {zero, two})
+            awaited(lambda: left_on(one, decided(hand)) == (0, 0))
             assert killed == [1]
             report = load.report()
     assert report.keys() == rates.keys()

@@ -15,9 +15,9 @@ import jwt
 import pytest
 from pydantic import SecretStr
 from tests.certificates import Authority
+from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import SUPER_USER
-from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, rebalancer
 from tests.token_issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer
@@ -118,7 +118,7 @@ def loaded(cluster: PulsarCluster, admin: Admin, tmp_path_factory: pytest.TempPa
     log = tmp_path_factory.mktemp("load") / "load.log"
     with Load(cluster, rates, log, batching=False) as load:
         load.start()
-        await_that(lambda: load_average(admin, 0) > 1.3 * max(load_average(admin, 1), load_average(admin, 2)))
+        awaited(lambda: load_average(admin, 0) > 1.3 * max(load_average(admin, 1), load_average(admin, 2)))
         yield busy
 
 
@@ -180,24 +180,8 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
     with pytest.raises(AdminError, match=r"system topics of .* cannot be read: AuthorizationError") as refused:
         load_data.receive(without, Tokens(without), cluster.service_url, topics, 60)
     assert refused.value.reason == "forbidden"
-    await_that(lambda: threads() <= before)
+    awaited(lambda: threads() <= before)
     assert capfd.readouterr() == ("", "")
-
-
-def test_without_listening_ranks_are_missing_and_nothing_else(
-    cluster: PulsarCluster, loaded: dict[str, str], tmp_path: Path
-) -> None:
-    async def go() -> Collected:
-        async with PulsarAdmin(connection(cluster)) as client:
-            return await sample(client, ClusterStorage(str(tmp_path), "real"), listen_seconds=0)
-
-    collected = asyncio.run(go())
-    for row in collected.tables["brokers"].to_pylist():
-        assert (row["error"], row["cpu_limit"], row["throughput_average"]) == (None, 100, None)
-        assert row["load_average"] > 0
-    bundles = collected.tables["bundles"].to_pylist()
-    assert loaded.keys() <= {row["bundle"] for row in bundles}
-    assert {row["top_rank"] for row in bundles} == {None}
 
 
 def in_all(admin: Admin, loaded: dict[str, str]) -> list[float]:
@@ -214,7 +198,7 @@ def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     """With tokens of the issuer that last some seconds."""
     with pytest.raises(httpx.HTTPStatusError, match="UnsupportedOperationException"):
         admin.load_report(0)
-    await_that(lambda: uptime_minutes(admin, 2) > 2)  # a broker without two host samples takes no part
+    awaited(lambda: uptime_minutes(admin, 2) > 2)  # a broker without two host samples takes no part
     sent = in_all(admin, loaded)
     assert sent
     settings = SETTINGS | {"strategy": str(Strategy.TRANSFER), "interval_seconds": 86400}
@@ -321,29 +305,3 @@ def test_a_wave_outlasts_two_tokens(
     assert [(end.reason, end.attempts) for end in asyncio.run(go())] == [("moved", 1)] * len(moves)
     assert {bundle: admin.owner(bundle) for bundle in owners} == {move.bundle: move.destination for move in moves}
     assert len(issuing.issued) >= 3
-
-
-def test_an_unload_with_an_expired_token_is_sent_again_and_a_wrong_audience_is_named(
-    cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str]
-) -> None:
-    bundle = min(loaded)
-    destination = next(broker for broker in cluster.broker_ids if broker != admin.owner(bundle))
-    issuing.lifetime, issuing.promised, issuing.issued = 0, 300, []
-
-    async def unload() -> None:
-        async with PulsarAdmin(by_issuer(cluster, issuing)) as client:
-            await client.tokens.get()
-            issuing.lifetime = 300
-            await asyncio.sleep(1.5)  # a token is not replaced within its first second
-            await client.bundles.unload(bundle, destination)
-
-    async def refused() -> AdminError:
-        async with PulsarAdmin(by_issuer(cluster, issuing, OTHER_AUDIENCE)) as client:
-            with pytest.raises(AdminError) as error:
-                await client.brokers()
-        return error.value
-
-    asyncio.run(unload())
-    assert len(issuing.issued) == 2
-    assert admin.owner(bundle) == destination
-    assert asyncio.run(refused()).reason == "token_refused"

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.patience import awaited
 from tests.pulsar import java
 from tests.pulsar.admin import Admin, topics_in_bundles
-from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 import pulsar
@@ -81,7 +81,7 @@ def gather(admin: Admin, cluster: PulsarCluster, topics: dict[str, str], broker:
         if admin.look_up(topic) != cluster.broker_ids[broker]:
             namespace, _, bundle_range = bundle.rpartition("/")
             admin.move(namespace, bundle_range, topic, broker)
-    await_that(lambda: all(topic in admin.topics(bundle) for bundle, topic in topics.items()))
+    awaited(lambda: all(topic in admin.topics(bundle) for bundle, topic in topics.items()))
 
 
 def move(cluster: PulsarCluster, bundle: str, source: int, destination: int) -> Move:
@@ -163,7 +163,7 @@ def test_every_message_that_was_acknowledged_arrives(
             source, destination = number % 3, (number + 1) % 3
             moves = [move(cluster, bundle, source, destination) for bundle in topics]
             send(f"{number}-before")
-            await_that(partial(statistics_have, admin, source, topics.values()))
+            awaited(partial(statistics_have, admin, source, topics.values()))
             harms: dict[str, Harm] = {}
             outcomes = carried_out(cluster, moves, after_unload=partial(send, f"{number}-within"), harms=harms)
             assert [outcome.reason for outcome in outcomes] == ["moved"] * len(moves)
@@ -175,9 +175,9 @@ def test_every_message_that_was_acknowledged_arrives(
                 assert harm.clients_seconds is not None
         for producer in producers:
             producer.flush()
-        await_that(lambda: len(acknowledged) + len(failed) == 2 * ROUNDS * 50 * len(producers))
+        awaited(lambda: len(acknowledged) + len(failed) == 2 * ROUNDS * 50 * len(producers))
         assert not failed
-        await_that(lambda: received >= acknowledged)
+        awaited(lambda: received >= acknowledged)
     finally:
         client.close()
 
@@ -235,10 +235,10 @@ def test_a_broker_that_dies_in_the_middle_of_a_wave_stops_no_other_move(
             assert admin.owner(move_.bundle) == (alive if move_.destination == alive else cluster.broker_ids[0])
 
     # Gone from the list as well: nothing is unloaded towards it, and the bundle it had got is served by another one.
-    await_that(lambda: dead not in admin.get("brokers"))
+    awaited(lambda: dead not in admin.get("brokers"))
     (outcome,) = carried_out(cluster, [move(cluster, next(iter(told)), 0, 2)])
     assert (outcome.reason, outcome.attempts) == ("destination_gone", 0)
-    await_that(lambda: admin.look_up(chosen[arrived]) != dead)
+    awaited(lambda: admin.look_up(chosen[arrived]) != dead)
     cluster.start_broker(2)
 
 

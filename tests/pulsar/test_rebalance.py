@@ -7,7 +7,6 @@ import warnings
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.pulsar.admin import Admin
 from tests.pulsar.costs import Costs, CpuWatch, fitted, settled_cpu
 from tests.pulsar.load import Load
@@ -90,26 +89,6 @@ def _move(admin: Admin, topics: Mapping[str, str], owners: list[int]) -> None:
     for (bundle, topic), owner in zip(topics.items(), owners, strict=True):
         namespace, _, bundle_range = bundle.rpartition("/")
         admin.move(namespace, bundle_range, topic, owner)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "missed"),
-    [
-        ({}, []),
-        ({"message": 2}, ["hot score before", "total before"]),
-        ({"message": 0.5}, ["total after", "shares of the bundles"]),
-        ({"idle": 2}, ["idle scores before", "total before"]),
-    ],
-)
-def test_wrong_costs_miss_a_recorded_course(wrong: dict[str, float], missed: list[str]) -> None:
-    """The figures of one run of the test below, with costs multiplied."""
-    costs = Costs(idle=1.918, busy=1.734, message=0.007091)
-    real = Course(
-        waited=1, lasted=2.9, moved=[8, 3], bundles=[8, 5, 3], before=[26.9, 4.4, 4.3], after=[23.2, 23.1, 8.8]
-    )
-    costs = costs._replace(**{name: factor * getattr(costs, name) for name, factor in wrong.items()})
-    prediction = predicted(costs, QUOTA_US / 1000, [1166 / BUNDLES] * BUNDLES, SETTINGS, MOST_RUNS)
-    assert [miss.partition(":")[0] for miss in misses(prediction, real)] == missed
 
 
 def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_to_move(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.airflow_world import World, dags
 from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
+from tests.patience import awaited
 from tests.pulsar.admin import Admin
-from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 from tests.pulsar.test_by_hand import connection, decided, owners
@@ -83,7 +83,7 @@ def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, t
         rates = dict.fromkeys(topics.values(), 20.0)
         with Load(cluster, rates, tmp_path / "load.log", subscribed=True) as load:
             load.start()
-            await_that(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/roll", ())) == BUNDLES)
+            awaited(lambda: len(admin.get("broker-stats/topics", broker=0).get("tests/roll", ())) == BUNDLES)
             world = World("rolled", root)
             decided(world)
             plan = world.run("roll", brokers=[zero], reason="a new kernel").xcom("roll")["plan"]
@@ -91,7 +91,7 @@ def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, t
             roll, moves, done = world.begin(world.start("roll", plan=plan), "roll", last="roll"), Counter[str](), False
             while roll.state == "running":
                 if not done and world.document(Roll).phase is Phase.RESTARTING:
-                    await_that(lambda: owners(admin, topics) <= set(others))
+                    awaited(lambda: owners(admin, topics) <= set(others))
                     restarted(cluster, 0)
                     done = True
                 run = world.run()
@@ -104,7 +104,7 @@ def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, t
                 roll = world.go_on(roll, last="roll")
 
             assert (roll.state, roll.xcom("roll")) == ("success", {zero: "broker_rolled"})
-            await_that(lambda: owners(admin, topics) == {zero})
+            awaited(lambda: owners(admin, topics) == {zero})
             one_that_never_comes_back(world, cluster)
             assert owners(admin, topics) == {zero}
             report = load.report()

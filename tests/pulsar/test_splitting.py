@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
-from tests.pulsar.events import await_that
 from tests.pulsar.load import Load
 
 from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
@@ -71,7 +71,7 @@ def loaded(
         load.start()
         names = [name(algorithm, who) for algorithm in ALGORITHMS for who in ("theirs", "ours")]
         count = count_of(extensible)
-        await_that(lambda: all(flowing(admin, cluster, namespace) >= count for namespace in names))
+        awaited(lambda: all(flowing(admin, cluster, namespace) >= count for namespace in names))
         yield
 
 
@@ -99,7 +99,7 @@ def bounds(admin: Admin, namespace: str) -> list[int]:
 def computed(cluster: PulsarCluster, admin: Admin, namespace: str, algorithm: SplitAlgorithm, extensible: bool) -> Cut:
     """Where we would cut, from what collect reads of the namespace's bundle."""
     if algorithm is SplitAlgorithm.FLOW:  # brokers cut by their rates of the moment
-        await_that(lambda: flowing(admin, cluster, namespace) == count_of(extensible))
+        awaited(lambda: flowing(admin, cluster, namespace) == count_of(extensible))
     bundle = f"{namespace}/{WHOLE}"
     figures: dict[str, Any] = {"topics": TOPICS, "msg_rate_in": 1e6, "broker": admin.owner(bundle)}
     given: dict[str, Any] = {"split_mode": "observe", "max_bundle_msg_rate": LIMIT, "min_split_width": 1}
@@ -147,7 +147,7 @@ def test_brokers_cut_where_we_compute_and_do_what_is_planned(
         params={"splitAlgorithmName": algorithm, "unload": "false"},
         json=positions,
     )
-    await_that(lambda: len(bounds(admin, namespace)) > 2)
+    awaited(lambda: len(bounds(admin, namespace)) > 2)
     assert bounds(admin, namespace) == [0, *cut.positions, 0xFFFFFFFF]
     # a split as a plan names it, begun at either broker
     namespace = name(algorithm, "ours")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
+from tests.patience import awaited
 from tests.pulsar.admin import Admin
-from tests.pulsar.events import await_that
 from tests.pulsar.java import CLUSTER_NAME
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
@@ -106,7 +106,7 @@ class World:
             if self.admin.owner(bundle) != self.cluster.broker_ids[0]:
                 namespace, _, bundle_range = bundle.rpartition("/")
                 self.admin.move(namespace, bundle_range, topic, 0)
-        await_that(lambda: self._all_report_traffic() and self.broker_zero_is_busy())
+        awaited(lambda: self._all_report_traffic() and self.broker_zero_is_busy())
 
     def broker_zero_is_busy(self) -> bool:
         """The last sample of the processor, taken once a minute, is of broker 0 under load and of idle others."""
@@ -136,7 +136,7 @@ def world(
             for broker in range(3):
                 cluster.set_cpu_quota(broker, QUOTA_US)
             loaded = World(cluster, admin, ClusterStorage(str(folder), "real"), spark, topics)
-            await_that(loaded.broker_zero_is_busy)
+            awaited(loaded.broker_zero_is_busy)
             yield loaded
 
 

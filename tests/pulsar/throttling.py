@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.pulsar.events import await_that
+from tests.patience import awaited
 
 if TYPE_CHECKING:
     from tests.pulsar.admin import Admin
@@ -19,7 +19,7 @@ def throttle(cluster: PulsarCluster, admin: Admin) -> None:
     for broker in range(3):
         cluster.set_cpu_quota(broker, QUOTA_US)
     limit = QUOTA_US / 1000
-    await_that(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)))
+    awaited(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)))
 
 
 def await_host_samples(admin: Admin, count: int) -> None:
@@ -32,4 +32,4 @@ def await_host_samples(admin: Admin, count: int) -> None:
             seen.append(usage)
         return len(seen) > count
 
-    await_that(enough)
+    awaited(enough)

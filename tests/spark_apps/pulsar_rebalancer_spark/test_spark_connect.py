@@ -19,6 +19,7 @@ import pytest
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException
 from tests.airflow_context import context
+from tests.patience import PATIENCE
 from tests.project.documentation import commands_in_blocks
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
@@ -79,7 +80,7 @@ class Server:
         self.until(lambda: re.search(pattern, self.log.read_text()) is not None)
 
     def until(self, true: Callable[[], bool]) -> None:
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + PATIENCE
         while not true():
             assert self.process.poll() is None, self.log.read_text()[-2000:]
             assert time.monotonic() < limit, self.log.read_text()[-2000:]

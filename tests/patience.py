@@ -1,0 +1,26 @@
+"""How long a test waits for what should happen: the limit only ends a test that would never end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Found = TypeVar("Found")
+
+PATIENCE = 600
+"""Seconds; the machine may be as busy as it likes."""
+
+
+def awaited(found: Callable[[], Found]) -> Found:
+    """What is found, as soon as it is something."""
+    limit = time.monotonic() + PATIENCE
+    while not (answer := found()):
+        if time.monotonic() > limit:
+            pytest.fail(f"waited {PATIENCE} s in vain")
+        time.sleep(0.2)
+    return answer
