@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -184,6 +185,7 @@ async def collect(
             invalid; `no_load_report` if the load manager provides no reports; `client_missing`; or the system topics of
             the extensible load manager cannot be read.
     """
+    begun = time.monotonic()
     if entry.error:
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")
     listings = Counter(await admin.brokers())
@@ -196,7 +198,7 @@ async def collect(
             admin,
             runtimes.to_ask(),
             settings,
-            now=trigger.now,
+            now=trigger.now + timedelta(seconds=time.monotonic() - begun),
             state_folder=earlier.folder,
             keep=earlier.keeps_load_data,
         ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from pydantic import JsonValue
@@ -38,8 +39,11 @@ async def load_reports(
 ) -> dict[str, BrokerReport | AdminError | None]:
     """Return the load reports of brokers under either load manager.
 
+    Each report is judged by the time at which it was read: a broker that does not respond delays the others' reports.
+
     Args:
         runtimes: runtime configuration of each broker that is queried, by broker.
+        now: the present.
         state_folder: folder where messages from the system topics are stored for the next run; None to neither use
             nor store any.
         keep: False to store nothing.
@@ -51,7 +55,12 @@ async def load_reports(
         AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
         SettingsError: `contradiction`, if the connection uses https and the brokers' service URL does not use TLS.
     """
-    read = partial(read_report, collected_at=now, host_interval_s=settings.host_usage_interval_minutes * 60)
+    begun, host_interval_s = time.monotonic(), settings.host_usage_interval_minutes * 60
+
+    def read(broker: str, report: Mapping[str, JsonValue]) -> BrokerReport:
+        at = now + timedelta(seconds=time.monotonic() - begun)
+        return read_report(broker, report, collected_at=at, host_interval_s=host_interval_s)
+
     extensible = {
         broker: runtime
         for broker, runtime in runtimes.items()

@@ -86,7 +86,7 @@ def test_a_healthy_cluster(served):
     assert [row["broker"] for row in found] == sorted(b.broker_id for b in served.cluster.membership.brokers)
     assert errors(collected) == {}
     assert {row["listings"] for row in found} == {1}
-    assert all(row["host_samples"] == (row["collected_at"] - row["started_at"]).total_seconds() / 60 for row in found)
+    assert all(row["host_samples"] == (row["collected_at"] - row["started_at"]).total_seconds() // 60 for row in found)
     assert max(row["cpu_usage"] / row["cpu_limit"] for row in found) > 0.5
     for row in found:
         held = [b for b in rows(collected, "bundles") if b["broker"] == row["broker"]]
@@ -166,6 +166,13 @@ def test_a_broker_that_fails_keeps_its_row(served, kind, reason):
     assert bad not in {b["broker"] for b in rows(collected, "bundles")}
     (cluster,) = rows(collected, "cluster")
     assert (cluster["brokers_listed"], cluster["brokers_reported"]) == (BROKERS, BROKERS - 1)
+
+
+def test_a_report_is_judged_by_the_time_at_which_it_was_read(served):
+    ages = {row["broker"]: row["report_age_seconds"] for row in rows(sample(served), "brokers")}
+    served.cluster.faults.add(FaultKind.SLOW, broker(served, 3), path="configuration", amount=1.0)
+    late = {row["broker"]: row["report_age_seconds"] for row in rows(sample(served), "brokers")}
+    assert all(late[name] - ages[name] > 0.5 for name in ages), "one slow broker delayed the reports of all"
 
 
 def test_a_report_without_bundles_is_no_answer(served):
