@@ -157,6 +157,11 @@ class Unload(BaseModel):
     owner: str = ""
     tries: int = 1
 
+    @property
+    def untouched(self) -> bool:
+        """Return whether the move was never attempted."""
+        return bool(self.outcome and self.outcome.has(Trait.NOT_BEGUN))
+
     def missed(self, broker: str) -> bool:
         """Return whether the bundle was to move to this broker and, as far as is known, did not arrive there."""
         return self.destination == broker and not (self.outcome and self.outcome.has(Trait.ON_PLANNED_BROKER))

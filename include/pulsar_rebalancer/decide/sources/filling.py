@@ -131,8 +131,19 @@ def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
 
 
 def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
-    """Return the bundles that a broker received recently, which its report might not include yet."""
-    return {bundle for bundle, unload in moved_lately(snapshot).items() if unload.owner == broker}
+    """Return the bundles that a broker received recently, which its report might not include yet.
+
+    If an unload has no known end, its bundle may be on either broker, until another one reports it.
+    """
+    lately = moved_lately(snapshot)
+    open_ended = {
+        bundle: {broker, unload.source}
+        for bundle, unload in lately.items()
+        if not unload.owner and broker in (unload.source, unload.destination) and not unload.untouched
+    }
+    owners = snapshot.owners(open_ended)
+    maybe = {bundle for bundle, ends in open_ended.items() if owners.get(bundle, ends) <= ends}
+    return maybe | {bundle for bundle, unload in lately.items() if unload.owner == broker}
 
 
 def check_broker(sample: PlanningSample, broker: str) -> None:

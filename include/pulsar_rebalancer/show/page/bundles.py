@@ -117,7 +117,10 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
     if run is None or run.summary is None:
         yield from (DrainView(broker=broker, drained=drained(drain)) for broker, drain in drains.items())
         return
-    served = run.summary.drains
+    # The progress of an earlier drain says nothing about this one.
+    served = {
+        name: each for name, each in run.summary.drains.items() if name in drains and each.since == drains[name].at
+    }
     own: Counter[str] = Counter()
     left: dict[str, dict[str, tuple[str, str, str]]] = {broker: {} for broker in drains}
     for row in _considered(run.folder) if served else ():

@@ -157,6 +157,28 @@ def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(
 
 
 @pytest.mark.parametrize(
+    ("bundle", "source", "outcome", "bundles"),
+    [
+        (7, "a:1", "", 6),
+        (7, "a:1", "unknown_owner", 6),
+        (7, "b:1", "interrupted", 6),
+        (4, "a:1", "interrupted", 5),
+        (4, "b:1", "interrupted", 6),
+        (7, "b:1", "stopped", 5),
+    ],
+    ids=["killed", "unknown", "on its way here", "arrived elsewhere", "its source may be late", "never begun"],
+)
+def test_a_bundle_whose_move_has_no_known_end_may_still_be_on_a_drained_broker(
+    snapshots: Snapshots, bundle: int, source: str, outcome: str, bundles: int
+) -> None:
+    snapshots.unloaded = {name(bundle): timedelta(minutes=3)}
+    ends = ("a:1", "b:1") if source == "a:1" else ("b:1", "a:1")
+    snapshots.ended = {"source": ends[0], "destination": ends[1], "outcome": outcome}
+    progress = served(snapshots, a=DRAIN).drains["a:1"]
+    assert progress.bundles == bundles
+
+
+@pytest.mark.parametrize(
     ("limit", "overrule", "fates"),
     [
         (30.0, (), {"b:1", "c:1"}),

@@ -83,6 +83,9 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     # The drain of the other began after the sample.
     assert (later.bundles, later.movable, later.moving, later.left) == (None, None, 0, ())
 
+    again = {broker(0): drains[broker(0)].model_copy(update={"at": NOW + timedelta(seconds=1)})}
+    assert seen(made, drains=again).drains[0].movable is None, "the progress of an earlier drain"
+
     unknown = progress.model_copy(update={"bundles": None, "moving": 0})
     plan.write_json(plan.read_json() | {"drains": {broker(0): unknown.model_dump(mode="json")}})
     assert seen(made, drains=drains).drains[0].bundles is None, "it gave no report"
