@@ -169,9 +169,16 @@ class CarryOutOperator(HandOverOperator):
                 handed = self._next_run(context, store, handed, before)
             kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
             store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
+            self._refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
+                marked = store.drains(self.storage)
                 self._mark(store, request.broker, drain)
+                try:
+                    self._refuse_while_rolling(store)
+                except PlanError:
+                    store.put_drains(self.storage, marked)
+                    raise
                 emit_orders(context, self.entry.name, self.entry.settings)
                 return
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}

@@ -27,6 +27,7 @@ from pulsar_rebalancer.orders.manual_plans import (
     ShownPlan,
     ShownPlans,
 )
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file, write_outcomes
 from pulsar_rebalancer.run.plan import Summary
@@ -226,6 +227,22 @@ def test_a_drain_is_marked_and_released(storage: ClusterStorage, state: MemorySt
     assert act(storage, state, action="release", broker="a:1", reason="the disks are in")[0] == "done"
     assert store.drains(storage).brokers == {}
     assert act(storage, state, run="manual__2", plan=identity)[0] == "plan_used"
+    assert store.drains(storage).brokers == {}
+
+
+@pytest.mark.parametrize("form", [DRAIN, UNLOAD], ids=["drain", "moves"])
+def test_a_roll_that_begins_at_the_same_time_comes_first(
+    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch, form: dict[str, Any]
+) -> None:
+    identity, store, put = shown(storage, state, **form), StateStore(state), StateStore.put
+
+    def begun(self: StateStore, document: Any) -> None:
+        put(self, document)
+        if isinstance(document, HandedOverPlans if form is UNLOAD else Drains):
+            put(self, Roll(id="f", order=("b:1",), at=datetime.now(UTC)))
+
+    monkeypatch.setattr(StateStore, "put", begun)
+    assert act(storage, state, plan=identity)[0] == "rolling"
     assert store.drains(storage).brokers == {}
 
 
