@@ -9,6 +9,7 @@ from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary, plan_hash, write_splits
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 
@@ -55,6 +56,7 @@ def make_run(
     cluster: str = CLUSTER,
     airflow_run_id: str = "manual__1",
     splits: Sequence[Mapping[str, Any]] = (),
+    before: StateBefore | None = None,
     **settings: Any,
 ) -> StoragePath:
     """A run with its request, its validation and its plan, without a snapshot."""
@@ -64,6 +66,7 @@ def make_run(
     resolved = Resolved(settings=effective, origins={})
     RunRequest(cluster=cluster, airflow_run_id=airflow_run_id, resolved=resolved, collected_at=now).write(run)
     (validation or Validation()).write(run)
+    (before or StateBefore()).write(run)
     state = DecisionState(
         seq=base_seq + 1,
         plan_id=run.name,

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from pulsar_rebalancer.config.settings import BreakerRules, parse_typed
 from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.texts import one_line
 
@@ -38,6 +39,12 @@ class PauseOrder(Order):
     """An order to move nothing until a given time."""
 
     until: AwareDatetime
+
+
+class SkipBrokerOrder(Order):
+    """An order to end the turn of a rolling restart's current broker, which is named lest the next one be skipped."""
+
+    broker: str
 
 
 _Ordered = TypeVar("_Ordered", bound=Order)
@@ -66,7 +73,7 @@ class Control(StateDocument):
     stop: Order | None = None
     breaker_closed: Order | None = None
     stop_roll: Order | None = None
-    skip_broker: Order | None = None
+    skip_broker: SkipBrokerOrder | None = None
     breaker: Breaker = Field(Breaker(), exclude=True)
     unreadable: str = Field("", exclude=True)
     rolling: bool = Field(False, exclude=True)
@@ -92,6 +99,15 @@ class Control(StateDocument):
     def stopped_since(self, started: datetime | None) -> bool:
         """Return whether a stop was ordered at or after a given time or, if the time is None, at all."""
         return self.stop is not None and (started is None or self.stop.at >= started)
+
+    def stops_roll(self, roll: Roll) -> Order | None:
+        """Return the order to stop a rolling restart; None if there is none."""
+        return self.stop_roll if self.stop_roll and roll.at and self.stop_roll.at >= roll.at else None
+
+    def skips_broker(self, roll: Roll) -> Order | None:
+        """Return the order to end the turn of a roll's current broker, given in its phase; None if there is none."""
+        order = self.skip_broker if self.skip_broker and self.skip_broker.broker == roll.broker else None
+        return order if order and roll.since and order.at >= roll.since else None
 
 
 def _latest(one: _Ordered | None, other: _Ordered | None) -> _Ordered | None:
@@ -143,6 +159,8 @@ class ControlRequest(BaseModel):
         description="restore: decision-<number>.json or export-<time>.json; empty: the newest copy",
     )
 
+    broker: str = Field("", max_length=500, description="skip_broker: the broker whose turn it is, host:port")
+
     @property
     def changes(self) -> bool:
         """Return whether the request changes anything."""
@@ -154,6 +172,8 @@ class ControlRequest(BaseModel):
             raise ValueError(f"{self.action} needs reason: say why")
         if (self.until is not None) != (self.action is ControlAction.PAUSE):
             raise ValueError("until: a pause needs its end, and nothing else has one")
+        if bool(self.broker) != (self.action is ControlAction.SKIP_BROKER):
+            raise ValueError("broker: skip_broker needs the broker whose turn it is, and nothing else has one")
         if self.file and self.action is not ControlAction.RESTORE:
             raise ValueError(f"file: {self.action} does not use it")
         return self

@@ -562,7 +562,7 @@ class Reason(StrEnum):
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")
-    NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED,
+    NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is not being drained (any more).")
     DRAINS_UNREADABLE = ("drains_unreadable", BLOCK, Trait.NONE,
         "The list of drained brokers cannot be read, so nothing is moved.",
@@ -587,8 +587,8 @@ class Reason(StrEnum):
         "A person ordered the rolling restart to skip the broker.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
         "The rolling restart is over: each broker had its turn.")
-    ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.NONE,
-        "A person stopped the rolling restart.",
+    ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
+        "A person stopped the rolling restart, or skipped the broker.",
         "Release the broker that the message names as drained once it is up; start another roll for the rest.")
     ROLL_STUCK = ("roll_stuck", VERDICT, Trait.NONE,
         "The rolling restart made no progress for roll_wait_minutes, so it stopped.",

@@ -94,6 +94,7 @@ def control_params() -> dict[str, Param]:
         "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
         "until": {"default": None, "type": ["null", "string"], "format": "date-time"},
         "file": {"default": None, "type": ["null", "string"], "pattern": f"^({FILE_NAME})?$"},
+        "broker": {"default": "", "type": ["null", "string"], "maxLength": 500},
     }
     return {
         name: Param(**typed[name], title=name.capitalize(), description=field.description)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from airflow.sdk.exceptions import AirflowRuntimeError
+
 from pulsar_rebalancer.errors import SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.control_document import (
     Control,
@@ -15,6 +17,7 @@ from pulsar_rebalancer.orders.control_document import (
     ControlRequest,
     Order,
     PauseOrder,
+    SkipBrokerOrder,
     parse_control_form,
 )
 from pulsar_rebalancer.reasons import Reason
@@ -39,10 +42,12 @@ class Ordered(TypedDict, total=False):
     Attributes:
         lost: the errors for unreadable documents that were dropped, by key.
         found: the plan in progress at the time of a stop or pause; missing if one of the run's files cannot be read.
+        undecided: True if a run without a plan was in progress when a stop or pause was ordered.
     """
 
     lost: dict[str, str]
     found: UnderWay
+    undecided: bool
 
 
 class OrderOperator(ClusterOperator):
@@ -61,9 +66,12 @@ class OrderOperator(ClusterOperator):
                 replace them (`control_unreadable`).
         """
         with final_unless_passing(context):
+            store, storage, ordered = self._store(context), self.storage, Ordered()
+            if parse_control_form(context["params"]).action.stops:
+                # Only runs that began before the order are sure to obey it.
+                with suppress(AirflowRuntimeError):
+                    ordered["undecided"] = self._undecided(context, store)
             request, order = asked(context)
-            store, storage = self._store(context), self.storage
-            ordered = Ordered()
             if request.action in (ControlAction.RESET, ControlAction.RESTORE):
                 _forget_used_skip(store, storage)
             elif request.action.is_order:
@@ -73,6 +81,17 @@ class OrderOperator(ClusterOperator):
                     ordered["found"] = control_actions.under_way(store, storage)
         emit_orders(context, self.entry.name, self.entry.settings)
         return ordered
+
+    def _undecided(self, context: Context, store: StateStore) -> bool:
+        """Return whether a run without a recorded plan is in progress."""
+        ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
+        running = ti.get_dr_count(dag_id, states=["running"])
+        last = self.storage.run(store.last_plan()) if running else None
+        try:
+            recorded = [RunRequest.read(last).airflow_run_id] if last else []
+        except SnapshotError:
+            recorded = []
+        return running > (ti.get_dr_count(dag_id, run_ids=recorded, states=["running"]) if recorded else 0)
 
 
 def asked(context: Context) -> tuple[ControlRequest, Order]:
@@ -105,6 +124,11 @@ def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, 
     if lost and action not in (ControlAction.PAUSE, ControlAction.RESUME):
         raise StateError(Reason.CONTROL_UNREADABLE, f"{action} was not ordered: {present.unreadable}")
     was = loss(store, lost)
+    turn = store.readable_roll(storage).broker
+    if request.broker and request.broker != turn:
+        raise SettingsError(
+            Reason.CONTRADICTION, f"form: broker: it is not the turn of {request.broker}, but of {turn!r}"
+        )
     store.put_control(storage, _ordered(present, request, order))
     note(storage, action, order, was | details)
     return lost
@@ -132,7 +156,7 @@ def _ordered(control: Control, request: ControlRequest, order: Order) -> Control
         ControlAction.SKIP: {"skip": order},
         ControlAction.STOP: {"stop": order},
         ControlAction.CLOSE_BREAKER: {"breaker_closed": order},
-        ControlAction.SKIP_BROKER: {"skip_broker": order},
+        ControlAction.SKIP_BROKER: {"skip_broker": SkipBrokerOrder(**order.model_dump(), broker=request.broker)},
         ControlAction.STOP_ROLL: {"stop_roll": order},
         ControlAction.RESUME: {"pause": None, "skip": None},
     }
@@ -186,7 +210,7 @@ class ControlOperator(ClusterOperator):
             request, order = asked(context)
             store, storage = self._store(context), self.storage
             answer = self._act(store, storage, request, order)
-            if request.action.stops and self._undecided(context, store, storage):
+            if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run under way has no plan yet, and will not carry its plan out"}
             answer = {"in_force": self._in_force(store, storage)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
@@ -222,17 +246,6 @@ class ControlOperator(ClusterOperator):
             "unfinished": list(stopped.unfinished[:_NAMED]),
             "not_begun": stopped.not_begun,
         }
-
-    def _undecided(self, context: Context, store: StateStore, storage: ClusterStorage) -> bool:
-        """Return whether a run without a recorded plan is in progress. The order also applies to this run."""
-        ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
-        running = ti.get_dr_count(dag_id, states=["running"])
-        last = storage.run(store.last_plan()) if running else None
-        try:
-            recorded = [RunRequest.read(last).airflow_run_id] if last else []
-        except SnapshotError:
-            recorded = []
-        return running > (ti.get_dr_count(dag_id, run_ids=recorded, states=["running"]) if recorded else 0)
 
     def _in_force(self, store: StateStore, storage: ClusterStorage) -> str:
         last = store.last_plan()

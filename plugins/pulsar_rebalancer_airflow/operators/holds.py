@@ -13,9 +13,11 @@ from pulsar_rebalancer.config import settings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.orders.control_document import Control
 from pulsar_rebalancer.orders.in_force import closings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move, Split
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import clusters_file, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+_NOTHING_SERVED = StateBefore()
 
 
 class Holds:
@@ -37,6 +40,7 @@ class Holds:
         cluster: name in the clusters file.
         planned: the plan's settings.
         given: the cluster's settings when the task started.
+        before: the drains and the rolling restart that the plan serves.
         each_time: True to check on every call; otherwise check at most once a second.
         failed: function that returns the number of the run's failed moves that the circuit breaker has not counted yet.
     """
@@ -48,6 +52,7 @@ class Holds:
         store: StateStore,
         planned: Settings,
         given: Settings,
+        before: StateBefore = _NOTHING_SERVED,
         *,
         each_time: bool = False,
         failed: Callable[[datetime | None], int] = lambda _: 0,
@@ -65,7 +70,9 @@ class Holds:
         self._closed_at: datetime | None = None
         self._reason: Reason | None = None
         self._unreadable = False
+        self._before = before
         self._drained: frozenset[str] = frozenset()
+        self._rolls = False
 
     def reason(self) -> Reason | None:
         """Return why no further move or split may start; None if nothing prevents it."""
@@ -86,7 +93,7 @@ class Holds:
         )
 
     def leaves(self, part: Move | Split) -> Reason | None:
-        """Return why a drain or exclusion ordered after planning forbids a move or split; None if it is allowed.
+        """Return why orders given after planning forbid a move or split, or no longer want it; None if it is allowed.
 
         Call `reason` first, because it reads the current orders and settings.
         """
@@ -96,20 +103,29 @@ class Holds:
             return settings.since(self._planned, self._present, part.bundle, {part.broker})
         if part.destination in self._drained:
             return Reason.DRAINING
+        roll = self._before.roll
+        if roll is not None and roll.broker in (part.source, part.destination) and not self._rolls:
+            return Reason.ROLL_STOPPED
+        if part.source in self._before.drains.brokers and part.source not in self._drained:
+            return Reason.NOT_DRAINED
         return settings.since(self._planned, self._present, part.bundle, {part.source, part.destination})
 
     def _look(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
+        control = self._store.control(self._storage)
         self._drained = frozenset(self._store.drained(self._storage).brokers)
-        hold = self._found()
+        if self._before.roll is not None:
+            roll = self._store.roll(self._storage)
+            ended = control.stops_roll(roll) or control.skips_broker(roll) or not roll.active
+            self._rolls = roll.in_phase_of(self._before.roll) and not ended
+        hold = self._found(control)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No further bundle is begun: %s %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _found(self) -> tuple[Reason, str] | None:
-        control = self._store.control(self._storage)
+    def _found(self, control: Control) -> tuple[Reason, str] | None:
         self._closed_at = control.breaker_closed.at if control.breaker_closed else None
         again, self._unreadable = self._unreadable, bool(control.unreadable)
         if self._unreadable and not again:

@@ -16,7 +16,6 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
-from pulsar_rebalancer.orders.control_document import Order
 from pulsar_rebalancer.orders.in_force import Closed, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, parse_roll_form
@@ -190,7 +189,7 @@ class RollOperator(BaseSensorOperator):
         control, held = store.control(self.storage), self._held(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._seen(store, roll)
-        stop, skip = _since(control.stop_roll, roll.at), _since(control.skip_broker, roll.since)
+        stop, skip = control.stops_roll(roll), control.skips_broker(roll)
         facts = RollFacts(
             now=now,
             minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
@@ -260,10 +259,6 @@ class RollOperator(BaseSensorOperator):
             return ""
         states = ("failed", "success")
         return next((state for state in states if ti.get_dr_count(dag_id, run_ids=[run_id], states=[state])), "running")
-
-
-def _since(order: Order | None, at: datetime | None) -> Order | None:
-    return order if order is not None and at is not None and order.at >= at else None
 
 
 def _restart_run(roll: Roll) -> str:

@@ -27,7 +27,7 @@ from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_brokers
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, not_moved
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
-from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import needs_waves
@@ -169,9 +169,9 @@ class UnloadWaveOperator(PlanPartOperator):
     `not_recorded`.
 
     Nothing is unloaded if the store now has another plan, or if Pulsar's own shedding was switched on. If the wave does
-    not start in time, its moves are recorded as not made. The same applies to moves to a broker that is now drained,
-    to moves of a bundle or broker that a setting now excludes, and, if waves are made by hash range, to moves whose
-    range a bundle of another wave still needs (`_ranges_in_use`).
+    not start in time, its moves are recorded as not made. The same applies to moves to a broker that is now drained, to
+    those of a drain or rolling restart that has ended, to moves of a bundle or broker that a setting now excludes, and,
+    if waves are made by hash range, to moves whose range a bundle of another wave still needs (`_ranges_in_use`).
     """
 
     template_fields: Sequence[str] = ("run", "wave")
@@ -197,8 +197,11 @@ class UnloadWaveOperator(PlanPartOperator):
             store = self._store(context)
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
             history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
-            settings = Summary.read(run).resolved.settings
-            holds = Holds(context, self.cluster, store, settings, self.present, failed=history.failed)
+            summary = Summary.read(run)
+            settings, by_hand = summary.resolved.settings, summary.by_hand
+            # What a person chose to move needs no drain.
+            served = StateBefore() if by_hand and by_hand.request.action else StateBefore.read(run)
+            holds = Holds(context, self.cluster, store, settings, self.present, served, failed=history.failed)
             moves = self._open(context, run, holds, history, planned)
             if moves:
                 self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))

@@ -176,7 +176,9 @@ def _of(
 
 def _roll(roll: Roll, now: datetime) -> RollView | None:
     shown = roll.active or (roll.ended_at is not None and now - roll.ended_at < _ENDED_ROLL)
-    return RollView(text=roll.progress, done=len(roll.done), total=len(roll.order)) if shown else None
+    return (
+        RollView(text=roll.progress, broker=roll.broker, done=len(roll.done), total=len(roll.order)) if shown else None
+    )
 
 
 def _plan(storage: ClusterStorage, run: Run) -> PlanView | None:

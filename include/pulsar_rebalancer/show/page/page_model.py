@@ -397,10 +397,12 @@ class RollView(View):
 
     Attributes:
         text: the roll's phase and what the roll is waiting for, or how it ended, and whose bundles are elsewhere.
+        broker: the broker whose turn it is; empty if the roll is over.
         done, total: number of brokers whose turn is over, and total number of brokers in the roll.
     """
 
     text: str
+    broker: str
     done: int
     total: int
 

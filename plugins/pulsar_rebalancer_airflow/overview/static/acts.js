@@ -98,11 +98,15 @@ export function offered(view, now) {
     order("resume", { name: "Resume", title: "End the pause, and cancel a pending skip" }),
     control && !skips && order("skip", { name: "Skip next run", title: "The next run moves nothing" }),
     control && breaker && order("close_breaker", { name: "Close breaker", title: "Close the circuit breaker early" }),
-    control && rolls && order("skip_broker", {
-      name: "Skip broker",
-      title: "Skip the broker whose turn it is",
-      hint: "The rolling restart continues with the next one.",
-    }),
+    control && rolls && order(
+      "skip_broker",
+      {
+        name: "Skip broker",
+        title: `Skip ${view.roll?.broker}, whose turn it is`,
+        hint: "The rolling restart continues with the next one.",
+      },
+      () => ({ broker: view.roll?.broker }),
+    ),
     control && rolls && order("stop_roll", {
       name: "Stop roll",
       title: "Stop the rolling restart",

@@ -221,6 +221,7 @@ export interface PlanView {
 
 export interface RollView {
   text: string;
+  broker: string;
   done: number;
   total: number;
 }

@@ -14,7 +14,8 @@ UNTIL = "2027-01-02T06:00:00Z"
 
 @pytest.mark.parametrize("action", sorted(set(ControlAction) - {ControlAction.SHOW, ControlAction.EXPORT}))
 def test_what_changes_something_needs_a_reason(action: str) -> None:
-    given = {"action": action, "until": UNTIL if action == "pause" else None}
+    needed = {"pause": {"until": UNTIL}, "skip_broker": {"broker": "a:1"}}
+    given = {"action": action} | needed.get(action, {})
 
     with pytest.raises(SettingsError, match="reason"):
         parse_control_form(given | {"reason": "  "})
@@ -31,6 +32,8 @@ def test_what_changes_something_needs_a_reason(action: str) -> None:
         ({"action": "reset", "reason": "x", "file": "decision-1.json"}, "file"),
         ({"action": "restore", "reason": "x", "file": "/etc/passwd"}, "file"),
         ({"action": "stop", "reason": "x", "by": "root"}, "by"),
+        ({"action": "skip_broker", "reason": "x"}, "broker"),
+        ({"action": "stop_roll", "reason": "x", "broker": "a:1"}, "broker"),
     ],
 )
 def test_what_is_refused(form: dict[str, Any], field: str) -> None:

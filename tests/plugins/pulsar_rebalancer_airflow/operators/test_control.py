@@ -13,13 +13,16 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
+from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow import control_actions
 from pulsar_rebalancer_airflow.operators import (
+    ControlOperator,
     GateOperator,
+    OrderOperator,
     RecordOperator,
     ReportOperator,
     UnloadWaveOperator,
@@ -256,6 +259,16 @@ def test_a_stop_tells_of_a_run_that_has_no_plan_yet(storage: ClusterStorage, sta
     assert "no plan yet" in told["undecided"]
     report(state, run)  # its last task is still under way
     assert "undecided" not in order(storage, state, "stop", runs={name: "running"})
+
+
+def test_a_stop_promises_nothing_of_a_run_that_begins_after_it(storage: ClusterStorage, state: MemoryState) -> None:
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
+    given: Any = context(CLUSTER, state, params={"action": "stop", "reason": "new disks"})
+    given["ti"].runs = {"scheduled__2": "queued"}
+    ordered = OrderOperator(task_id="order", entry=entry, root=storage.root).execute(given)
+    given["ti"].runs = {"scheduled__2": "running"}
+    told = ControlOperator(task_id="control", entry=entry, root=storage.root, ordered=ordered).execute(given)
+    assert "undecided" not in told
 
 
 BREAKER = SETTINGS.model_copy(update={"breaker": BreakerRules(bad_brokers=1)})

@@ -10,11 +10,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.airflow_context import MemoryState, context
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
+from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import roll_plan
-from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.orders.control_document import Control, Order, SkipBrokerOrder
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, Question, ShownPlan
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import notifications
@@ -286,10 +287,23 @@ def test_the_users_own_dag_restarts_no_broker_that_is_skipped(tmp_path: Path, mo
     desk = Desk(tmp_path, roll_restart_dag="restart_broker")
     monkeypatch.setattr(roll, "_trigger", lambda *_: pytest.fail("it was triggered"))
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
-    skip = Order(at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later")
+    skip = SkipBrokerOrder(at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later", broker="a:1")
     StateStore(desk.state).put(Control(skip_broker=skip))
     desk.empties("run")
     assert (desk.roll.phase, desk.roll.outcome) == (Phase.RETURNING, "broker_skipped")
+
+
+def test_an_order_to_skip_a_broker_skips_no_other(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.act("run", plan=desk.plan(brokers=["a:1", "b:1"]))
+    late = SkipBrokerOrder(at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later", broker="a:1")
+    StateStore(desk.state).put(Control(skip_broker=late))
+    desk.act("run")
+    desk.act("run")
+    assert (desk.roll.done, desk.roll.broker) == ({"a:1": "broker_skipped"}, "b:1")
+    given = {"action": "skip_broker", "reason": "later", "broker": "a:1"}
+    with pytest.raises(AirflowFailException, match="it is not the turn of a:1, but of 'b:1'"):
+        control(desk.snapshots.storage, desk.state, desk.settings, given)
 
 
 @pytest.mark.parametrize("lost", ["a:1", "c:1"])
@@ -350,7 +364,8 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any
     assert desk.pushed == {}
     skipped = {"phase": Phase.RETURNING, "left": 2, "since": NOW}
     StateStore(desk.state).put_roll(desk.snapshots.storage, desk.roll.model_copy(update=skipped))
-    StateStore(desk.state).put(Control(skip_broker=Order(at=datetime.now(UTC), by="eve", reason="enough")))
+    skip = SkipBrokerOrder(at=datetime.now(UTC), by="eve", reason="enough", broker="a:1")
+    StateStore(desk.state).put(Control(skip_broker=skip))
 
     assert desk.act("run") == {"a:1": "broker_rolled"}
     assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
@@ -375,7 +390,7 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
-    skip = Order(at=datetime.now(UTC), by="eve", reason="later")
+    skip = SkipBrokerOrder(at=datetime.now(UTC), by="eve", reason="later", broker="a:1")
     StateStore(desk.state).put(Control(skip_broker=skip))
     for _ in range(2):
         desk.act("run")

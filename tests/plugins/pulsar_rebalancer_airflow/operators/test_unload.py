@@ -16,10 +16,13 @@ from tests.airflow_runs import make_run
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 
 from pulsar_rebalancer.carry_out import move_history
+from pulsar_rebalancer.orders.control_document import Control, Order, SkipBrokerOrder
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
 from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -184,6 +187,41 @@ def test_no_bundle_is_brought_to_a_broker_that_is_drained_by_now(scene: UnloadSc
 
     assert (scene.all_on([here], "source"), scene.all_on([away], "destination")) == (True, True)
     assert here["bundle"] not in scene.state.documents[MovesState.KEY]["unloads"]
+
+
+@pytest.mark.parametrize("end", ["released", "roll over", "roll stopped", "broker skipped", "other phase"])
+def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(scene: UnloadScene, end: str) -> None:
+    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
+    first = scene.moves(1)[0]
+    moves = [move for move in scene.moves(99) if move["source"] == first["source"]][:3]
+    store, now, source = StateStore(scene.state), datetime.now(UTC), first["source"]
+    roll = Roll(id="f", order=(source,), at=now, turn_at=now, since=now, phase=Phase.DRAINING)
+    order = {"at": now, "by": "eve", "reason": "enough"}
+    released = end == "released"
+    drains = Drains(brokers={source: Drain(at=now, by="ada", reason="new disks")}) if released else Drains()
+
+    def ended(_: str) -> None:
+        if end == "released":
+            store.put_drains(scene.storage, drains.without(source, now))
+        elif end == "roll stopped":
+            store.put_control(scene.storage, Control(stop_roll=Order(**order)))
+        elif end == "broker skipped":
+            store.put_control(scene.storage, Control(skip_broker=SkipBrokerOrder(**order, broker=source)))
+        else:
+            changed = (
+                {"ended": Reason.ROLL_STOPPED, "ended_at": now} if end == "roll over" else {"phase": Phase.RETURNING}
+            )
+            store.put_roll(scene.storage, roll.model_copy(update=changed))
+
+    store.put_drains(scene.storage, drains)
+    if not released:
+        store.put_roll(scene.storage, roll)
+    scene.before_unloads(ended)
+    before = StateBefore(drains=store.drained(scene.storage), roll=None if released else roll)
+    run = scene.run(moves, before=before, unload_concurrency=1)
+
+    assert scene.unload(run) == {"moved": 1, "not_drained" if released else "roll_stopped": 2}
+    assert scene.all_on(moves[1:], "source")
 
 
 def test_the_time_for_waves_is_a_setting_of_the_plan(scene: UnloadScene) -> None:

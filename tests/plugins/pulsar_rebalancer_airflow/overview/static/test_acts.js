@@ -68,21 +68,22 @@ for (
 }
 
 for (
-  const [name, action] of [
+  const [name, action, more] of [
     ["Stop", "stop"],
     ["Resume", "resume"],
     ["Skip next run", "skip"],
     ["Close breaker", "close_breaker"],
-    ["Skip broker", "skip_broker"],
     ["Stop roll", "stop_roll"],
+    ["Skip broker", "skip_broker", { broker: "b:1" }],
   ]
 ) {
   test(`${name} starts a run of the control DAG`, () => {
-    const { dag, run, method, path, body } = act(name, { control: "c", paused: true, breaker: true, rolls: true })
-      .request();
+    const acts = { control: "c", paused: true, breaker: true, rolls: true };
+    const { dag, run, method, path, body } = act(name, acts, { roll: { broker: "b:1" } }).request();
     assert.deepEqual([dag, method, path], ["c", "POST", "dagRuns"]);
     assert.match(run, /^page__\d+-\d+$/);
-    assert.deepEqual(body(form()), { dag_run_id: run, logical_date: null, conf: { action, reason: "a party" } });
+    const conf = { action, reason: "a party", ...more };
+    assert.deepEqual(body(form()), { dag_run_id: run, logical_date: null, conf });
   });
 }
 
