@@ -20,7 +20,7 @@ find_python() {
   fail "Python 3.11, 3.12 or 3.13 is needed and was not found: install it, or name it with PYTHON=/path/to/python3.12"
 }
 
-java_problem() { .venv/bin/python -m pulsar_rebalancer_airflow.spark_archive 2>&1; }
+java_problem() { .venv/bin/python -m pulsar_rebalancer_airflow.java 2>&1; }
 
 find_java() {
   local problem

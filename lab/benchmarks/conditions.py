@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from lab.benchmarks.measure import ROOT
-from pulsar_rebalancer_airflow.spark_archive import java_version
+from pulsar_rebalancer_airflow.java import java_version
 
 QUIET = 1.0
 """A load below this disturbs no figure."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +22,7 @@ from typing import Any
 from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest, Validation
@@ -35,6 +33,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import PROFILES
+from pulsar_rebalancer_airflow.java import java_command, java_version
 from pulsar_rebalancer_airflow.operators.spark_application import (
     CONF,
     JAVA_OPTIONS,
@@ -42,43 +41,6 @@ from pulsar_rebalancer_airflow.operators.spark_application import (
     driver_environment,
     path_of,
 )
-
-_OLDEST = 17
-
-
-def java_command() -> str:
-    """Return the `java` command that Spark starts (bin/spark-class): from JAVA_HOME if set, else from PATH."""
-    home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/java" if home else "java"
-
-
-def java_version() -> str:
-    """Return the output of `java -version` for Spark's Java.
-
-    Raises:
-        SettingsError: `wrong_setting` if Java cannot be started or is too old for Spark.
-    """
-    try:
-        answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr
-    except OSError:
-        answer = ""
-    release = re.search(r'version "(\d+)', answer)
-    if release is not None and int(release[1]) >= _OLDEST:
-        return answer
-    if home := os.environ.get("JAVA_HOME"):
-        place = f"JAVA_HOME={home}, where Spark looks first,"
-        advice = "set JAVA_HOME to one that is, or unset it"
-    else:
-        place = "PATH"
-        advice = "install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"
-    raise SettingsError(Reason.WRONG_SETTING, f"Spark needs Java {_OLDEST} or newer, and {place} has none: {advice}")
-
-
-if __name__ == "__main__":
-    try:
-        java_version()
-    except SettingsError as error:
-        sys.exit(error.message)
 
 
 class ArchiveError(RebalancerError):

@@ -12,7 +12,7 @@ import pytest
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE
-from pulsar_rebalancer_airflow.spark_archive import java_version
+from pulsar_rebalancer_airflow.java import java_version
 
 NO_SUCH = "no-such"
 
