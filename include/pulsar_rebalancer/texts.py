@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,12 @@ def _shown(character: str) -> str:
     if character in _BLANK or unicodedata.category(character) == "Cf":
         return ""
     return character if character.isprintable() else " "
+
+
+def error_line(error: BaseException, most: int = 500) -> str:
+    """Return an exception's type and message on one line. The message may have many lines, or fail to be made."""
+    lines = "".join(traceback.format_exception_only(error)).split("\n")
+    return one_line(" ".join(filter(None, lines)), most)
 
 
 def number_of(count: int, noun: str) -> str:

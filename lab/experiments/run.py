@@ -12,8 +12,8 @@ from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
 from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
-from pulsar_rebalancer.replay.variant_outcome import Failure
 from pulsar_rebalancer.strategies.shedders.registry import validate
+from pulsar_rebalancer.texts import error_line
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder) ->
         recorder.minute(scores, simulation.alive, carried, without_broker)
         try:
             moves = balancer.decide(minute)
-        except (Exception, SystemExit) as error:  # a strategy from outside may raise anything
-            failure = Failure.of(report.minute, error)
-            raise StrategyError(f"minute {failure.minute}: {failure.error}") from None
+        except BaseException as error:  # a strategy from outside may raise anything
+            raise StrategyError(f"minute {report.minute}: {error_line(error)}") from None
         if moves:
             throughput = minute.bundles[2] + minute.bundles[3]
             moved = [move.bundle for move in moves]

@@ -102,7 +102,7 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
     try:
         run = RunInput.read(folder)
         print(_report(decide(spark.result, run), time.monotonic() - started), flush=True)
-    except Exception as error:
+    except BaseException as error:  # someone else's strategy may raise anything
         why = str(error)
         if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
             # The driver has just read the run, so only Spark, which runs on other machines, does not see it.

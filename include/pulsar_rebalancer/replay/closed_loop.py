@@ -32,6 +32,7 @@ from pulsar_rebalancer.state.state_documents import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import left_out
+from pulsar_rebalancer.texts import error_line
 
 _PROGRESS_REPORTS = 20
 """Number of progress reports per replayed period."""
@@ -109,9 +110,9 @@ class _Replica:
             return
         try:
             self._step(sample, compared)
-        except (Exception, SystemExit) as error:  # someone else's strategy may raise anything
+        except BaseException as error:  # someone else's strategy may raise anything
             traceback.print_exc()
-            self.outcome.failed = Failure.of(sample.minute, error)
+            self.outcome.failed = Failure(sample.minute, error_line(error))
 
     def _step(self, sample: RecordedSample, compared: Flags) -> None:
         self._own(sample)

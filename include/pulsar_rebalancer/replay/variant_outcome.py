@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,12 +14,9 @@ from pydantic import BaseModel, ConfigDict
 from pulsar_rebalancer.replay.columns import NOBODY, Floats
 from pulsar_rebalancer.replay.recording import MINUTES_OF_A_DAY
 from pulsar_rebalancer.replay.samples import RecordedSample
-from pulsar_rebalancer.texts import one_line
 
 HOT = 80.0
 """Score, in percent, above which a broker counts as hot."""
-
-_LONGEST_ERROR = 500
 
 
 class Failure(NamedTuple):
@@ -33,12 +29,6 @@ class Failure(NamedTuple):
 
     minute: int
     error: str
-
-    @classmethod
-    def of(cls, minute: int, error: BaseException) -> Self:
-        """Return the failure for an exception; the exception's message is sanitized."""
-        lines = "".join(traceback.format_exception_only(error)).split("\n")
-        return cls(minute, one_line(" ".join(filter(None, lines)), _LONGEST_ERROR))
 
     @property
     def at(self) -> datetime:

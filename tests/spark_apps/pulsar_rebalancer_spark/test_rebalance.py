@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pyarrow as pa
@@ -286,11 +287,12 @@ def test_a_figure_that_is_no_machines_gives_a_score_all_the_same(spark, tmp_path
     assert plan_of(run) == (specified(tmp_path, run).decisions, specified(tmp_path, run).moves)
 
 
-def test_what_nobody_thought_of_has_a_reason_code_too(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_what_nobody_thought_of_has_a_reason_code_too(tmp_path, capsys, monkeypatch, raised):
     run = runs.make(tmp_path, runs.tables("east", 3, 3))
-    monkeypatch.setattr(rebalance, "session", lambda: 1 / 0)
+    monkeypatch.setattr(rebalance, "session", Mock(side_effect=raised))
     assert rebalance.main(["--root", str(tmp_path), "--run", run.uri]) == 1
-    assert f"not decided: {run.uri}: ZeroDivisionError [decide_failed]" in capsys.readouterr().err
+    assert f"not decided: {run.uri}: {raised.__name__} [decide_failed]" in capsys.readouterr().err
 
 
 class TestDamagedInput:

@@ -6,11 +6,14 @@ A new shedder needs a module with `shed(sample, kept)` and a profile, an entry i
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pulsar_rebalancer.config import clusters_file, settings
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, Resolved, RunParams
@@ -21,7 +24,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.strategies.sample import Profile
+from pulsar_rebalancer.strategies.sample import Line, Profile, Threshold
 from pulsar_rebalancer.strategies.shedders import (
     avg_shedder,
     gain_shedder,
@@ -30,6 +33,9 @@ from pulsar_rebalancer.strategies.shedders import (
     transfer_shedder,
     uniform_load_shedder,
 )
+from pulsar_rebalancer.texts import error_line
+
+_log = logging.getLogger(__name__)
 
 STRATEGIES_VARIABLE = "PULSAR_REBALANCER_STRATEGIES"
 """Environment variable with the import paths of permitted custom shedders, comma-separated.
@@ -69,14 +75,41 @@ def counts_same_hits(strategy: str, other: str) -> bool:
 def profile_shown(settings: Settings) -> Profile:
     """Return the shedder's profile, to display a run.
 
-    If the shedder no longer exists or rejects the run's settings, the profile has only defaults.
+    If the shedder no longer exists or rejects the run's settings, the profile has only defaults. A function of a custom
+    shedder that fails is replaced by its default: it must not hide the cluster, or other clusters on the same page.
     """
     try:
         profile = profile_of(settings)
         profile.own_settings.model_validate(settings.strategy_settings)
-    except (SettingsError, ValueError):
-        return Profile(overload_shedder.shed)  # the function is never called
-    return profile
+    except BaseException as error:  # someone else's module may raise anything
+        if not isinstance(error, SettingsError | ValueError):
+            _log.warning("strategy %s: %s", settings.strategy, error_line(error))
+        return _DEFAULT
+    if settings.strategy in PROFILES:
+        return profile
+    shown: dict[str, Any] = {name: _or_default(settings.strategy, name, profile) for name in _SHOWN}
+    return replace(profile, **shown)
+
+
+_DEFAULT = Profile(overload_shedder.shed)  # the function is never called
+_SHOWN: dict[str, TypeAdapter[Any]] = {
+    "thresholds": TypeAdapter(dict[str, Threshold]),
+    "cluster_hits": TypeAdapter(int | None),
+    "lines": TypeAdapter(tuple[Line, ...]),
+    "sentence": TypeAdapter(str),
+}
+"""Functions of a profile whose results are shown, each with the type of its result."""
+
+
+def _or_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
+    def answer(*given: object) -> object:
+        try:
+            return _SHOWN[name].validate_python(getattr(profile, name)(*given))
+        except BaseException as error:
+            _log.warning("strategy %s: %s: %s", strategy, name, error_line(error))
+            return getattr(_DEFAULT, name)(*given)
+
+    return answer
 
 
 def placement_of(settings: Settings) -> Placement:
@@ -97,8 +130,8 @@ def _from_outside(path: str) -> Profile:
     try:
         loaded = importlib.import_module(module)
         shed = getattr(loaded, name)
-    except (Exception, SystemExit) as error:  # someone else's module may raise anything at import
-        raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: {type(error).__name__}: {error}") from None
+    except BaseException as error:  # someone else's module may raise anything at import
+        raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: {error_line(error)}") from None
     if not callable(shed):
         raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: cannot be called")
     profile = getattr(loaded, "PROFILE", None)
@@ -127,16 +160,17 @@ def checked(given: Settings, where: str) -> Settings:
         profile.check(filled)
         for said in (profile.thresholds, profile.cluster_hits):
             said(filled)
-        profile.lines(filled, None)
+        for mean in (None, 50.0):
+            profile.lines(filled, mean)
     except ValidationError as error:
         raise settings.settings_error(error, f"{where}: strategy_settings") from None
     except SettingsError as error:
         raise SettingsError(error.reason, f"{where}: {error.message}") from None
     except ValueError as error:
         raise SettingsError(Reason.CONTRADICTION, f"{where}: {error}") from None
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: strategy {given.strategy}: {why}") from error
+    except BaseException as error:  # such as SystemExit: someone else's profile may raise anything
+        why = f"{where}: strategy {given.strategy}: {error_line(error)}"
+        raise SettingsError(Reason.WRONG_SETTING, why) from error
     return filled if own != given.strategy_settings else given
 
 

@@ -77,6 +77,10 @@ def ends_the_process(sample: ClusterSample, kept: ShedderState) -> SheddingResul
     raise SystemExit(3)
 
 
+def interrupts(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    raise KeyboardInterrupt
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -93,6 +97,7 @@ def returns_nothing(sample: ClusterSample, kept: ShedderState) -> None:
 RAISING = {
     "fails_later": (2, "ZeroDivisionError: no load  [31m at all"),
     "ends_the_process": (0, "SystemExit: 3"),
+    "interrupts": (0, "KeyboardInterrupt"),
     "raises_what_has_no_text": (0, f"{__name__}.Unprintable: <exception str() failed>"),
     "returns_nothing": (0, "AttributeError: 'NoneType' object has no attribute"),
 }

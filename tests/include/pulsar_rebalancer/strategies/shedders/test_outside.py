@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -75,13 +76,50 @@ def test_an_error_at_import_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert "ImportError: no such file: Gate open [wrong_setting]" in east.error
 
 
+class OwnError(BaseException):
+    """Not an Exception."""
+
+
+@pytest.mark.parametrize("raised", [KeyError, SystemExit, KeyboardInterrupt, OwnError])
 @pytest.mark.parametrize("part", ["thresholds", "cluster_hits", "lines", "check"])
 def test_a_profile_that_fails_breaks_its_own_cluster_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, raised: type[BaseException]
 ) -> None:
-    failing: dict[str, Any] = {part: mock.Mock(side_effect=KeyError("of somebody else"))}
+    failing: dict[str, Any] = {part: mock.Mock(side_effect=raised("of\nsomebody else"))}
     monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, **failing))
     (tmp_path / "clusters.yaml").write_text(f"clusters: {{east: {{strategy: '{PATH}'}}, west: {{}}}}")
     east, west = load_clusters(tmp_path / "clusters.yaml")
-    assert "KeyError: 'of somebody else' [wrong_setting]" in east.error
+    assert f"{raised.__name__}: " in east.error
+    assert "somebody else" in east.error
+    assert "[wrong_setting]" in east.error
     assert not west.error
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, OwnError])
+def test_a_module_that_ends_the_process_breaks_its_own_cluster_only(
+    tmp_path: Path, raised: type[BaseException]
+) -> None:
+    (tmp_path / "clusters.yaml").write_text("clusters: {east: {strategy: 'elsewhere:shed'}, west: {}}")
+    with mock.patch.object(importlib, "import_module", side_effect=raised("of somebody else")):
+        east, west = load_clusters(tmp_path / "clusters.yaml")
+    assert "strategy elsewhere:shed: " in east.error
+    assert not west.error
+
+
+@pytest.mark.parametrize("raised", [ValueError("no such\nsentence"), SystemExit(1), None])
+@pytest.mark.parametrize(
+    ("part", "wrong"), [("thresholds", {"low": 3}), ("cluster_hits", "two"), ("lines", ["a"]), ("sentence", None)]
+)
+def test_a_profile_that_fails_while_a_run_is_shown_leaves_the_defaults(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    part: str,
+    wrong: object,
+    raised: BaseException | None,
+) -> None:
+    failing: Any = mock.Mock(side_effect=raised, return_value=wrong)
+    monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, **{part: failing}))
+    shown = page(tmp_path, gap=99)
+    assert (len(shown.brokers), shown.status.cluster) == (4, "east")
+    assert f"strategy {PATH}: {part}: " in caplog.text
