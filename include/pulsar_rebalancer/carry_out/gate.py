@@ -177,7 +177,7 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
         for settings in (planned, present):
             cap = getattr(settings, name)
             # The last digits of a float sum depend on the order of the moves.
-            if cap is not None and figure > cap * (1 + 1e-9):
+            if cap is not None and not figure <= cap * (1 + 1e-9):
                 return Verdict(Reason.OVER_CAP, f"{figure:.12g} for {where}, {name} is {cap:g}")
     return None
 

@@ -27,7 +27,7 @@ from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import at_positions, excess, parts_by_bundle, recently_split
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, rows_of
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, one_by_one, rows_of
 from pulsar_rebalancer.state.state_documents import BundleSplit
 from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
@@ -302,10 +302,12 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined)
     reasons = dict(zip(names, stays.of_bundles(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
-    for row in sorted(sample, key=lambda row: sum(row[name] or 0.0 for name in TRAFFIC)):
+    for row in sorted(sample, key=lambda row: one_by_one(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
         long_term = [after[name][column] for column in LONG_TERM]
-        present = [sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")]
+        present = [
+            one_by_one(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")
+        ]
         rate, throughput = present if extensible else long_term
         loaded[name] = LoadedBundle(
             bundle=name,

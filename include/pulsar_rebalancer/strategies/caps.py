@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
-from pulsar_rebalancer.run.tables import BrokerSample
+from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
@@ -147,7 +147,7 @@ class _Caps:
                 self._off[move.source] += 1
                 self._onto[move.destination] += 1
                 self._of_namespace[name] += 1
-            self._bytes += sum(move.msg_throughput for move in unit)
+            self._bytes += one_by_one(move.msg_throughput for move in unit)
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
@@ -167,7 +167,7 @@ class _Caps:
             namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
             if _over(max(namespaces), caps.max_bundles_per_namespace):
                 return Reason.CAP_NAMESPACE
-        if _over(self._bytes + sum(move.msg_throughput for move in unit), caps.max_bytes_per_run):
+        if _over(self._bytes + one_by_one(move.msg_throughput for move in unit), caps.max_bytes_per_run):
             return Reason.CAP_BYTES
         return None
 
@@ -182,7 +182,7 @@ def _counts(names: Sequence[str | None]) -> Mapping[str | None, int]:
 
 
 def _over(count: float, cap: float | None) -> bool:
-    return cap is not None and count > cap
+    return cap is not None and not count <= cap  # NaN is over every cap
 
 
 def needs_waves(brokers: Iterable[BrokerSample]) -> bool:

@@ -54,6 +54,12 @@ def test_a_cap_never_splits_a_swap(settings, taken, reason):
     assert all((each.wave is not None) == each.taken for each in moves)
 
 
+def test_traffic_that_is_not_a_number_is_over_every_cap():
+    moves = [move(0, "t/a/0x0")._replace(msg_throughput=float("nan")), move(1, "t/b/0x0")]
+    found = caps.apply(moves, Settings(max_bytes_per_run=40), {}, OLD)
+    assert [each.reason for each in found] == ["cap_bytes", "taken"]
+
+
 def test_a_swap_waits_whose_one_way_finds_no_wave():
     moves = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(MAX_WAVES)]
     moves += [move(0, "t/a/0x0"), move(1, "t/b/0x3", COLD, HOT)]
