@@ -15,7 +15,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from pulsar_rebalancer.config.settings import BreakerRules, parse_typed
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.texts import one_line
 
@@ -99,15 +98,6 @@ class Control(StateDocument):
     def stopped_since(self, started: datetime | None) -> bool:
         """Return whether a stop was ordered at or after a given time or, if the time is None, at all."""
         return self.stop is not None and (started is None or self.stop.at >= started)
-
-    def stops_roll(self, roll: Roll) -> Order | None:
-        """Return the order to stop a rolling restart; None if there is none."""
-        return self.stop_roll if self.stop_roll and roll.at and self.stop_roll.at >= roll.at else None
-
-    def skips_broker(self, roll: Roll) -> Order | None:
-        """Return the order to end the turn of a roll's current broker, given in its phase; None if there is none."""
-        order = self.skip_broker if self.skip_broker and self.skip_broker.broker == roll.broker else None
-        return order if order and roll.since and order.at >= roll.since else None
 
 
 def _latest(one: _Ordered | None, other: _Ordered | None) -> _Ordered | None:

@@ -17,6 +17,7 @@ from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import parse_typed
 from pulsar_rebalancer.names import Brokers
+from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.state_documents import StateDocument
@@ -142,6 +143,17 @@ class Roll(StateDocument):
     def in_phase_of(self, other: Roll | None) -> bool:
         """Return whether another state of the document belongs to the same roll, turn and phase."""
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
+
+    def stop_in(self, control: Control) -> Order | None:
+        """Return the order to stop this roll; None if there is none."""
+        order = control.stop_roll
+        return order if order and self.at and order.at >= self.at else None
+
+    def skip_in(self, control: Control) -> Order | None:
+        """Return the order to end the current broker's turn, given in its phase; None if there is none."""
+        order = control.skip_broker
+        ends = order and order.broker == self.broker and self.since and order.at >= self.since
+        return order if ends else None
 
     def drains(self) -> dict[str, Drain]:
         """Return the drain of the current broker, or of a broker that was left drained; empty if there is no drain."""

@@ -117,7 +117,7 @@ class Holds:
         self._drained = frozenset(self._store.drained(self._storage).brokers)
         if self._before.roll is not None:
             roll = self._store.roll(self._storage)
-            ended = control.stops_roll(roll) or control.skips_broker(roll) or not roll.active
+            ended = roll.stop_in(control) or roll.skip_in(control) or not roll.active
             self._rolls = roll.in_phase_of(self._before.roll) and not ended
         hold = self._found(control)
         if hold is not None:

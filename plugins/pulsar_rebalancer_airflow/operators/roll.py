@@ -189,7 +189,7 @@ class RollOperator(BaseSensorOperator):
         control, held = store.control(self.storage), self._held(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._seen(store, roll)
-        stop, skip = control.stops_roll(roll), control.skips_broker(roll)
+        stop, skip = roll.stop_in(control), roll.skip_in(control)
         facts = RollFacts(
             now=now,
             minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
