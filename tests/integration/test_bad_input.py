@@ -129,27 +129,50 @@ def served(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.M
 def test_bad_input(
     cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    with served(cluster, issuing, row, monkeypatch) as concerned:
+        capfd.readouterr()
+        run = cluster.begin(cluster.start("rebalance", **FORCE), last="validate")
+    said = "".join(capfd.readouterr())
+
+    assert run.states["collect"] == ("failed" if row.ends == COLLECT else "success")
+    assert run.states["validate"] == TASKS[row.ends]["validate"]
+    if row.ends == COLLECT:
+        assert run.xcom("collect", "failure") == row.reason
+        assert Reason(row.reason).action in said
+    else:
+        found_as_told(row, run, concerned, said)
+
+
+WHOLE = [
+    next(row for row in ROWS if row.served == served)
+    for served in (
+        "no broker accepts connections",
+        "no broker is listed",
+        "Pulsar's own shedding is on",
+        'CPU usage is "NaN"',
+        "307 to a stranger, for an unload",
+    )
+]
+"""One row for each end of a run."""
+
+
+@pytest.mark.parametrize("row", WHOLE, ids=[row.ends for row in WHOLE])
+def test_each_end_of_a_run(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     # In the other rows no hits are compared.
     if row.ends in (COLLECT, BLOCKED) or row.effect == "quarantine":
         with_hits(cluster)
     before, owners = cluster.decision(), cluster.served.cluster.state()["owners"]
 
     with served(cluster, issuing, row, monkeypatch) as concerned:
-        capfd.readouterr()
         # `run` would pause for a second whenever no task is ready.
         run = cluster.begin(cluster.start("rebalance", **FORCE, **LIMITS.get(row.ends, {})))
-    said = "".join(capfd.readouterr())
 
     assert run.state == ("success" if row.ends in (PROCEEDS, HELD) else "failed")
     assert {task: run.states[task] for task in TASKS[row.ends]} == TASKS[row.ends]
     assert run.states["report"] == "success"
     assert cluster.served.cluster.state()["owners"] == owners
-    if row.ends == COLLECT:
-        assert run.xcom("collect", "failure") == row.reason
-        assert Reason(row.reason).action in said
-    else:
+    if row.ends != COLLECT:
         assert Written.read(run.folder).verdict == VERDICTS[row.ends]
-        found_as_told(row, run, concerned, said)
     counted_as_ruled(cluster, row, run, concerned, before)
     if row.ends == PROCEEDS:
         moved_as_ruled(row, run, concerned)
