@@ -10,8 +10,7 @@ MODULES = [
 ]
 TWO_SIDES = {
     "gate": "the rule and its operator",
-    "means": "the formula, and the same as column expressions",
-    "replay": "the operator and its application",
+    "findings": "what they do to a run, and how expectations make them",
 }
 """Modules of the same name, because they are two sides of one concept."""
 

@@ -1,4 +1,4 @@
-"""The DAGs beside the one that balances: manual plans, approval, control, rolling restarts, replay, upkeep, watch."""
+"""The DAGs next to the one that balances: manual plans, approval, control, rolling restarts, replay, upkeep, watch."""
 
 from __future__ import annotations
 
