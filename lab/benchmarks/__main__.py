@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _options(arguments)
     everything = not given.part and not given.only
     if everything and DIRTY in commit():
-        print("benchmark: commit or stash all changes first: the page names the commit that it measured", flush=True)
+        print("benchmark: commit or stash all changes first: the page shows one commit", flush=True)
         return 1
     patience, measured = 0.0 if given.only else WAIT_SECONDS, True
     for part in given.part or PARTS:

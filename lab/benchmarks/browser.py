@@ -67,7 +67,7 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
             size = _bytes(set(chromium.requests), token)
             if size > MOST_BYTES:
                 raise BenchmarkError(f"{name}: {size:,} bytes, at most {MOST_BYTES:,}")
-            remark = f"{size / 1000:.0f} kB in all, at most {MOST_BYTES / 1000:.0f}"
+            remark = f"{size / 1000:.0f} kB"
             yield Comparison(name, taken, GOAL, notes={"bytes": size}, remark=remark)
 
 

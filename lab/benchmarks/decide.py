@@ -14,7 +14,6 @@ from lab.benchmarks import clusters, connect
 from lab.benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken, alternately, peak
 from lab.benchmarks.spark import submit
 from pulsar_rebalancer.config.field_types import Strategy
-from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators.spark_application import path_of
@@ -23,11 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-SIZES = ((10, 100), (200, 128), (1000, 100), (10000, 100))
-OTHERS = (
-    *((strategy, 1000, 100) for strategy in Strategy if strategy is not Strategy.AVG),
-    (Strategy.THRESHOLD, 10000, 100),
-)
+SIZES = ((200, 128), (1000, 100), (10000, 100))
+OTHERS = ((Strategy.GAIN, 1000, 100), (Strategy.THRESHOLD, 10000, 100))
 APPLICATION, FLOOR, LARGEST = "application", "Spark floor", "the largest only"
 LEARNING = (10000, 100)
 DEARER = 1.3
@@ -67,11 +63,7 @@ def floor(folder: str) -> Callable[[], Taken]:
 
 def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: int, repetitions: int) -> Comparison:
     with tempfile.TemporaryDirectory(dir=folder) as root:
-        own = clusters.EAGER_TRANSFER if strategy is Strategy.TRANSFER else {}
-        run = clusters.make(root, brokers, each, strategy=strategy, **own)
-        if strategy is Strategy.TRANSFER:
-            # It would only try the coldest broker, which is reserved, and move nothing.
-            Policies().write(run)
+        run = clusters.make(root, brokers, each, strategy=strategy)
         decided = _anew(root, submit(path_of("application"), "--root", root, "--run", run.uri))
         taken = alternately({APPLICATION: decided, FLOOR: floor(root)}, repetitions)
         summary = Summary.read(run)

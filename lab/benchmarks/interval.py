@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BROKERS, EACH = 200, 128
-TASKS = ("collect", "validate", "decide", "record", "gate", "report")
+TASKS = ("collect", "validate", "decide")
 WHOLE = "whole run"
 OBSERVED, FLOOR = "pulsar_rebalance__observed", "benchmark_floor"
 LONGEST = 1.4

@@ -9,7 +9,7 @@ from scripts import markdown
 
 from lab.benchmarks.conditions import QUIET
 from lab.benchmarks.measure import ROOT, BenchmarkError, median, peak
-from lab.benchmarks.results import of_one_run
+from lab.benchmarks.results import PARTS, of_one_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,9 @@ PAGE = ROOT / "docs" / "performance.md"
 CONDITIONS = "conditions"
 """The markers of what all parts share."""
 
+SHOWN = tuple(part for part in PARTS if part != "steps")
+"""Parts on the page; the others are profiles for the terminal."""
+
 
 def renew() -> None:
     """Renew the page.
@@ -31,7 +34,8 @@ def renew() -> None:
     results = of_one_run()
     text = renewed(PAGE.read_text(encoding="utf-8"), CONDITIONS, conditions(results))
     for result in results:
-        text = renewed(text, result.part, f"{table(result.comparisons)}\n\n{caption(result)}")
+        if result.part in SHOWN:
+            text = renewed(text, result.part, table(result.comparisons))
     PAGE.write_text(text, encoding="utf-8")
 
 
@@ -41,41 +45,41 @@ def renewed(text: str, part: str, content: str) -> str:
 
 
 def table(comparisons: Sequence[Comparison]) -> str:
-    """Return a Markdown table: seconds of every subject, memory of the first, the goal and whether it is met."""
-    subjects = list(dict.fromkeys(name for comparison in comparisons for name in comparison.taken))
-    lines = [["", *(f"{name}, s" for name in subjects), "peak memory, MiB", "goal", ""]]
+    """Return a Markdown table: seconds, those of the yardsticks, memory, remarks."""
+    lines = [["", "s", "compared with, s", "peak memory, MiB", ""]]
     for comparison in comparisons:
-        taken = comparison.taken
-        seconds = [figure(taken[name]) if name in taken else "" for name in subjects]
-        own = memory(next(iter(taken.values())))
-        lines.append([comparison.name, *seconds, own, verdict(comparison), comparison.remark])
-    filled = [n for n in range(len(lines[0])) if n <= len(subjects) or any(line[n] for line in lines[1:])]
+        (_, own), *others = comparison.taken.items()
+        beside = ", ".join(f"{name} {middle(taken)}" for name, taken in others)
+        lines.append([comparison.name, figure(own), beside, memory(own), comparison.remark])
+    filled = [n for n in range(len(lines[0])) if n < 2 or any(line[n] for line in lines[1:])]
     lines = [[line[n] for n in filled] for line in lines]
     lines.insert(1, ["---"] * len(filled))
     return markdown.table(lines)
 
 
 def conditions(results: Sequence[Result]) -> str:
-    """Return where and when all parts were measured, and which of them under load."""
-    days = sorted({f"{result.at:%Y-%m-%d}" for result in results})
+    """Return where all parts were measured, and which of them under load."""
     loaded = [f"{result.part} ({result.load:.1f})" for result in results if result.load >= QUIET]
-    text = f"Everything was measured at commit `{results[0].commit}` on {results[0].machine}; {' and '.join(days)}."
-    return text + f"\n\n**Measured under load, so its figures are too large:** {', '.join(loaded)}." * bool(loaded)
-
-
-def caption(result: Result) -> str:
-    """Return how often a part was measured, and the load before."""
-    under = f"**measured under load**: {result.load:.1f}" if result.load >= QUIET else f"load {result.load:.1f}"
-    return f"Median (smallest-largest) of {result.repetitions} repetitions; {under} before the part."
+    under = f"\n\n**Measured under load, so its figures are too large:** {', '.join(loaded)}." * bool(loaded)
+    return f"Measured on {results[0].machine}.{under}"
 
 
 def figure(taken: Sequence[Taken]) -> str:
     """Return median seconds and spread, such as `9.8 (9.7-10.1)`."""
     seconds = [one.seconds for one in taken]
-    digits = 1 if median(taken) >= 1 else 2
     if len(seconds) == 1:
-        return f"{seconds[0]:.{digits}f}"
-    return f"{median(taken):.{digits}f} ({min(seconds):.{digits}f}-{max(seconds):.{digits}f})"
+        return middle(taken)
+    digits = _digits(taken)
+    return f"{middle(taken)} ({min(seconds):.{digits}f}-{max(seconds):.{digits}f})"
+
+
+def middle(taken: Sequence[Taken]) -> str:
+    """Return median seconds, such as `9.8`."""
+    return f"{median(taken):.{_digits(taken)}f}"
+
+
+def _digits(taken: Sequence[Taken]) -> int:
+    return 1 if median(taken) >= 1 else 2
 
 
 def memory(taken: Sequence[Taken]) -> str:

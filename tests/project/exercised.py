@@ -138,7 +138,7 @@ def benchmark_page(words: list[str]) -> None:
     """It puts figures between markers that the page has, for every part."""
     assert words[1:] == ["-m", page.__name__]
     text = page.PAGE.read_text(encoding="utf-8")
-    for part in (page.CONDITIONS, *PARTS):
+    for part in (page.CONDITIONS, *page.SHOWN):
         assert "measured like this" in page.renewed(text, part, "measured like this")
         assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
 
