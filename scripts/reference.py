@@ -28,21 +28,23 @@ PAGE_TYPES = ROOT / "plugins" / "pulsar_rebalancer_airflow" / "overview" / "stat
 
 
 def settings_table() -> str:
-    """Return a row per setting: our name, Pulsar's name, default, meaning."""
-    rows = ["| setting | Pulsar's name | default | meaning |", "| --- | --- | --- | --- |"]
+    """Return a row per setting: our name and Pulsar's, default, meaning."""
+    rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True)
         shown = "none" if default in (None, "", ()) else f"{default:g}" if isinstance(default, float) else str(default)
-        rows.append(f"| `{name}` | {f'`{field.alias}`' if field.alias else ''} | {shown} | {field.description} |")
+        names = f"`{name}`" + (f"<br>`{field.alias}`" if field.alias else "")
+        rows.append(f"| {names} | {shown} | {field.description} |")
     return "\n".join(rows)
 
 
-def reasons_table() -> str:
-    """Return a row per reason code, grouped by what it does to the run."""
-    rows = ["| reason code | effect | meaning | what to do |", "| --- | --- | --- | --- |"]
-    for effect in Effect:
-        rows += [f"| `{r}` | {effect} | {r.meaning} | {r.action or 'nothing'} |" for r in Reason if r.effect is effect]
-    return "\n".join(rows)
+def reasons_list() -> str:
+    """Return an item with an anchor per reason code, grouped by what it does to the run."""
+    return "\n\n".join(
+        f"## {effect}\n\n"
+        + "\n".join(f'* <a id="{r}"></a>`{r}`: {r.meaning} {r.action}'.rstrip() for r in Reason if r.effect is effect)
+        for effect in Effect
+    )
 
 
 def stays_table() -> str:
@@ -76,11 +78,15 @@ def options_table() -> str:
 
 
 def faults_table() -> str:
-    """Return a row per kind of fault of the simulated cluster: what it does, for which requests, and its amount."""
-    rows = ["| kind | what happens | paths | `amount` |", "| --- | --- | --- | --- |"]
-    for kind, info in KINDS.items():
-        paths = ", ".join(f"`{path}`" for path in info.paths)
-        rows.append(f"| `{kind}` | {info.meaning} | {paths} | {f'{info.amount:,.10g}' if info.amount else ''} |")
+    """Return a row per kind of fault of the simulated cluster, those for the same requests together."""
+    rows = ["| kind | what happens (default `amount`) |", "| --- | --- |"]
+    for paths in dict.fromkeys(info.paths for info in KINDS.values()):
+        if paths:
+            rows.append(f"| only for | {', '.join(f'`{path}`' for path in paths)}: |")
+        for kind, info in KINDS.items():
+            if info.paths == paths:
+                amount = f" ({info.amount:,.10g})" if info.amount else ""
+                rows.append(f"| `{kind}` | {info.meaning}{amount} |")
     return "\n".join(rows)
 
 
@@ -126,7 +132,7 @@ def airflow_options_table() -> str:
 TABLES = {
     "options of airflow": airflow_options_table,
     "settings": settings_table,
-    "reasons": reasons_table,
+    "reasons": reasons_list,
     "stays": stays_table,
     "bad input": bad_input_table,
     "options": options_table,

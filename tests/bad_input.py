@@ -23,9 +23,9 @@ COLDEST = "coldest"
 RESTART = "restart"
 """No switch: the broker's process is killed and starts anew."""
 
-COLLECT = "`collect` fails, nothing is judged"
-BLOCKED = "`validate` fails, nothing is decided"
-HELD = "decided, the gate stays closed"
+COLLECT = "fails in `collect`"
+BLOCKED = "fails in `validate`"
+HELD = "decides, the gate stays closed"
 PROCEEDS = "proceeds"
 UNLOAD = "`unload` fails, the bundle stays"
 
@@ -60,15 +60,10 @@ class Row:
     also: tuple[str, ...] = ()
 
     @property
-    def moves(self) -> str:
-        """What a forced run moves."""
-        if self.ends in (COLLECT, BLOCKED, HELD):
-            return "nothing"
-        if self.ends == UNLOAD:
-            return "nothing: it is tried and fails"
-        if self.effect != "quarantine":
-            return "the broker's bundles as well"
-        return "the broker's other bundles" if self.bundle else "nothing from or to this broker"
+    def does(self) -> str:
+        """What the run does."""
+        left_out = "leaves the bundle out" if self.bundle else "leaves the broker out"
+        return {"quarantine": left_out, "warn": "warns"}.get(self.effect, self.ends)
 
 
 def _fault(kind: str, who: str = ONE, **more: Any) -> tuple[tuple[str, str, dict[str, Any]], ...]:
@@ -303,16 +298,10 @@ ROWS = (
 
 
 def table() -> str:
-    """The rows in Markdown."""
-    lines = [
-        "| what is served | reason code | effect | the run | a forced run moves |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    """The rows in Markdown, those of the same reason and effect together."""
+    lines = ["| reason code | what a run does | what is served |", "| --- | --- | --- |"]
+    served: dict[tuple[str, str], list[str]] = {}
     for row in ROWS:
-        code = f"`{row.reason}`" if row.reason else "none"
-        behind = f" (`{row.cause}`)" if row.cause else ""
-        subject = {"quarantine": " of the bundle" if row.bundle else " of the broker"}.get(row.effect, "")
-        lines.append(
-            f"| {row.served} | {code}{behind} | {(row.effect or 'none') + subject} | {row.ends} | {row.moves} |"
-        )
+        served.setdefault((f"`{row.reason}`" if row.reason else "none", row.does), []).append(row.served)
+    lines += [f"| {code} | {does} | {'; '.join(kinds)} |" for (code, does), kinds in served.items()]
     return "\n".join(lines)

@@ -143,7 +143,7 @@ def test_a_plan_is_rejected_and_nobody_approves_their_own(stage: Stage) -> None:
     assert stage.ended("apply") == "success"
     stage.says("held back", "was rejected by admin: wrong hour.")
     assert stage.presses("Balance now…", "try again", "rebalance") == "success"
-    stage.says("held back", "A person rejected exactly these moves")
+    stage.says("held back", "A person rejected these moves")
     told(stage.chromium, "refused at the gate (rejected)")
 
     stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'acme/orders'")

@@ -82,6 +82,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'make experiments NAME="jitter cold_start" SEEDS=2': make(experiment),
     "make experiments PAGE=1": make(experiment),
     "make experiments DRAW=1": make(experiment),
+    "python -m lab.experiments jitter --strategy my_package.my_module:shed": experiment,
     'make families NAME="bursts scaling" SEEDS=2': make(of_families),
     "python -m lab.gain parts": of_gain,
     "make wheel": make(by("tests/project/test_wheel.py")),
@@ -119,7 +120,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     'AIRFLOW_URL=https://airflow.example.com AIRFLOW_TOKEN="$TOKEN" '
     "pulsar-rebalancer drain broker-3:8080 --cluster east --seconds 900": by(DRAINED),
     'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
-    "airflow config list --section pulsar_rebalancer": by(LISTED),
+    "airflow config list --section pulsar_rebalancer --show-values": by(LISTED),
     "python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa": archived,
     **{each: by(CONNECTED) for each in commands_in_blocks("operations.md") if "SparkConnectServer" in each},
     "python -m pulsar_simulator": by(SIMULATION),

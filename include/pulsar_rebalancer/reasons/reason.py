@@ -58,30 +58,30 @@ class Reason(StrEnum):
     # settings
     WRONG_SETTING = ("wrong_setting", BLOCK, Trait.TYPED,
         "A setting is unknown, of the wrong type or out of range.",
-        "Correct the key that the message names; the clusters file overrides values from the brokers.")
+        "Correct the key named; the clusters file overrides the brokers.")
     CONNECTION_NOT_FOUND = ("connection_not_found", BLOCK, Trait.PASSING,
-        "Airflow has no connection with the name in spark_connection, or its secrets backend did not answer.",
-        "Add the connection, or check the secrets backend.")
+        "Airflow has no connection named in spark_connection, or its secrets backend did not answer.",
+        "Add the connection, or check the backend.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The Spark Connect server of spark_connection did not accept a connection.",
-        "Start the server, or correct the connection's host and port.")
+        "The Spark Connect server did not accept a connection.",
+        "Start it, or correct the connection's host and port.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings contradict each other.",
-        "Change one of the keys that the message names.")
+        "Change one of the keys named.")
     MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
         "The cluster's mode is off.",
         "Set another mode in the clusters file.")
     # admin REST API
     UNREACHABLE = ("unreachable", QUARANTINE, Trait.PASSING | Trait.NO_ANSWER,
         "A broker did not accept a connection.",
-        "Check that the broker runs and that its address is reachable from the workers.")
+        "Check that the broker runs and that the workers can reach it.")
     TIMEOUT = ("timeout", QUARANTINE, Trait.PASSING | Trait.NO_ANSWER,
         "A broker did not answer in time.",
-        "Check the broker's load and the connection's time-out.")
+        "Check its load and the connection's time-out.")
     CERTIFICATE_REFUSED = ("certificate_refused", QUARANTINE,
         Trait.NO_ANSWER | Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A broker's certificate could not be verified, so nothing was sent to it.",
-        "Check the connection's ca_file and the host name in the broker's certificate.")
+        "A broker's certificate could not be verified; nothing was sent.",
+        "Check ca_file and the certificate's host name.")
     UNAUTHORIZED = ("unauthorized", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials were refused (401).",
         "Give the connection a valid token of a super-user.")
@@ -89,127 +89,126 @@ class Reason(StrEnum):
         "The credentials lack permission (403, or 401 with a reason).",
         "Add the role to the brokers' superUserRoles.")
     TOKEN_EXPIRED = ("token_expired", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "Brokers refused the token, which has expired (401).",
-        "Give the connection a new token, or see why its token_file is not replaced in time.")
+        "The token has expired (401).",
+        "Renew it, or see why its token_file is not replaced.")
     TOKEN_REFUSED = ("token_refused", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "Brokers refused a token that the issuer had just issued (401).",
-        "Compare the connection's issuer_url, audience and scope with the brokers' openIDAllowedTokenIssuers and "
-        "openIDAllowedAudiences, or tokenAudience; compare the clocks.")
+        "Brokers refused a token that was just issued (401).",
+        "Compare issuer_url, audience and scope with the brokers' openIDAllowedTokenIssuers and "
+        "openIDAllowedAudiences, and the clocks.")
     CREDENTIALS_FILE = ("credentials_file", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
-        "The connection's token_file or credentials_file is missing, cannot be read or has unexpected content.",
-        "Check the file on the workers, its owner and permissions, and what replaces it.")
+        "The token_file or credentials_file is missing, unreadable or malformed.",
+        "Check the file on the workers, its permissions, and what replaces it.")
     ISSUER_UNAVAILABLE = ("issuer_unavailable", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
-        "The issuer of tokens did not accept a connection, did not answer in time, or its answer has no token.",
-        "Check that the issuer runs, that the workers can reach it, and the connection's issuer_url and ca_file.")
+        "The issuer did not answer, or its answer has no token.",
+        "Check the issuer, issuer_url and ca_file.")
     ISSUER_REFUSED = ("issuer_refused", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The issuer refused to issue a token (400, 401 or 403).",
-        "Replace the client's secret in the credentials_file if it has expired; check audience and scope.")
+        "Replace an expired client secret; check audience and scope.")
     NOT_FOUND = ("not_found", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "Pulsar does not know the namespace, bundle, topic or broker (404).")
     CONFLICT = ("conflict", VERDICT, Trait.NOT_UNLOADED,
         "The destination is not an active broker (409).",
-        "Nothing: the next run makes a new plan.")
+        "The next run makes a new plan.")
     BAD_RANGE = ("bad_range", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
-        "The bundle's range no longer exists: the bundle was split (412).",
-        "Nothing: the next run sees the new bundles.")
+        "The bundle was split, its range is gone (412).",
+        "The next run sees the new bundles.")
     SERVER_ERROR = ("server_error", VERDICT, Trait.PASSING,
         "The broker failed to process the request (5xx).",
-        "Check the broker's log.")
+        "Check its log.")
     NO_LOAD_REPORT = ("no_load_report", BLOCK, Trait.NONE,
         "The load manager provides no load report.",
-        "Only brokers with loadManagerClassName ModularLoadManagerImpl or ExtensibleLoadManagerImpl can be balanced.")
+        "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     CLIENT_MISSING = ("client_missing", BLOCK, Trait.NONE,
-        "listen_seconds asks for data that brokers publish, but Pulsar's client is not installed.",
+        "listen_seconds needs Pulsar's client, which is not installed.",
         "Install pulsar-rebalancer[extensible] on the workers, or set listen_seconds to 0.")
     REDIRECT_LOOP = ("redirect_loop", VERDICT, Trait.PASSING,
         "Brokers redirected the request in a loop.",
-        "Check the brokers' advertised addresses and the leader's health.")
+        "Check their advertised addresses and the leader.")
     FOREIGN_SERVICE_URL = ("foreign_service_url", VERDICT, Trait.NONE,
-        "The brokers name no binary address, or one on an unknown host; no credentials were sent there.",
-        "Set the connection's service_url to an address that you trust.")
+        "The brokers name no binary address, or one on an unknown host; no credentials were sent.",
+        "Set the connection's service_url.")
     FOREIGN_REDIRECT = ("foreign_redirect", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect led to an address that is not a broker of this cluster; nothing was sent there.",
-        "Add the broker to the connection's address map, or correct its advertised address.")
+        "A redirect led outside this cluster; nothing was sent there.",
+        "Add the broker to the address map, or correct its advertised address.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
-        "The answer was not JSON, was too large, or did not have the documented shape.",
-        "Check that the address belongs to a Pulsar broker, not to a proxy.")
+        "The answer was not JSON, too large, or malformed.",
+        "Check that the address is a broker's, not a proxy's.")
     READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "The connection is read-only: a request that is not a GET was refused before it was sent.",
-        "Remove read_only from the connection to let the rebalancer act.")
+        "The connection is read-only; the request was not sent.",
+        "Remove read_only from the connection to act.")
     # state
     STATE_LOST = ("state_lost", BLOCK, Trait.NONE,
         "The state store is empty, but earlier runs were committed.",
-        "Restore the state from its last copy, or reset it.")
+        "Restore the last copy, or reset the state.")
     STATE_VERSION = ("state_version", BLOCK, Trait.NONE,
         "The state was written by another version.",
         "Upgrade, or reset the state.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
         "The state has changed since this plan was made.",
-        "Nothing: the plan is void, and the next run makes a new one.")
+        "The next run makes a new plan.")
     # validation
     TOO_FEW_BROKERS = ("too_few_brokers", BLOCK, Trait.NONE,
         "Fewer than two brokers can be compared.",
         "See why the others are left out.")
     REPORT_MISSING = ("report_missing", QUARANTINE, Trait.NONE,
         "A listed broker gave no load report.",
-        "Check the broker; the cause next to this code says how the request failed.")
+        "Check the broker; the cause is next to this code.")
     REPORT_STALE = ("report_stale", QUARANTINE, Trait.NONE,
-        "A load report is older than the brokers' longest reporting interval.",
-        "Check the broker's clock and its connection to the metadata store.")
+        "A load report is older than brokers allow.",
+        "Check the broker's clock and metadata store.")
     NOT_A_NUMBER = ("not_a_number", QUARANTINE, Trait.NONE,
         "A figure of a load report is missing or not a number.",
-        "Check the broker's version and its load report.")
+        "Check the broker's version and report.")
     NEGATIVE_FIGURE = ("negative_figure", QUARANTINE, Trait.NONE,
         "A figure of a load report is negative.",
-        "Check the broker's load report.")
+        "Check the broker's report.")
     IMPOSSIBLE_FIGURE = ("impossible_figure", QUARANTINE, Trait.NONE,
-        "A figure of a load report is higher than any machine can reach.",
-        "Check the broker's load report.")
+        "A figure of a load report exceeds any machine.",
+        "Check the broker's report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The CPU has no limit or is used at more than twice its limit, or the score rests only on such a resource.",
-        "Check the broker's CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps, or a weight of 0.")
+        "The score rests on a resource without a limit, or above twice its limit.",
+        "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
-        "Bundles that were left out carry a larger share of the broker's traffic than max_quarantined_traffic.",
-        "See why these bundles were left out; fix that, or raise the limit.")
+        "Bundles left out exceed max_quarantined_traffic of the broker's traffic.",
+        "See why they were left out, or raise the limit.")
     CLOCK_AHEAD = ("clock_ahead", QUARANTINE, Trait.NONE,
-        "A load report is dated in the future: the broker's clock is ahead of the workers'.",
+        "A load report is dated in the future.",
         "Synchronise the clocks of brokers and workers.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
-        "This broker's address returned another broker's load report.",
-        "Map the broker to its own address, not to a service or proxy in front of several brokers.")
+        "This address returned another broker's load report.",
+        "Map each broker to its own address, not to a proxy.")
     OVER_LIMIT = ("over_limit", WARN, Trait.NONE,
         "A resource is used far beyond its limit.",
-        "Check the broker's limits: CPU quota, memory settings, loadBalancerOverrideBrokerNicSpeedGbps.")
+        "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     ZERO_LIMIT = ("zero_limit", WARN, Trait.NONE,
-        "The limit of a resource other than the CPU is zero or unknown: the resource scores 0 however busy it is.",
-        "Set loadBalancerOverrideBrokerNicSpeedGbps where the speed of the network cards cannot be read.")
+        "A resource other than CPU has no limit, so it scores 0.",
+        "Set loadBalancerOverrideBrokerNicSpeedGbps if a card's speed is unreadable.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
-        "The cluster lists a broker more than once; it was used once.",
-        "Look for two brokers with the same advertised address and port.")
+        "The cluster lists a broker twice; it was used once.",
+        "Look for two brokers with one advertised address.")
     UNKNOWN_BROKER = ("unknown_broker", WARN, Trait.NONE,
-        "excluded_brokers names a broker that the cluster does not list: it is down, or the name is misspelt.",
-        "Nothing if the broker is down for a while; otherwise correct the name: broker ids are advertisedAddress:port.")
+        "excluded_brokers names a broker that is not listed: down or misspelt.",
+        "Broker ids are advertisedAddress:port.")
     UNMATCHED_PATTERN = ("unmatched_pattern", WARN, Trait.NONE,
-        "A pattern in excluded_bundles matches no reported bundle: the pattern is misspelt, "
-        "or its bundles have no loaded topics.",
-        "Nothing if its bundles are idle; otherwise correct the pattern: bundles are tenant/namespace/0x…_0x….")
+        "A pattern in excluded_bundles matches no reported bundle: idle or misspelt.",
+        "Bundles are tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
-        "A broker's traffic differs from the sum of its bundles; the amount to move follows the broker's figure.",
-        "Nothing if the next run no longer shows it; otherwise check the broker's load report.")
+        "A broker's traffic is not the sum of its bundles; its own figure counts.",
+        "Check its report if it happens again.")
     BAD_BUNDLE_NAME = ("bad_bundle_name", QUARANTINE, Trait.NONE,
-        "A bundle's name does not have the form tenant/namespace/0x…_0x….",
-        "Check the broker's load report.")
+        "A bundle is not named tenant/namespace/0x…_0x….",
+        "Check the broker's report.")
     SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
-        "An expectation could not be evaluated, so the data cannot be trusted.",
-        "Correct the suite or the expectation that the detail names.")
+        "An expectation could not be evaluated.",
+        "Correct the suite or expectation named.")
     JUST_STARTED = ("just_started", QUARANTINE, Trait.EXPECTED,
-        "The broker has reported fewer than two host samples since it started, so it looks idle.",
-        "Nothing: it takes part after two host samples.")
+        "The broker has too few host samples, so it looks idle.",
+        "It takes part after two samples.")
     TWO_OWNERS = ("two_owners", QUARANTINE, Trait.NONE,
         "Two brokers report the same bundle.",
-        "Nothing if the next run no longer shows it (normal for one interval after a move).")
+        "Normal for one interval after a move.")
     TOO_MANY_QUARANTINED = ("too_many_quarantined", BLOCK, Trait.NONE,
-        "More brokers were left out than max_quarantined_brokers allows.",
+        "More brokers were left out than max_quarantined_brokers.",
         "Repair the brokers named, or raise the limit.")
     BUILTIN_SHEDDING_ON = ("builtin_shedding_on", HOLD, Trait.NONE,
         "Pulsar's own shedding is on: two balancers would fight.",
@@ -217,54 +216,53 @@ class Reason(StrEnum):
     EVEN_DISTRIBUTION_ON = ("even_distribution_on", WARN, Trait.NONE,
         "loadBalancerDistributeBundlesEvenlyEnabled is on; planned destinations are honoured anyway.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
-        "There is no leader, or its configuration cannot be read: Pulsar's own shedding may be on.",
-        "Nothing during a leader election; otherwise check that broker and the role's permissions.")
+        "No leader's configuration can be read: Pulsar's own shedding may be on.",
+        "Wait for a leader election; else check the role's permissions.")
     BROKERS_DISAGREE = ("brokers_disagree", WARN, Trait.NONE,
-        "Brokers run with different load-balancer settings; the leader's settings apply.",
+        "Brokers run with different settings; the leader's apply.",
         "Give all brokers the same settings.")
     POLICY_UNREADABLE = ("policy_unreadable", HOLD, Trait.NONE,
-        "Isolation policies could not be read or parsed, so no bundle is known to be free to move.",
-        "Check the policy that the message names and the role's permissions.")
+        "Isolation policies could not be read, so no bundle may move.",
+        "Check the policy named and the role's permissions.")
     POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
-        "A policy could not be read, or no active broker serves it; bundles of its namespaces stay.",
-        "Check the policy that the message names and the role's permissions.")
+        "A policy could not be read, or no active broker serves it; its bundles stay.",
+        "Check the policy named and the role's permissions.")
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
         "A file of the run is missing.",
-        "Check that every worker, and a Spark Connect server, sees the storage root.")
+        "Check that every worker and Spark see the storage root.")
     STORAGE_FAILED = ("storage_failed", BLOCK, Trait.PASSING,
-        "The file system or object store under the storage root refused: full, no permission, or unreachable.",
-        "Free space, or check permissions and connection of the storage root; what was written before is intact.")
+        "The storage root refused: full, no permission, or unreachable.",
+        "Free space, or check permissions and connection.")
     FILE_DAMAGED = ("file_damaged", BLOCK, Trait.NONE,
         "A file of the run cannot be read.",
-        "Clear the run's collect task; check the disk.")
+        "Clear the task collect; check the disk.")
     FILE_VERSION = ("file_version", BLOCK, Trait.NONE,
         "A file was written by another version.",
-        "Clear the run's collect task.")
+        "Clear the task collect.")
     PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
-        "A plan's files were changed after the plan was made.",
-        "Nothing was carried out; find out who wrote to the storage root.")
+        "A plan's files were changed; nothing was carried out.",
+        "Find out who wrote to the storage root.")
     DECIDE_FAILED = ("decide_failed", BLOCK, Trait.PASSING,
-        "The Spark application that decides ended without an answer.",
-        "See the log of the run's decide task: its last lines say what happened.")
+        "The Spark application ended without an answer.",
+        "See the last lines of the task's log.")
     BAD_RESULT = ("bad_result", BLOCK, Trait.NONE,
-        "The strategy returned an impossible move: an unknown bundle, another broker's bundle, a bundle twice, or a "
-        "figure that is negative or not a number.",
+        "The strategy returned an impossible move: wrong bundle or broker, a bundle twice, or a bad figure.",
         "Mend the custom shedder, or choose another strategy.")
     REPLAY_FAILED = ("replay_failed", BLOCK, Trait.PASSING,
-        "The Spark application that replays ended without an answer.",
-        "See the log of the run's replay task: its last lines say what happened.")
+        "The replay's Spark application ended without an answer.",
+        "See the last lines of the task's log.")
     INTERVAL_BELOW_HOST_SAMPLE = ("interval_below_host_sample", WARN, Trait.NONE,
-        "Runs are more frequent than the brokers' host measurements: most runs see a sample that was already counted.",
-        "Raise interval_seconds to host_usage_interval_minutes (loadBalancerHostUsageCheckIntervalMinutes), or more.")
+        "Runs are more frequent than brokers measure, so most samples do not count.",
+        "Raise interval_seconds to host_usage_interval_minutes or more.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
     TOO_SOON = ("too_soon", VERDICT, Trait.WAITING,
-        "The sample was already counted: less than half an interval ago or, with equal figures, a host interval ago.")
+        "The sample was already counted: half an interval or, with equal figures, a host interval must pass.")
     GAP = ("gap", WARN, Trait.NONE,
-        "The last counted sample is too old, or in the future, for hits to be consecutive: counters were cleared.",
-        "Find out why runs are missing, or check the workers' clocks.")
+        "The last counted sample is too old, or in the future: hits restart.",
+        "See why runs are missing, or check the workers' clocks.")
     FORCED = ("forced", VERDICT, Trait.NONE,
         "A forced run acts without hits and counts none.")
     OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
@@ -272,7 +270,7 @@ class Reason(StrEnum):
     BY_HAND = ("by_hand", VERDICT, Trait.NONE,
         "A person asked for the plan; it counts no hits.")
     STRATEGY_CHANGED = ("strategy_changed", WARN, Trait.NONE,
-        "The strategy differs from the one that wrote the state: it starts from scratch.")
+        "Another strategy wrote the state: this one starts from scratch.")
     # brokers and pairs
     BELOW_THRESHOLD = ("below_threshold", VERDICT, Trait.NONE,
         "The broker's figure is below its bound.")
@@ -281,52 +279,51 @@ class Reason(StrEnum):
     NOT_BUSIEST = ("not_busiest", VERDICT, Trait.NONE,
         "This strategy sheds only from the busiest broker.")
     SINGLE_BUNDLE = ("single_bundle", VERDICT, Trait.STUCK,
-        "The broker should shed but has only one bundle, which would make any other broker as hot.",
-        "Split the bundle, or give its namespace more bundles.")
+        "The broker's only bundle would make any other broker as hot.",
+        "Split it, or give its namespace more bundles.")
     BALANCED = ("balanced", VERDICT, Trait.NONE,
         "The loads are in balance.")
     HIT_COUNT = ("hit_count", VERDICT, Trait.WAITING,
-        "The loads are out of balance, but not yet for enough runs in a row.")
+        "Out of balance, but not yet for enough runs.")
     COOL_DOWN = ("cool_down", VERDICT, Trait.WAITING,
-        "A broker reported too soon after its last unload: its new load is not known yet.")
+        "A broker reported too soon after its last unload.")
     OUTDATED = ("outdated", VERDICT, Trait.NONE,
-        "The broker's report is older than load_data_ttl_seconds, so the mean ignores it.",
-        "Check the broker's clock and the metadata store.")
+        "The broker's report is older than load_data_ttl_seconds.",
+        "Check its clock and the metadata store.")
     NO_LOAD_DATA = ("no_load_data", VERDICT, Trait.NONE,
-        "No broker provided a report: there is no load to compare.",
+        "No broker provided a report.",
         "Check the brokers.")
     NO_TOP_BUNDLES = ("no_top_bundles", VERDICT, Trait.STUCK,
         "None of the broker's top bundles may be considered.",
         "Check its traffic, policies and excluded namespaces.")
     CAP_BROKERS = ("cap_brokers", VERDICT, Trait.NONE,
-        "As many brokers as max_brokers_per_run allows have shed bundles.",
-        "Nothing: the next run continues.")
+        "max_brokers_per_run brokers have shed bundles.",
+        "The next run continues.")
     BELOW_LOW = ("below_low", VERDICT, Trait.NONE,
-        "The pair's gap is below the low threshold: balanced.")
+        "The gap is below the low threshold: balanced.")
     HITS_LOW = ("hits_low", VERDICT, Trait.WAITING,
-        "The gap is at or above the low threshold, but not yet often enough.")
+        "The gap reaches the low threshold, but not yet often enough.")
     HITS_HIGH = ("hits_high", VERDICT, Trait.WAITING,
-        "The gap is at or above the high threshold, but not yet often enough.")
+        "The gap reaches the high threshold, but not yet often enough.")
     HITS_HOT = ("hits_hot", VERDICT, Trait.WAITING,
-        "The broker is at `hot_threshold` and the gap is at or above the low threshold, but not yet often enough.")
+        "The broker is at `hot_threshold` with a low gap, but not yet often enough.")
     FIRED = ("fired", VERDICT, Trait.NONE,
-        "Bundles have to move: the broker or pair was at or above its threshold, and often enough where hits count.")
+        "Bundles have to move: the threshold was reached often enough.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
-        "The amount to move is below the minimum; a pair's hits are reset.")
+        "The amount to move is below the minimum; hits are reset.")
     NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
-        "Fired, but no bundle fits into the amount to move; a pair's hits are reset.")
+        "Fired, but no bundle fits into the amount to move; hits are reset.")
     NO_ALLOWED_BUNDLE = ("no_allowed_bundle", VERDICT, Trait.STUCK,
-        "Fired, but policies or placement keep all fitting bundles in place; a pair's hits are reset.",
-        "See the bundles' reasons in the table moves.")
+        "Fired, but policies or placement keep all fitting bundles; hits are reset.",
+        "See the bundles' reasons.")
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
-        "Fired, but no bundle's move is worth its price; the pair's hits are kept.")
+        "Fired, but no move is worth its price; hits are kept.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
-        "Scores are set by direct memory, which traffic does not explain, so bundles are chosen by the default "
-        "strategy's rules.")
+        "Direct memory sets the scores, so bundles are chosen by the default strategy's rules.")
     BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
         "The gap is below the forced run's threshold.")
     MIDDLE = ("middle", VERDICT, Trait.NONE,
-        "The broker in the middle of an odd number has no partner.")
+        "The middle broker of an odd number has no partner.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
@@ -335,19 +332,19 @@ class Reason(StrEnum):
     BELOW_SHARE = ("below_share", VERDICT, Trait.NONE,
         "The bundle carries less than `min_bundle_share` of the amount to move.")
     BELOW_GAIN = ("below_gain", VERDICT, Trait.NONE,
-        "Moving the bundle would gain less than its price.")
+        "The move would gain less than its price.")
     WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
-        "Moving the bundle would take the two brokers further from the mean.")
+        "The move would take both brokers further from the mean.")
     BETTER_BUNDLE = ("better_bundle", VERDICT, Trait.NONE,
-        "The move was worth its price, but no longer is after better bundles have moved.")
+        "Better bundles moved first; the move is no longer worth its price.")
     TARGET_REACHED = ("target_reached", VERDICT, Trait.NONE,
-        "The bundles already taken carry the whole amount to move.")
+        "The bundles taken carry the whole amount to move.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
-        "The walk over the broker's bundles ended before it reached this one.")
+        "The walk over the broker's bundles ended before this one.")
     LAST_BUNDLE = ("last_bundle", VERDICT, Trait.NONE,
         "One of the broker's top bundles always stays.")
     CAP_SHEDDING = ("cap_shedding", VERDICT, Trait.NONE,
-        "The cap of max_unload_bundles was reached.")
+        "max_unload_bundles was reached.")
     NAMESPACE_POLICY = ("namespace_policy", VERDICT, Trait.KEPT_IN_PLACE,
         "The namespace is under a policy and shed_policy_bundles is off.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
@@ -359,20 +356,20 @@ class Reason(StrEnum):
     NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.SETTLED,
         "The namespace is excluded by a setting.")
     POLICY_UNKNOWN = ("policy_unknown", VERDICT, Trait.KEPT_IN_PLACE,
-        "The brokers that may own the bundle's namespace are unknown: their policies could not be read.",
-        "See policy_unclear or policy_unreadable in the run's validation.")
+        "The namespace's policies could not be read.",
+        "See policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Isolation policies allow the bundle no other broker, or not the planned one.",
-        "Nothing if that is intended; otherwise check the policy's brokers.")
+        "Isolation policies allow no other broker, or not the planned one.",
+        "Check the policy's brokers unless intended.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
-        "The bundle's anti-affinity group is spread evenly, would be spread worse, or already has a bundle that moves.")
+        "The anti-affinity group is spread evenly, would be spread worse, or already moves a bundle.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
-        "The planned broker has more than max_broker_topics topics, and other brokers do not.")
+        "The planned broker has more than max_broker_topics topics, others do not.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
         "No broker in the run may take the bundle.",
         "See why brokers were left out.")
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
-        "Placement chose the broker that already owns the bundle.")
+        "Placement chose the bundle's present owner.")
     BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.SETTLED,
         "The bundle is excluded by a setting.")
     BUNDLE_QUARANTINED = ("bundle_quarantined", VERDICT, Trait.NONE,
@@ -384,181 +381,179 @@ class Reason(StrEnum):
     CAP_NAMESPACE = ("cap_namespace", VERDICT, Trait.CAP,
         "The cap of bundles per namespace was reached.")
     CAP_BYTES = ("cap_bytes", VERDICT, Trait.CAP,
-        "The cap of throughput per run would be exceeded.",
-        "Nothing: a later run takes it, unless the bundle by itself exceeds max_bytes_per_run.")
+        "The move would exceed max_bytes_per_run.",
+        "A later run takes the bundle if it is not larger itself.")
     CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
-        "Bundles of the same hash range move in too many namespaces at once.",
-        "Nothing: it moves the next time its pair fires.")
+        "Bundles of this hash range move in too many namespaces.",
+        "It moves when its pair fires again.")
     BROKER_QUARANTINED = ("broker_quarantined", VERDICT, Trait.NONE,
         "Validation left the broker out.")
     NO_PERSISTENT_TOPICS = ("no_persistent_topics", VERDICT, Trait.NONE,
-        "Policies keep persistent topics off the broker: no bundle may go there, so it gets no partner.")
+        "Policies keep persistent topics off the broker, so it gets no partner.")
     BROKER_EXCLUDED = ("broker_excluded", VERDICT, Trait.SETTLED,
         "The broker is excluded by a setting.")
     # splits, as planned
     TO_BE_SPLIT = ("to_be_split", VERDICT, Trait.NONE,
-        "The bundle will be split; its parts may move in later runs.")
+        "The bundle will be split; its parts may move later.")
     SPLIT_OBSERVED = ("split_observed", VERDICT, Trait.NONE,
-        "The bundle would be split, but split_mode is not auto.",
+        "The bundle would be split if split_mode were auto.",
         "Set split_mode to auto to split it.")
     BUILTIN_SPLITTING_ON = ("builtin_splitting_on", VERDICT, Trait.NONE,
-        "At least one broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
-        "Leave it to them, or set it to false on the brokers.")
+        "A broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
+        "Leave it to them, or set it to false.")
     SPLIT_HITS = ("split_hits", VERDICT, Trait.NONE,
-        "The bundle met a split condition, but not yet in enough samples in a row.")
+        "The bundle is too large, but not yet in enough samples.")
     RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
-        "The bundle is part of one that was split within split_grace_minutes.")
+        "The bundle was split off within split_grace_minutes.")
     ONE_TOPIC = ("one_topic", VERDICT, Trait.NONE,
-        "The bundle has fewer than two topics: there is nothing to split.")
+        "The bundle has fewer than two topics.")
     TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
-        "The bundle's topics or its namespace's bounds were not read: too many, or the broker did not answer.",
-        "See the log of the collect task.")
+        "The bundle's topics or the namespace's bounds were not read.",
+        "See the log of the task collect.")
     TOO_NARROW = ("too_narrow", VERDICT, Trait.NONE,
-        "The bundle's range cannot be cut, or a part would be narrower than min_split_width.",
+        "The range cannot be cut, or a part would be narrower than min_split_width.",
         "Choose other positions, or lower min_split_width.")
     POSITION_OUTSIDE = ("position_outside", VERDICT, Trait.NONE,
         "A position is outside the bundle's range.",
         "Choose positions between its bounds.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "The algorithm finds no position to split the bundle at.",
+        "The algorithm finds no position for the split.",
         "Choose another algorithm.")
     NAMESPACE_FULL = ("namespace_full", VERDICT, Trait.SETTLED,
-        "The namespace has max_namespace_bundles bundles, or the split would exceed that.",
-        "Raise loadBalancerNamespaceMaximumBundles if it should have more.")
+        "The namespace has, or would exceed, max_namespace_bundles bundles.",
+        "Raise loadBalancerNamespaceMaximumBundles to allow more.")
     CAP_SPLITS = ("cap_splits", VERDICT, Trait.NONE,
-        "A cap on splits was reached: per run, per namespace, or per broker.",
-        "Nothing: a later run takes it.")
+        "A cap on splits was reached: per run, namespace, or broker.",
+        "A later run takes it.")
     # splits, as carried out
     SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
         "The namespace has the planned bounds.")
     ALREADY_SPLIT = ("already_split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
-        "The namespace already had the planned bounds: nothing was split.")
+        "The namespace already had the planned bounds.")
     RANGE_GONE = ("range_gone", VERDICT, Trait.SETTLED,
         "The bundle's range no longer exists: nothing was done.",
-        "Nothing: the next run sees the new bundles.")
+        "The next run sees the new bundles.")
     SPLIT_ELSEWHERE = ("split_elsewhere", VERDICT, Trait.NONE,
-        "Somebody else split the bundle, at other positions than planned.",
+        "Somebody else split the bundle at other positions.",
         "Find out who splits bundles of the namespace.")
     NOT_SPLIT = ("not_split", VERDICT, Trait.NONE,
-        "The broker accepted the split, but the namespace's bounds did not change.",
-        "Check that the bundle has at least two topics; if it happens again, see the owner's log.")
+        "The broker accepted the split, but the bounds did not change.",
+        "Check that the bundle has two topics; else see the owner's log.")
     SPLIT_REFUSED = ("split_refused", VERDICT, Trait.NONE,
         "The broker refused the split (412).",
-        "Check that supportedNamespaceBundleSplitAlgorithms contains the algorithm.")
+        "Check supportedNamespaceBundleSplitAlgorithms.")
     # gate
     OPEN = ("open", VERDICT, Trait.NONE,
         "The gate is open: the plan will be carried out.")
     BLOCKED = ("blocked", VERDICT, Trait.NONE,
         "Validation stopped the run.",
-        "See the block reasons of the run.")
+        "See its block reasons.")
     UNFINISHED = ("unfinished", VERDICT, Trait.NONE,
         "The run ended before it reached the gate.",
-        "See the log of the task that failed.")
+        "See the log of the failed task.")
     NOTHING_TO_DO = ("nothing_to_do", VERDICT, Trait.NONE,
         "The plan moves nothing.")
     OBSERVE = ("observe", VERDICT, HELD | Trait.ORDERED,
         "Mode observe: decided and explained, nothing is moved.")
     PAUSED = ("paused", VERDICT, HELD | Trait.ORDERED,
         "The cluster is paused.",
-        "Wait for the pause to end, or lift it: run pulsar_control__<cluster> with resume, or edit the clusters file.")
+        "Wait, or lift the pause: run pulsar_control__<cluster> with resume, or edit the clusters file.")
     AWAITING_APPROVAL = ("awaiting_approval", VERDICT, HELD | Trait.ORDERED,
         "The plan waits for a person's approval (mode approve).",
         "Approve or reject it in pulsar_apply__<cluster>.")
     REJECTED = ("rejected", VERDICT, Trait.NONE,
-        "A person rejected exactly these moves within the last max_awaiting_minutes, so nobody is asked again yet.",
-        "Nothing: people are asked about any other moves at once. To move these sooner, make a manual plan.")
+        "A person rejected these moves within the last max_awaiting_minutes.",
+        "To move them sooner, make a manual plan.")
     APPROVAL_UNREADABLE = ("approval_unreadable", VERDICT, Trait.NONE,
-        "The plan that waits for approval, or the answers to it, cannot be read: nothing counts as approved.",
-        "Nothing: people are asked about the next plan with moves, and that rewrites what cannot be read.")
+        "The waiting plan or its answers cannot be read: nothing counts as approved.",
+        "The next plan with moves rewrites them.")
     SUPERSEDED = ("superseded", VERDICT, Trait.TYPED,
-        "A newer plan waits for approval instead, or was carried out.",
+        "A newer plan waits for approval, or was carried out.",
         "Approve the newer one, or wait for the next.")
     NOT_APPROVED = ("not_approved", VERDICT, Trait.TYPED,
-        "No named person approved the plan: its question ended without an answer.",
-        "Answer the question that shows the plan.")
+        "No named person approved the plan.",
+        "Answer the question that shows it.")
     SAME_PERSON = ("same_person", VERDICT, Trait.TYPED,
-        "The cluster needs two people (two_people): nobody approves or carries out the plan that they requested.",
-        "Have another person do it: the question stays open, and a manual plan stays valid for its time.")
+        "Nobody approves or carries out a plan that they requested (two_people).",
+        "Have another person do it.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "The cluster needs two people (two_people), and a request or its approval has no Airflow user.",
-        "Make the request again as a user who has signed in to Airflow; release and drain again a broker whose drain "
-        "has no user.")
+        "A request or its approval has no Airflow user (two_people).",
+        "Repeat it as a signed-in user; for a drain, release it and drain again.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
-        "The DAG whose run would carry out the plan is paused in Airflow.",
-        "Unpause pulsar_rebalance__<cluster>, then approve the plan or give its hash again in time.")
+        "The DAG that would carry out the plan is paused in Airflow.",
+        "Unpause pulsar_rebalance__<cluster>, then approve or submit the plan again.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
-        "Some of what a person approved can no longer be done, so none of it was.",
-        "Wait for the next plan, which takes the changes into account.")
+        "Part of the approved plan can no longer be done, so nothing was.",
+        "Wait for the next plan.")
     AWAITED_TOO_LONG = ("awaited_too_long", VERDICT, Trait.TYPED,
-        "The plan waited for approval for longer than max_awaiting_minutes.",
-        "Nothing: people are asked about the next plan with moves.")
+        "The plan waited for approval longer than max_awaiting_minutes.",
+        "People are asked about the next plan.")
     BREAKER_OPEN = ("breaker_open", VERDICT, HELD | Trait.ORDERED,
-        "The circuit breaker is open: too many bad brokers, failed moves, or a growing range.",
-        "See why; it closes by itself, or run pulsar_control__<cluster> with close_breaker.")
+        "The circuit breaker is open: bad brokers, failed moves, or a growing range.",
+        "Wait, or run pulsar_control__<cluster> with close_breaker.")
     BLACKOUT = ("blackout", VERDICT, HELD | Trait.ORDERED,
         "A blackout of the clusters file is in force.",
-        "Nothing: the gate opens by itself; the detail says when.")
+        "The detail says until when.")
     OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
         "Outside all maintenance_windows of the clusters file.",
-        "Nothing: the gate opens by itself; the detail says when.")
+        "The detail says until when.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person ordered this run to be skipped.",
-        "Nothing: the next run may act.")
+        "The next run may act.")
     CONTROL_UNREADABLE = ("control_unreadable", VERDICT, HELD,
-        "The orders that people gave cannot be read, so nothing is moved.",
-        "Repair the storage root or the clusters file, or run pulsar_control__<cluster> with resume or pause, which "
-        "rewrites the orders.")
+        "People's orders cannot be read, so nothing is moved.",
+        "Repair the storage root or clusters file; resume or pause rewrites the orders.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
-        "Validation found a reason to hold: acting would be unsafe.",
+        "Validation found a reason to hold.",
         "See the hold reasons of the run.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
-        "The plan is older than max_plan_age_seconds, or its wave starts more than max_wave_delay_seconds after that.",
-        "Nothing: the next run makes a new plan.")
+        "The plan is older than max_plan_age_seconds, or its wave starts more than max_wave_delay_seconds later.",
+        "The next run makes a new plan.")
     NOT_RECORDED = ("not_recorded", VERDICT, Trait.NONE,
         "The state store holds a different plan.",
-        "Nothing: only the recorded plan is carried out.")
+        "Only the recorded plan is carried out.")
     OVER_CAP = ("over_cap", VERDICT, Trait.NONE,
-        "The plan moves more than the clusters file's caps now allow.",
-        "Nothing: the next run plans within the caps.")
+        "The plan exceeds the caps now in the clusters file.",
+        "The next run plans within them.")
     CONNECTION_CHANGED = ("connection_changed", VERDICT, Trait.NONE,
-        "The clusters file now names a connection or Pulsar cluster other than the one the plan was made for.",
-        "Nothing: the next run makes a new plan.")
+        "The clusters file now names another connection or Pulsar cluster.",
+        "The next run makes a new plan.")
     FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
-        "A task was given a folder that does not belong to this DAG run and cluster.",
-        "Clear the run from collect on; if it happens again, find out who may write XComs.")
+        "A task was given a folder of another run or cluster.",
+        "Clear the run from collect on; find out who may write XComs.")
     # plans made by hand
     NO_SUCH_BUNDLE = ("no_such_bundle", VERDICT, Trait.TYPED,
-        "No broker reports the bundle: it was split or deleted, or none of its topics is loaded.",
-        "Check the bundle's name and make a new plan.")
+        "No broker reports the bundle: split, deleted, or no topic loaded.",
+        "Check its name and plan again.")
     UNKNOWN_DESTINATION = ("unknown_destination", VERDICT, Trait.TYPED,
         "No active broker has the given name.",
-        "Name the broker as /admin/v2/brokers lists it.")
+        "Name it as /admin/v2/brokers lists it.")
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
-        "The plan would push a broker above overloaded_threshold, assuming that its score follows its traffic.",
+        "The plan would push a broker above overloaded_threshold, if scores follow traffic.",
         "Move less, or overrule `overload`.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
-        "The hash belongs to no recently shown plan, or to one that was made for other fields.",
-        "Give only the hash of the plan you mean, or make a new plan.")
+        "The hash is of no recently shown plan, or of one with other fields.",
+        "Give only the hash, or make a new plan.")
     SHOWN_TOO_LONG_AGO = ("shown_too_long_ago", VERDICT, Trait.TYPED,
         "The manual plan is older than max_shown_plan_age_seconds.",
         "Make a new plan.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "A run was already started for the plan.",
-        "See that run; make a new plan if it is still needed. After a stop, the same plan may be given again.")
+        "See that run. After a stop, the plan may be submitted again.")
     PLAN_UNDER_WAY = ("plan_under_way", VERDICT, Trait.TYPED,
-        "Another manual plan waits for its run or is being carried out.",
-        "Wait until that run ends.")
+        "Another manual plan is queued or being carried out.",
+        "Wait until it ends.")
     SPLIT_STAYS = ("split_stays", VERDICT, Trait.NONE,
-        "The run split the bundle, which cannot be undone: Pulsar has no merge.")
+        "The bundle was split, which cannot be undone.")
     LAST_BROKER = ("last_broker", VERDICT, Trait.TYPED,
-        "No other broker in the run could take the bundles of the broker to be drained.",
+        "No other broker could take the drained broker's bundles.",
         "See why the others were left out.")
     DRAIN = ("drain", VERDICT, Trait.NONE,
         "The broker is being drained: its bundles leave within the caps.")
     FILL = ("fill", VERDICT, Trait.NONE,
-        "The broker gives bundles to a new one, which is filled (fill_new_brokers).")
+        "The broker gives bundles to a new one (fill_new_brokers).")
     GIVE_BACK = ("give_back", VERDICT, Trait.NONE,
-        "The broker gives bundles back to brokers that had them before.")
+        "The broker gives bundles back to their former brokers.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")
@@ -566,21 +561,17 @@ class Reason(StrEnum):
         "The broker is not being drained (any more).")
     DRAINS_UNREADABLE = ("drains_unreadable", BLOCK, Trait.NONE,
         "The list of drained brokers cannot be read, so nothing is moved.",
-        "Repair the storage root, or release a broker, which rewrites the marks that can be read; then drain again "
-        "the brokers that are missing.")
+        "Repair the storage root, or release a broker, which rewrites the list; then drain the missing ones again.")
     STOPPED = ("stopped", VERDICT, HELD,
         "A person stopped the run before the bundle's turn.",
-        "To continue, give the hash of the manual plan again, or plan the rest again; waves can be cleared until "
-        "another run has recorded its plan.")
+        "To continue, submit the plan hash again, or plan the rest.")
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
-        "A rolling restart is in force: other moves and splits wait for its end, its drain until all brokers are well.",
-        "Wait for its end, or stop it: run pulsar_control__<cluster> with stop_roll. Only a run of "
-        "pulsar_roll__<cluster> carries out that order: see roll_under_way if there is none.")
+        "A rolling restart is in force: other moves and splits wait, and its drain until all brokers are well.",
+        "Wait, or run pulsar_control__<cluster> with stop_roll.")
     ROLL_UNDER_WAY = ("roll_under_way", VERDICT, Trait.TYPED,
         "Another rolling restart is in force.",
-        "Wait for its end, or run pulsar_control__<cluster> with stop_roll. If its run of pulsar_roll__<cluster> has "
-        "ended or is gone, trigger that DAG with the roll's id as plan: the new run continues the roll.")
+        "Wait, or order stop_roll. If its run is gone, trigger pulsar_roll__<cluster> with its id as plan.")
     BROKER_ROLLED = ("broker_rolled", VERDICT, Trait.NONE,
         "The broker restarted, and those of its bundles that fit are back.")
     BROKER_SKIPPED = ("broker_skipped", VERDICT, Trait.NONE,
@@ -589,19 +580,19 @@ class Reason(StrEnum):
         "The rolling restart is over: each broker had its turn.")
     ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
         "A person stopped the rolling restart, or skipped the broker.",
-        "Release the broker that the message names as drained once it is up; start another roll for the rest.")
+        "Release the drained broker once it is up; roll the rest.")
     ROLL_STUCK = ("roll_stuck", VERDICT, Trait.NONE,
-        "The rolling restart made no progress for roll_wait_minutes, so it stopped.",
-        "Fix the problem that the message names, then start another roll for the remaining brokers.")
+        "The rolling restart stopped after roll_wait_minutes without progress.",
+        "Fix the problem named, then roll the rest.")
     RESTART_FAILED = ("restart_failed", VERDICT, Trait.NONE,
-        "The DAG that restarts brokers is missing or failed, so the rolling restart stopped.",
-        "See the log of that DAG's run. Start the broker, release it, and start another roll for the rest.")
+        "The DAG that restarts brokers is missing or failed; the roll stopped.",
+        "See its log. Start and release the broker, then roll the rest.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
-        "The broker did not restart, or did not report twice, within roll_wait_minutes: the roll stopped.",
-        "Start the broker, release it, and start another roll for the rest. Raise roll_wait_minutes if it is slow.")
+        "The broker did not report twice within roll_wait_minutes; the roll stopped.",
+        "Start and release the broker, then roll the rest. Raise roll_wait_minutes if it is slow.")
     BROKER_RENAMED = ("broker_renamed", VERDICT, Trait.NONE,
-        "The restarted broker came back under another name or port, so the rolling restart stopped.",
-        "Give it its former advertised address and port, or release the former name; then roll the rest.")
+        "The broker came back under another name or port; the roll stopped.",
+        "Restore its address, or release the former name; then roll the rest.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")
@@ -615,40 +606,37 @@ class Reason(StrEnum):
         "The planned broker is no longer active: nothing was done.")
     ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
         "The bundle landed on another broker, even after the retries.",
-        "Nothing: it stays for the grace period; on its way back to a former broker, up to three runs in a row move "
-        "it. If it happens again, see the leader's log.")
+        "It stays for the grace period. If it happens again, see the leader's log.")
     UNOWNED = ("unowned", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no broker owned it within the time-out.",
-        "Nothing: its clients' next lookup places it; if it happens again, see the leader's log.")
+        "Its clients' next lookup places it. If it happens again, see the leader's log.")
     NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
-        "The bundle was unloaded and has no owner, because the brokers refused to look up its topics.",
-        "Nothing if its topics were deleted: a client's next lookup places it. Otherwise see the refusal next to this "
-        "code.")
+        "The bundle was unloaded, but brokers refused to look up its topics.",
+        "Normal if they were deleted; else see the refusal next to this code.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but its new owner could not be read.",
-        "See the error next to this code; the next run reads the owner again.")
+        "The next run reads it again.")
     UNEXPECTED_ERROR = ("unexpected_error", VERDICT, Trait.PASSING,
-        "The move failed before anything was unloaded, for a reason without a code.",
-        "See the traceback in the task's log.")
+        "The move failed before anything was unloaded, for an unlisted reason.",
+        "See the task's log.")
     NOT_ATTEMPTED = ("not_attempted", VERDICT, Trait.NOT_BEGUN,
-        "The move was planned but not tried before the run ended.")
+        "The run ended before the planned move was tried.")
     DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
-        "An unload failed after it had reached the leader, which may still use its destination when the bundle is next "
-        "unloaded (before Pulsar 4.0.10 and 4.2.1: any bundle of the hash range).",
-        "Nothing if the bundle may go there: the rebalancer's next move of it clears this. Otherwise unload it with "
-        "the destination that you want, or restart the leader and reset the state.")
+        "An unload failed after it reached the leader, which may use its destination at the next unload (before "
+        "4.0.10 and 4.2.1: of any bundle in the range).",
+        "Unload the bundle with the destination you want, or restart the leader and reset the state.")
     INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,
-        "The task ended while the bundle was being moved or split; it counts as recently unloaded.")
+        "The task ended during the move or split; the bundle counts as recently unloaded.")
     UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
-        "Unloading failed, and nothing has been unloaded since: whether it works again is unknown.")
+        "Unloading failed, and nothing was unloaded since.")
     # runs
     TASK_FAILED = ("task_failed", VERDICT, Trait.NONE,
-        "A task failed for a reason that is not listed here.",
+        "A task failed for an unlisted reason.",
         "See the task's log.")
     RUN_TOO_LONG = ("run_too_long", VERDICT, Trait.NONE,
         "The run took longer than the interval.",
-        "See which task is slow; give it more resources, or raise interval_seconds.")
+        "Speed up the slowest task, or raise interval_seconds.")
     NO_RUN = ("no_run", VERDICT, Trait.NONE,
         "No run has finished for alert_after_intervals intervals.",
-        "See whether the DAG is paused, a run hangs, or the workers are busy.")
+        "See whether the DAG is paused, a run hangs, or workers are busy.")
     # fmt: on

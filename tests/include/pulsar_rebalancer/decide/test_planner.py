@@ -70,7 +70,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
     assert found.passed_over == {}
     assert found.told == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; split at 0x20000000 its parts would carry 33 %, 67 %. "
-        "The bundle will be split; its parts may move in later runs.",
+        "The bundle will be split; its parts may move later.",
     )
 
 

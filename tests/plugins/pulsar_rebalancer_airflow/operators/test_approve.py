@@ -275,7 +275,7 @@ def test_an_approved_run_is_refused_in_words_while_answers_cannot_be_read(
     state.documents[Answers.KEY] = {"version": 99}
     given: Any = context(CLUSTER, state, params={"plan": "a" * 64}, run_id="approved__a")
 
-    with pytest.raises(AirflowFailException, match=r"approval_unreadable.*people are asked about"):
+    with pytest.raises(AirflowFailException, match=r"approval_unreadable.*next plan with moves"):
         CollectOperator(task_id="collect", entry=entry(), root=storage.root).execute(given)
 
 
