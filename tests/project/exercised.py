@@ -134,9 +134,8 @@ def benchmark(words: list[str]) -> None:
     assert re.search(r"10 x 100: collect [\d.]+ s, \d+ MiB; slowest answer [\d.]+ s", said), said
 
 
-def benchmark_page(words: list[str]) -> None:
-    """It puts figures between markers that the page has, for every part."""
-    assert words[1:] == ["-m", page.__name__]
+def benchmark_page(_: list[str]) -> None:
+    """It puts figures between markers that the page has, for every part on it."""
     text = page.PAGE.read_text(encoding="utf-8")
     for part in (page.CONDITIONS, *page.SHOWN):
         assert "measured like this" in page.renewed(text, part, "measured like this")
