@@ -1,4 +1,4 @@
-"""The DAGs of every cluster in the clusters file: rebalance, state, hand-over, maintenance and watch."""
+"""The DAGs of every cluster in the clusters file."""
 
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 
