@@ -89,6 +89,7 @@ def context(
     started: datetime | None = None,
     dag_id: str = "",
     run_id: str = "",
+    cleared: int = 0,
 ) -> Context:
     made: Any = {
         "asset_state_store": Accessors(cluster, state),
@@ -100,6 +101,7 @@ def context(
             run_type=run_type,
             triggering_user_name=user,
             start_date=started,
+            clear_number=cleared,
         ),
         "outlet_events": OutletEvents(),
     }

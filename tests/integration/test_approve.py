@@ -276,6 +276,16 @@ def test_prometheus_sees_what_waits_and_what_closes_the_gate(
         assert {rule["name"] for rule in rules if rule["health"] == "ok"} == {rule["alert"] for rule in RULES}
 
 
+def test_a_person_who_clears_a_run_requests_nothing_in_the_name_of_its_first_user(wise: World, url: str) -> None:
+    broker = wise.served.cluster.active_brokers()[0]
+    changed_in_file("wise", two_people=True, mode="auto")
+    shown = by_hand(wise, url, "ada", action="drain", broker=broker, reason="a test")
+    again = wise.run_again(shown, "form").xcom("plan")
+    assert by_hand(wise, url, "bob", plan=again["plan"]).xcom("carry_out", "failure") == "no_user"
+    assert wise.document(Drains).brokers == {}
+    changed_in_file("wise", two_people=None, mode="approve")
+
+
 def test_a_broker_is_drained_by_one_command_that_waits(
     wise: World, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -205,6 +205,21 @@ def lacks_second_person(requested_by: Collection[str], person: Collection[str]) 
     return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested it") if same else None
 
 
+def refuse_alone(settings: Settings, requested_by: str, by: str, *, asks: bool) -> None:
+    """Refuse to let a person carry out their own request in a cluster that requires two people.
+
+    Args:
+        asks: True if a person is asked about exactly this request in mode `approve`, and may be the second one there.
+
+    Raises:
+        PlanError: `same_person`, `no_user`.
+    """
+    requested = [] if asks and settings.mode is not Mode.AUTO else [requested_by]
+    refusal = lacks_second_person(requested, [by]) if settings.two_people else None
+    if refusal is not None:
+        raise refusal
+
+
 class Texts(NamedTuple):
     """The subject and body of an approval question, in Markdown."""
 

@@ -227,6 +227,11 @@ class RunParams(BaseModel):
         return self
 
     @property
+    def decide(self) -> bool:
+        """Return whether any parameter changes what the run moves."""
+        return bool(self.model_dump(exclude={"mode", "plan"}, exclude_defaults=True))
+
+    @property
     def changes_thresholds(self) -> bool:
         """Return whether the run's thresholds or broker pairs differ from those of scheduled runs."""
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)

@@ -147,7 +147,9 @@ class Settings(PulsarSettings):
         60, gt=0, le=1440, description="mode approve: maximum age of a plan when it is approved, minutes"
     )
     two_people: bool = Field(
-        False, description="nobody approves a plan they requested or, in mode auto, carries out their own manual plan"
+        False,
+        description="nobody approves a plan they requested, or carries out their own drain, rolling restart or, in "
+        "mode auto, other manual plan",
     )
     max_shown_plan_age_seconds: float = Field(
         900, gt=0, le=86400, description="maximum age of a manual plan when it is carried out, seconds"

@@ -44,6 +44,9 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
     low = profile_of(run.settings).thresholds(run.settings).get("low")
+    roll = run.before.roll
+    requesters = {request.requested_by} if params.decide else set()
+    requesters |= {roll.by} if roll is not None and plan.taken else set()
     not_compared = apart(run.settings, run.policies, run.before.drains.brokers)
     return write(
         run,
@@ -53,6 +56,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
         **scores_fields(scores, scores_after(scores, plan.taken, plan.traffic), not_compared),
         drains=dict(plan.drains),
         forced=forced if request.forced else None,
+        requesters=tuple(sorted(requesters)),
         counting=run.counting.reason,
         pairs=len(gaps),
         pairs_over=sum(gap >= low.gap for gap in gaps) if low else 0,

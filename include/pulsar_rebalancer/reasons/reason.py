@@ -477,7 +477,7 @@ class Reason(StrEnum):
         "Nobody approves or carries out a plan that they requested (two_people).",
         "Have another person do it.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "A request or its approval has no Airflow user (two_people).",
+        "It is unknown who made a request: no Airflow user, a task, or somebody who cleared its run.",
         "Repeat it as a signed-in user; for a drain, release it and drain again.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",

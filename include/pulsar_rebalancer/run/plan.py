@@ -254,6 +254,7 @@ class Summary(VersionedDocument):
         base_seq: sequence number of the state from which the plan was made.
         hash: hash of decisions, accepted moves, new state and splits. It does not depend on the Spark master,
             partitioning or the order of the input.
+        requesters: users who set the run's parameters, or started the rolling restart for which it moves bundles.
         by_hand: record of the request, if a person made the plan; else None.
         drains: progress of each drain, by drained broker.
         counting: reason code that explains whether the run counted hits.
@@ -283,6 +284,7 @@ class Summary(VersionedDocument):
     hash: str
     collected_at: AwareDatetime
     forced: Forced | None = None
+    requesters: tuple[str, ...] = ()
     by_hand: ByHand | None = None
     drains: dict[str, DrainProgress] = {}
     counting: Reason
@@ -314,7 +316,7 @@ class Summary(VersionedDocument):
         The name is empty for a request without a user, for example from a task in another DAG.
         """
         requests = (self.by_hand, self.forced, *(drain for drain in self.drains.values() if drain.moving))
-        return frozenset(request.by for request in requests if request is not None)
+        return frozenset(self.requesters).union(request.by for request in requests if request is not None)
 
     @property
     def marks_drains(self) -> bool:

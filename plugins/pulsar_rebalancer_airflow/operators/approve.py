@@ -192,13 +192,13 @@ class CarryOutApprovedOperator(HandOverOperator):
 
 def _person(answer: dict[str, Any]) -> str:
     """Return the Airflow user who answered; empty if no person answered."""
-    return one_line(next(filter(None, _names(answer)), ""), 200)
+    return next(filter(None, _names(answer)), "")
 
 
 def _names(answer: dict[str, Any]) -> list[str]:
     """Return the login name and id of the Airflow user who answered; empty if no person answered."""
     user = answer.get("responded_by_user")
-    return [str(user.get(name) or "") for name in ("name", "id")] if isinstance(user, dict) else []
+    return [one_line(str(user.get(name) or "")) for name in ("name", "id")] if isinstance(user, dict) else []
 
 
 def _reason(answer: dict[str, Any]) -> str:

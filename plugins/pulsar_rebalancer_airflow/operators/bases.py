@@ -17,6 +17,7 @@ from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.options import REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -28,6 +29,27 @@ def is_retry(context: Context, task: BaseOperator) -> bool:
     """Return whether the task has been attempted since it was last cleared."""
     ti = context["ti"]
     return ti.try_number > ti.max_tries - (task.retries or 0) + 1
+
+
+def requester(context: Context) -> str:
+    """Return the Airflow user who triggered the run; empty if this is unknown.
+
+    Airflow keeps the user's name when another person clears the run, and copies it to runs that the run's tasks start.
+    """
+    run = context["dag_run"]
+    known = run.run_type == "manual" and not run.clear_number
+    return one_line(run.triggering_user_name or "") if known else ""
+
+
+def refuse_repeated(context: Context) -> None:
+    """Raise an error if the run was cleared: the order may be old, and it is unknown who repeats it.
+
+    Raises:
+        PlanError: `no_user`.
+    """
+    run = context["dag_run"]
+    if run.clear_number:
+        raise PlanError(Reason.NO_USER, f"run {run.run_id} was cleared")
 
 
 class ClusterOperator(BaseOperator):

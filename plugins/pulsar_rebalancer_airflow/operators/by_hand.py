@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.branch import BaseBranchOperator
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.carry_out.gate import lacks_second_person
+from pulsar_rebalancer.carry_out.gate import refuse_alone
 from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.clusters_file import RunParams
-from pulsar_rebalancer.config.field_types import Action, Mode
+from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.decide.plan_files import document, text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
@@ -32,7 +32,14 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import emit_orders
-from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, cancelled, new_run_id, refuse_while_plan_waits
+from pulsar_rebalancer_airflow.operators.bases import (
+    HandOverOperator,
+    cancelled,
+    new_run_id,
+    refuse_repeated,
+    refuse_while_plan_waits,
+    requester,
+)
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.options import run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
@@ -108,7 +115,7 @@ class PlanByHandOperator(BaseOperator):
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
-            request, by = parse_form(context["params"]), context["dag_run"].triggering_user_name or ""
+            request, by = parse_form(context["params"]), requester(context)
             if request.action is Action.SPLIT:
                 asyncio.run(self._read_topics(run, request)).write(run)
             storage = ClusterStorage(self.root, self.cluster)
@@ -146,20 +153,22 @@ class CarryOutOperator(HandOverOperator):
         Raises:
             AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, `same_person`,
                 `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …; for a drain
-                only those that do not end by themselves); for a release, `not_drained`.
+                only those that do not end by themselves); for a release, `not_drained`, or `no_user` if the
+                run was cleared.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
-            by, now = context["dag_run"].triggering_user_name or "", datetime.now(UTC)
+            by, now = requester(context), datetime.now(UTC)
             self._refuse_while_rolling(store)
             if not form.plan:
+                refuse_repeated(context)
                 self._release(store, form, by)
                 emit_orders(context, self.entry.name, self.entry.settings)
                 return
             entry, request = self._shown(store, form, now)
             drains = request.action is Action.DRAIN
             self._refuse_while_closed(context, store, now, may_wait=drains)
-            self._refuse_same_person(entry, by)
+            refuse_alone(self.entry.settings, entry.by, by, asks=not drains)
             handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)
@@ -217,14 +226,6 @@ class CarryOutOperator(HandOverOperator):
         if age > self.entry.settings.max_shown_plan_age_seconds:
             raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {form.plan[:16]} is {age:.0f} s old")
         return entry, planned.request
-
-    def _refuse_same_person(self, plan: ShownPlan, by: str) -> None:
-        """Refuse to let people carry out their own plans. In mode `approve`, another person approves them instead."""
-        settings = self.entry.settings
-        planned_by = [plan.by] if settings.mode is Mode.AUTO else []
-        refusal = lacks_second_person(planned_by, [by]) if settings.two_people else None
-        if refusal is not None:
-            raise refusal
 
     def _drain(
         self, store: StateStore, handed: HandedOver, before: HandedOver | None, brokers: Iterable[str]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from pulsar_rebalancer.carry_out.gate import refuse_alone
 from pulsar_rebalancer.collect.collector import Collected, Earlier, Trigger, collect, save
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
@@ -29,7 +30,7 @@ from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.links import ValidationLink, page_address
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
 from pulsar_rebalancer_airflow.options import run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_rebalancer_airflow.validation.findings import page_of
@@ -77,12 +78,13 @@ class CollectOperator(ClusterOperator):
                 moves=store.get(MovesState),
                 drains=store.drained(storage),
                 roll=roll if roll.active else None,
-                handed_over=_handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
+                handed_over=self._handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             orders = store.told(storage, before.drains, context["dag_run"].start_date)
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
-            trigger = _trigger(context, params, now)
+            run_id, by = context["dag_run"].run_id, requester(context)
+            trigger = Trigger(now=now, airflow_run_id=run_id, params=params, requested_by=by)
             # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
             earlier = Earlier(storage.state, before, keeps_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
@@ -96,6 +98,25 @@ class CollectOperator(ClusterOperator):
     def _params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
+    def _handed_over(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOver:
+        """Return the plan that this run was started to carry out.
+
+        Raises:
+            PlanError: `other_plan` if the plan was not handed over to this run. Without this check, anyone who starts a
+                run could choose the plan. `superseded` if the gate has opened for another plan since an approved plan
+                was made. `same_person` if the mode has changed to `auto` since one person made and handed over a plan
+                that needs two.
+            StateError: `state_version`, `approval_unreadable`.
+        """
+        handed = store.handed_over(identity, airflow_run_id)
+        if handed is None:
+            raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
+        if not handed.approved:
+            refuse_alone(self.entry.settings, handed.plan.by, handed.by, asks=True)
+        elif (question := store.answers(Question)).supersedes(handed):
+            raise PlanError(Reason.SUPERSEDED, f"the gate has opened since it was made: {question.opening}")
+        return handed
+
     async def _collect(self, trigger: Trigger, earlier: Earlier) -> Collected:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
@@ -103,33 +124,11 @@ class CollectOperator(ClusterOperator):
             return await collect(admin, self.entry, trigger, earlier)
 
 
-def _trigger(context: Context, params: RunParams, now: datetime) -> Trigger:
-    dag_run = context["dag_run"]
-    person = (dag_run.triggering_user_name or "") if dag_run.run_type != "scheduled" else ""
-    return Trigger(now=now, airflow_run_id=dag_run.run_id, params=params, requested_by=person)
-
-
 def _with_what_is_in_force(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
     closed = closings(settings, orders.control, now, JudgedRun(now, previous))
     in_force = sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
-
-
-def _handed_over(store: StateStore, identity: str, airflow_run_id: str) -> HandedOver:
-    """Return the plan that this run was started to carry out.
-
-    Raises:
-        PlanError: `other_plan` if the plan was not handed over to this run. Without this check, anyone who starts a run
-            could choose the plan. `superseded` if the gate has opened for another plan since an approved plan was made.
-        StateError: `state_version`, `approval_unreadable`.
-    """
-    handed = store.handed_over(identity, airflow_run_id)
-    if handed is None:
-        raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
-    if handed.approved and (question := store.answers(Question)).supersedes(handed):
-        raise PlanError(Reason.SUPERSEDED, f"the gate has opened since it was made: {question.opening}")
-    return handed
 
 
 FINDINGS = "findings"

@@ -28,7 +28,7 @@ from pulsar_rebalancer_airflow import control_actions
 from pulsar_rebalancer_airflow.control_actions import UnderWay, in_force, loss, note
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications import emit_orders
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
 from pulsar_rebalancer_airflow.options import REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -63,7 +63,7 @@ class OrderOperator(ClusterOperator):
         Raises:
             AirflowFailException: a field is invalid or missing, or a pause would end in the past or before the current
                 pause does (`wrong_setting`, `contradiction`); the stored orders are unreadable, and the action does not
-                replace them (`control_unreadable`).
+                replace them (`control_unreadable`); the run was cleared (`no_user`).
         """
         with final_unless_passing(context):
             store, storage, ordered = self._store(context), self.storage, Ordered()
@@ -99,10 +99,12 @@ def asked(context: Context) -> tuple[ControlRequest, Order]:
 
     Raises:
         SettingsError: `wrong_setting`, `contradiction`.
+        PlanError: `no_user`.
     """
     request = parse_control_form(context["params"])
-    by = context["dag_run"].triggering_user_name or ""
-    return request, Order(at=datetime.now(UTC), by=by, reason=request.reason)
+    if request.changes:
+        refuse_repeated(context)
+    return request, Order(at=datetime.now(UTC), by=requester(context), reason=request.reason)
 
 
 def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, str]:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowTaskTimeout
 
-from pulsar_rebalancer.carry_out.gate import lacks_second_person
+from pulsar_rebalancer.carry_out.gate import refuse_alone
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
@@ -25,7 +24,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot, newest_sample
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications import emit_orders, tell_of_roll
-from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits
+from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
 from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -100,7 +99,7 @@ class RollOperator(BaseSensorOperator):
     def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
         """Show the requested roll, and store it."""
         sample, now = self._sample(), datetime.now(UTC)
-        by = context["dag_run"].triggering_user_name or ""
+        by = requester(context)
         shown = roll_plan.shown(sample, form.brokers, by, form.reason)
         try:
             planned = roll_plan.turns(sample, shown.order)
@@ -117,7 +116,7 @@ class RollOperator(BaseSensorOperator):
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
         """Return the document of the roll that starts now; raise an error if it may not start."""
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
-        by = context["dag_run"].triggering_user_name or ""
+        by = requester(context)
         if roll.active:
             return self._taken_over(context, roll, plan, by)
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
@@ -128,9 +127,7 @@ class RollOperator(BaseSensorOperator):
         age = (now - shown.at).total_seconds()
         if age > settings.max_shown_plan_age_seconds:
             raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"roll {plan[:16]} is {age:.0f} s old")
-        refusal = lacks_second_person([shown.by], [by]) if settings.two_people and settings.mode is Mode.AUTO else None
-        if refusal is not None:
-            raise refusal
+        refuse_alone(settings, shown.by, by, asks=False)
         for why in self._refusals(context, store, roll, now):
             raise why
         sample = self._sample()

@@ -29,6 +29,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
 from pulsar_rebalancer_airflow.links import ReplayLink
+from pulsar_rebalancer_airflow.operators.bases import requester
 from pulsar_rebalancer_airflow.options import VARIABLES, option, option_path, run_folder
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 
@@ -349,7 +350,7 @@ class ReplayOperator(SparkApplicationOperator):
                 "end": end,
                 "cluster": self.entry.name,
                 "airflow_run_id": run.run_id,
-                "requested_by": run.triggering_user_name or "",
+                "requested_by": requester(context),
                 "settings": settings,
                 "settings_from": source,
             }

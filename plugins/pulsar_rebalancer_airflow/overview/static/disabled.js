@@ -50,6 +50,6 @@ export function own(plan, { acts }) {
 export function notCarriedOut(plan, view, now) {
   if (!plan.has_effect) return "The plan would have no effect.";
   if (now > Date.parse(plan.until)) return "This plan is too old to be carried out: plan again.";
-  const barred = view.status.mode === "auto" && own(plan, view);
+  const barred = (view.status.mode === "auto" || plan.marks_drains) && own(plan, view);
   return barred ? "You made this plan: another person carries it out, on the page of its run." : "";
 }

@@ -53,6 +53,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     assert {move.bundle for move in moves} == {name(1), name(2)}
     assert {move.destination for move in moves} == {"b:1", "c:1"}
     assert summary.drains["a:1"].moving == 2
+    assert summary.requested_by == {"ada"}
     # The range tells how even the others are: the drained one goes to zero on purpose.
     assert (summary.brokers, summary.score_min, summary.score_max) == (2, 10.0, 30.0)
     assert summary.predicted_min is not None
@@ -205,6 +206,23 @@ def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
     assert summary.reasons == {"below_threshold": 1, "broker_excluded": 1, "hits_low": 4}
 
 
+@pytest.mark.parametrize(
+    ("params", "by"),
+    [
+        ({}, set()),
+        ({"mode": "approve"}, set()),
+        ({"force": "new disks"}, {"ada"}),
+        ({"low_threshold": 5}, {"ada"}),
+        ({"max_bundles_per_run": 1}, {"ada"}),
+        ({"excluded_bundles": ("t/n/*",)}, {"ada"}),
+    ],
+)
+def test_whoever_sets_a_parameter_that_changes_the_moves_requests_them(
+    tmp_path: Path, params: dict[str, Any], by: set[str]
+) -> None:
+    assert written(tmp_path, [], **params)[1].requested_by == by
+
+
 LOADED = {"a": {name(n): 10.0 for n in range(6)}, "b": {name(10 + n): 10.0 for n in range(3)}, "c": {}}
 MINUTES = timedelta(minutes=1)
 
@@ -286,7 +304,7 @@ HOME = {name(0): "c:1", name(1): "c:1"}
 
 def roll(phase: Phase) -> dict[str, Any]:
     """A rolling restart of broker c, to which two bundles of broker a belong."""
-    document = Roll(id="f", order=("c:1",), turn_at=NOW, phase=phase, home=tuple(HOME))
+    document = Roll(id="f", by="eve", order=("c:1",), turn_at=NOW, phase=phase, home=tuple(HOME))
     return document.model_dump(mode="json")
 
 
@@ -299,4 +317,5 @@ def test_in_a_rolling_restart_only_its_own_bundles_move(tmp_path: Path, phase: P
 
     assert found == {name(5): "rolling"} | (HOME if phase is Phase.RETURNING else {})
     assert summary.bundles_taken == (2 if phase is Phase.RETURNING else 0)
-    assert f"Rolling restart f by unknown: c:1 {phase}" in summary.sentence
+    assert f"Rolling restart f by eve: c:1 {phase}" in summary.sentence
+    assert summary.requested_by == ({"eve"} if phase is Phase.RETURNING else set())

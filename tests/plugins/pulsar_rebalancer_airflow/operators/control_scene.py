@@ -24,11 +24,12 @@ def control(
     params: dict[str, Any],
     *,
     runs: dict[str, str] | None = None,
+    cleared: int = 0,
     timeout_seconds: float = 30,
 ) -> dict[str, Any]:
     """What the *control* task says."""
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
-    given: Any = context(CLUSTER, state, params=params)
+    given: Any = context(CLUSTER, state, params=params, cleared=cleared)
     given["ti"].runs = runs or {}
     ordered = OrderOperator(task_id="order", entry=entry, root=storage.root).execute(given)
     operator = ControlOperator(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tests.include.pulsar_rebalancer.pulsar.scripted_broker import TOKEN, broker
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SnapshotError
+from pulsar_rebalancer.orders.manual_plans import HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -23,6 +25,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
 from pulsar_rebalancer_airflow.operators import collect as collecting
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -85,6 +88,23 @@ def test_nobody_asked_for_a_scheduled_run(served: Running, storage: ClusterStora
     run = StoragePath(collect(storage, state, run_type="scheduled"))
 
     assert RunRequest.read(run).requested_by == ""
+
+
+def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto(
+    served: Running, storage: ClusterStorage, state: MemoryState
+) -> None:
+    now, plan = datetime.now(UTC), "0" * 64
+    shown = ShownPlan(plan_id="p", action=None, at=now, by="ada")
+
+    def given(mode: str, by: str) -> str:
+        handed = HandedOver(plan=shown, run_id="manual__1", at=now, by=by)
+        StateStore(state).put(HandedOverPlans(plans={plan: handed}))
+        return collect(storage, state, {"two_people": True, "mode": mode}, {"plan": plan})
+
+    with pytest.raises(AirflowFailException, match="same_person"):
+        given("auto", "ada")
+    assert given("approve", "ada")
+    assert given("auto", "bob")
 
 
 def test_a_retry_takes_a_new_folder(served: Running, storage: ClusterStorage, state: MemoryState) -> None:

@@ -49,9 +49,10 @@ def order(
     action: str,
     until: str | None = None,
     runs: dict[str, str] | None = None,
+    cleared: int = 0,
 ) -> dict[str, Any]:
     params = {"action": action, "reason": "new disks", "until": until, "file": None}
-    return control(storage, state, SETTINGS, params, runs=runs)
+    return control(storage, state, SETTINGS, params, runs=runs, cleared=cleared)
 
 
 def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath, settings: Settings = SETTINGS) -> str:
@@ -80,6 +81,24 @@ def test_a_pause_holds_until_somebody_resumes(storage: ClusterStorage, state: Me
         ("pause", "ada", "new disks"),
         ("resume", "ada", "new disks"),
     ]
+
+
+@pytest.mark.parametrize("action", ["resume", "stop", "reset", "restore"])
+def test_an_order_of_a_run_that_is_cleared_is_not_repeated(
+    storage: ClusterStorage, state: MemoryState, action: str
+) -> None:
+    order(storage, state, "pause", TOMORROW)
+    before = dict(state.documents)
+
+    with pytest.raises(AirflowFailException, match="no_user"):
+        order(storage, state, action, cleared=1)
+
+    given: Any = context(CLUSTER, state, params={"action": action, "reason": "x"}, cleared=1)
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
+    with pytest.raises(AirflowFailException, match="no_user"):
+        ControlOperator(task_id="control", entry=entry, root=storage.root).execute(given)
+    assert state.documents == before
+    assert "paused" in order(storage, state, "show", cleared=1)["in_force"]
 
 
 @pytest.mark.parametrize("then", ["reset", "restore", "loss of the store", "loss of the copy"])

@@ -150,6 +150,7 @@ def test_an_old_sample_shows_nothing(tmp_path: Path) -> None:
     [
         ({"mode": "observe"}, "bob", "observe"),
         ({"two_people": True}, "ada", "same_person"),
+        ({"two_people": True, "mode": "approve"}, "ada", "same_person"),
         ({"max_shown_plan_age_seconds": 1e-9}, "bob", "shown_too_long_ago"),
     ],
 )

@@ -143,16 +143,19 @@ test("nobody approves their own plan if two people are needed, but they may reje
 });
 
 test("the plan of a dry run is carried out by somebody else, from its page", () => {
-  const shown = (mode, acts) =>
-    view({ by_hand: "h", ...acts }, { plan: { ...PLAN, requested_by: ["ada"] }, of_one_run: true, status: { mode } });
+  const shown = (mode, acts, more) => {
+    const plan = { ...PLAN, requested_by: ["ada"], ...more };
+    return view({ by_hand: "h", ...acts }, { plan, of_one_run: true, status: { mode } });
+  };
   assert.deepEqual(carryOut(shown("auto"), "r", NOW), []);
   assert.deepEqual(carryOut({ ...shown("auto"), plan: null }, "h", NOW), []);
   const [{ dag, hint, off, request }] = carryOut(shown("auto", { barred: ["8", "bob"] }), "h", NOW);
   assert.deepEqual([dag, off], ["h", ""]);
   assert.match(hint, /^Total: 2 bundles with /);
   assert.deepEqual(request().body(form()).conf, { plan: QUESTION.hash, reason: "a party" });
-  const own = (mode) => carryOut(shown(mode, { barred: ["7", "ada"] }), "h", NOW)[0].off;
+  const own = (mode, more) => carryOut(shown(mode, { barred: ["7", "ada"] }, more), "h", NOW)[0].off;
   assert.equal(own("auto"), "You made this plan: another person carries it out, on the page of its run.");
+  assert.equal(own("approve", { marks_drains: true }), own("auto"));
   assert.equal(own("approve"), "");
 });
 
