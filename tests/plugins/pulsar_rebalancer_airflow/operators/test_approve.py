@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,17 +19,14 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     gate,
     plan,
     question,
-    settings,
 )
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.orders.control_document import Control, PauseOrder
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.run.plan import Forced, Summary
 from pulsar_rebalancer.run.request import ByHand, DrainProgress, HandRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer_airflow.control_actions import in_force
 from pulsar_rebalancer_airflow.operators import CollectOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -83,27 +80,6 @@ def test_what_holds_by_now_holds_in_spite_of_an_approval(
     assert carried_out(storage, state, **present) == (reason, "")
 
 
-@pytest.mark.usefixtures("waits")
-def test_a_pause_that_was_ordered_meanwhile_holds(storage: ClusterStorage, state: MemoryState) -> None:
-    answer(storage, state, "Approve")
-    ahead = datetime(2100, 1, 1, tzinfo=UTC)
-    pause = PauseOrder(at=ahead, by="bob", reason="x", until=ahead)
-    StateStore(state).put_control(storage, Control(pause=pause))
-
-    assert carried_out(storage, state) == ("paused", "")
-
-
-@pytest.mark.usefixtures("waits")
-def test_no_approval_is_used_up_while_the_dag_that_would_carry_it_out_is_paused(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    assert answer(storage, state, "Approve", paused=True) == "asked again"
-    assert StateStore(state).get(Answers).plans == {}
-    assert answer(storage, state, "Approve") == ""
-    assert carried_out(storage, state, paused=True) == ("dag_paused", "")
-    assert carried_out(storage, state)[1] != ""
-
-
 @pytest.mark.parametrize("present", [{"pause": PAUSE}, {"blackouts": [BLACKOUT]}])
 @pytest.mark.usefixtures("waits")
 def test_no_approval_is_used_up_while_nothing_may_be_moved(
@@ -113,15 +89,6 @@ def test_no_approval_is_used_up_while_nothing_may_be_moved(
     assert StateStore(state).get(Answers).plans == {}
     assert answer(storage, state, "Approve") == ""
     assert carried_out(storage, state)[1] != ""
-
-
-@pytest.mark.parametrize("present", [{"paused": True}, {"pause": PAUSE}])
-@pytest.mark.usefixtures("waits")
-def test_a_plan_is_rejected_while_nothing_may_be_moved(
-    storage: ClusterStorage, state: MemoryState, present: dict[str, Any]
-) -> None:
-    assert answer(storage, state, "Reject", **present) == ""
-    assert [noted.carried_out_by for noted in StateStore(state).get(Answers).plans.values()] == [""]
 
 
 @pytest.mark.parametrize(
@@ -143,28 +110,6 @@ def test_an_approval_is_of_the_plan_that_was_asked_about(storage: ClusterStorage
     gate(storage, state, plan(storage, state, OTHERS))
 
     assert carried_out(storage, state) == ("not_approved", "")
-
-
-@pytest.mark.usefixtures("waits")
-def test_a_plan_is_carried_out_by_one_run_however_often_its_approval_is_taken_down(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    answer(storage, state, "Approve")
-    once = carried_out(storage, state)
-    # The attempt was killed after it had taken the answer down, and the DAG was paused then.
-    assert answer(storage, state, "Approve", paused=True) == ""
-
-    assert carried_out(storage, state) == once
-
-
-@pytest.mark.parametrize("option", ["Approve", "Reject"])
-@pytest.mark.usefixtures("waits")
-def test_a_question_that_was_answered_is_not_asked_again_once_it_is_cleared(
-    storage: ClusterStorage, state: MemoryState, option: str
-) -> None:
-    answer(storage, state, option)
-
-    assert asked(storage, state, attempt=(2, 3), known=True) == "skipped"
 
 
 def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> StoragePath:
@@ -221,23 +166,6 @@ def test_moves_that_a_person_rejected_are_not_asked_for_again_at_once(
     assert (question(state).run_id != before) is (reason == "awaiting_approval")
 
 
-def test_a_rejection_is_told_with_who_when_and_why(storage: ClusterStorage, state: MemoryState) -> None:
-    first = plan(storage, state)
-    gate(storage, state, first)
-    waits = told_of(storage, state)
-    answer(storage, state, "Reject", by="bob", why="too many at once")
-
-    assert f"plan {Summary.read(first).hash[:16]} waits for approval until " in waits
-    said = told_of(storage, state)
-    assert "waits for approval until" not in said
-    assert f"nobody is asked about the moves of plan {first.name} again before " in said
-    assert said.endswith("rejected by bob: too many at once")
-
-
-def told_of(storage: ClusterStorage, state: MemoryState) -> str:
-    return in_force(StateStore(state), storage, settings(), None)
-
-
 def test_whoever_asks_by_hand_for_moves_that_were_rejected_is_asked(
     storage: ClusterStorage, state: MemoryState
 ) -> None:
@@ -267,16 +195,6 @@ def test_answers_that_cannot_be_read_approve_nothing_and_are_written_anew(
     run_id, identity = carried_out(storage, state)
     assert identity == Summary.read(run).hash
     assert StateStore(state).handed_over(identity, run_id) is not None
-
-
-def test_an_approved_run_is_refused_in_words_while_answers_cannot_be_read(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    state.documents[Answers.KEY] = {"version": 99}
-    given: Any = context(CLUSTER, state, params={"plan": "a" * 64}, run_id="approved__a")
-
-    with pytest.raises(AirflowFailException, match=r"approval_unreadable.*next plan with moves"):
-        CollectOperator(task_id="collect", entry=entry(), root=storage.root).execute(given)
 
 
 def collected(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> str:
@@ -357,18 +275,6 @@ def test_a_request_without_a_user_is_not_accepted(storage: ClusterStorage, state
     assert question(state).plan_id == ""
     assert gate(storage, state, run, record=False) == "awaiting_approval"
     assert answer(storage, state, "Approve", by="bob", two_people=True) == "asked again"
-
-
-def test_answers_are_kept_as_long_as_the_run_may_last_that_carries_the_plan_out(
-    storage: ClusterStorage, state: MemoryState, waits: StoragePath
-) -> None:
-    answer(storage, state, "Approve")
-    (old,) = StateStore(state).get(Answers).plans.values()
-    for minutes, kept in ((89, 2), (91, 1)):
-        aged = old.model_copy(update={"at": old.at - timedelta(minutes=minutes)})
-        StateStore(state).put(Answers(plans={"older": aged}))
-        answer(storage, state, "Approve")
-        assert len(StateStore(state).get(Answers).plans) == kept
 
 
 @pytest.mark.parametrize(("phase", "own"), [(Phase.DRAINING, True), (Phase.RETURNING, False), (None, False)])

@@ -11,7 +11,6 @@ from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.orders.breaker import Breaker
@@ -19,9 +18,7 @@ from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.orders.manual_plans import (
     Answer,
     Answers,
-    Drain,
     Drains,
-    HandedOver,
     HandedOverPlans,
     Question,
     ShownPlan,
@@ -111,14 +108,6 @@ def test_nobody_can_begin_the_run_of_a_plan_before_it_is_handed_over(
     assert act(storage, state, guessed, plan=identity)[0] == "done"
     first, second = (act(storage, state, guessed, plan=each)[1][0] for each in (identity, other))
     assert first.partition("__")[2][-16:] != second[-16:]
-
-
-def test_in_mode_approve_a_plan_is_handed_over_as_well_and_its_run_asks(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    identity = shown(storage, state, **UNLOAD)
-
-    assert act(storage, state, file={"mode": "approve"}, plan=identity)[0] == "done"
 
 
 @pytest.mark.parametrize(
@@ -250,38 +239,6 @@ def test_a_roll_that_begins_at_the_same_time_comes_first(
     assert store.drains(storage).brokers == {}
 
 
-def test_a_drain_that_was_shown_before_another_was_marked_is_shown_anew(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    first, second = shown(storage, state, **DRAIN), shown(storage, state, **DRAIN | {"broker": "b:1"})
-
-    assert act(storage, state, plan=first)[0] == "done"
-    assert act(storage, state, plan=second)[0] == "other_plan"
-    assert list(StateStore(state).drains(storage).brokers) == ["a:1"]
-
-
-def test_a_plan_is_known_as_long_as_it_may_be_carried_out_and_its_run_may_last() -> None:
-    now, minute = datetime.now(UTC), timedelta(minutes=1)
-    old, new = (ShownPlan(plan_id="p", action=Action.UNLOAD, at=now - age * minute, by="ada") for age in (20, 0))
-    handed = HandedOver(plan=old, run_id="by_hand__a", at=now - 10 * minute, by="bob")
-    later = [HandedOver(plan=new, run_id="by_hand__b", at=now + age * minute, by="bob") for age in (25, 26)]
-
-    shown_plans = [ShownPlans(plans={"a": old}).added("b", new, now, kept * minute).plans for kept in (20, 19)]
-    assert [set(plans) for plans in shown_plans] == [{"a", "b"}, {"b"}]
-    known = [HandedOverPlans(plans={"a": handed}).added("b", each, 45 * minute).plans for each in later]
-    assert [set(plans) for plans in known] == [{"a", "b"}, {"b"}]
-
-
-def test_several_brokers_are_released_together_or_not_at_all(storage: ClusterStorage, state: MemoryState) -> None:
-    store, drain = StateStore(state), Drain(at=datetime.now(UTC), by="ada", reason="new disks")
-    store.put_drains(storage, Drains(brokers=dict.fromkeys(("a:1", "b:1", "c:1"), drain)))
-
-    assert act(storage, state, action="release", broker=["a:1", "x:1"], reason="x")[0] == "not_drained"
-    assert store.drains(storage).brokers.keys() == {"a:1", "b:1", "c:1"}
-    assert act(storage, state, action="release", broker=["a:1", "b:1"], reason="the disks are in")[0] == "done"
-    assert store.drains(storage).brokers.keys() == {"c:1"}
-
-
 def test_releases_of_a_year_are_known_and_of_two_copies_the_later_ones() -> None:
     now, day = datetime.now(UTC), timedelta(days=1)
     drains = Drains(released={"a:1": now - 365 * day, "b:1": now - 367 * day})
@@ -316,18 +273,6 @@ def test_a_plan_that_was_stopped_is_carried_out_again(
     carried_out(storage, second, Reason.STOPPED)
     done, (third, _) = act(storage, state, {first: "failed", second: "failed"}, plan=identity)
     assert (done, len({first, second, third})) == ("done", 3)
-
-
-def test_a_plan_whose_run_was_cancelled_in_the_queue_is_carried_out_again(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    identity = shown(storage, state, **UNLOAD)
-    _, (first, _) = act(storage, state, plan=identity)
-
-    # It remains in the queue for its teardown.
-    done, (second, conf) = act(storage, state, {first: "queued"}, tasks={"collect": "skipped"}, plan=identity)
-
-    assert (done, conf, second != first) == ("done", {"plan": identity}, True)
 
 
 @pytest.mark.parametrize(
@@ -367,16 +312,6 @@ def test_a_plan_that_was_held_back_at_the_gate_is_carried_out_again(
     conclude(run, Reason(verdict), datetime.now(UTC)).write(run)
 
     assert act(storage, state, {first: "success"}, plan=identity)[0] == again
-
-
-def test_a_stop_of_another_run_gives_a_plan_no_second_turn(storage: ClusterStorage, state: MemoryState) -> None:
-    identity = shown(storage, state, **UNLOAD)
-    _, (first, _) = act(storage, state, plan=identity)
-    carried_out(storage, first, Reason.MOVED)
-    carried_out(storage, "scheduled__1", Reason.STOPPED)
-    StateStore(state).put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="ada", reason="wait")))
-
-    assert act(storage, state, {first: "success"}, plan=identity)[0] == "plan_used"
 
 
 def test_a_drain_whose_task_ended_between_its_writes_goes_on(storage: ClusterStorage, state: MemoryState) -> None:

@@ -20,7 +20,7 @@ from pulsar_rebalancer.orders.manual_plans import HandedOver, HandedOverPlans, S
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.state.state_documents import DecisionState, keep_copy
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
@@ -82,12 +82,6 @@ def test_only_a_rebalancing_run_keeps_what_brokers_publish(
         operator(task_id="collect", entry=entry, root=storage.root).execute(context(CLUSTER, state))
 
     assert [(earlier.folder, earlier.keeps_load_data) for earlier in given] == [(storage.state, keeps)]
-
-
-def test_nobody_asked_for_a_scheduled_run(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
-    run = StoragePath(collect(storage, state, run_type="scheduled"))
-
-    assert RunRequest.read(run).requested_by == ""
 
 
 def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto(
@@ -152,15 +146,6 @@ def test_a_threshold_is_held_against_that_of_the_brokers(
         collect(storage, state, params={"low_threshold": 55})
 
 
-def test_a_lost_state_blocks_with_the_way_to_restore(storage: ClusterStorage, state: MemoryState) -> None:
-    keep_copy(storage, DecisionState(seq=3, plan_id="p"))
-
-    with pytest.raises(AirflowFailException, match="state_lost") as blocked:
-        collect(storage, state)
-
-    assert "pulsar_control__east" in str(blocked.value)
-
-
 def test_refused_credentials_are_not_tried_again(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
     served.cluster.faults.add("unauthorized", path="")
 
@@ -182,11 +167,6 @@ def test_an_error_has_no_character_that_hides_or_forges_text(
 
     assert str(failed.value).isprintable()
     assert not {"\u3164", "\u034f"} & set(str(failed.value))
-
-
-def test_brokers_out_of_reach_are_tried_again(storage: ClusterStorage, state: MemoryState) -> None:
-    with pytest.raises(AdminError, match="unreachable"):
-        collect(storage, state)
 
 
 def test_a_full_disk_has_a_reason_may_pass_and_leaves_nothing_half_written(

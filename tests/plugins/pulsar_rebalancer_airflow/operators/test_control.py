@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -15,7 +14,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import cont
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
-from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
+from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer_airflow import control_actions
@@ -32,7 +31,6 @@ from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
-    from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
     from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
     from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -117,22 +115,6 @@ def test_nothing_but_a_person_lifts_a_pause(storage: ClusterStorage, state: Memo
     assert gate(storage, state, next_run(storage, state)) == "paused"
 
 
-@pytest.mark.parametrize("damaged", ["store", "copy"])
-def test_what_cannot_be_read_counts_as_closed_until_it_is_written_anew(
-    storage: ClusterStorage, state: MemoryState, damaged: str
-) -> None:
-    order(storage, state, "resume")
-    if damaged == "store":
-        state.documents["control"] = {"version": 99}
-    else:
-        storage.control.write_bytes(b"{")
-
-    assert gate(storage, state, next_run(storage, state)) == "control_unreadable"
-    assert "cannot be read" in order(storage, state, "show")["in_force"]
-    order(storage, state, "resume")
-    assert gate(storage, state, next_run(storage, state)) == "open"
-
-
 @pytest.mark.parametrize("action", ["stop", "skip", "close_breaker"])
 @pytest.mark.parametrize("damaged", ["store", "copy"])
 def test_only_a_pause_or_a_resume_gives_up_what_cannot_be_read(
@@ -156,24 +138,6 @@ def test_only_a_pause_or_a_resume_gives_up_what_cannot_be_read(
     assert gate(storage, state, next_run(storage, state)) == "paused"
 
 
-def test_a_pause_ends_what_is_under_way_and_says_what_it_left(storage: ClusterStorage, state: MemoryState) -> None:
-    gate(storage, state, next_run(storage, state))
-
-    assert order(storage, state, "pause", TOMORROW)["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 1}
-
-
-@pytest.mark.parametrize("action", ["stop", "pause"])
-def test_an_order_holds_also_where_what_is_under_way_cannot_be_read(
-    storage: ClusterStorage, state: MemoryState, action: str
-) -> None:
-    state.documents["decision"] = {"version": 99}
-
-    said = order(storage, state, action, TOMORROW if action == "pause" else None)
-
-    assert "version 99" in said["stopped"]
-    assert state.documents["control"][action]["reason"] == "new disks"
-
-
 @pytest.mark.parametrize("until", [YESTERDAY, SOONER])
 def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, until: str) -> None:
     order(storage, state, "pause", TOMORROW)
@@ -182,13 +146,6 @@ def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, unt
         order(storage, state, "pause", until)
 
     assert gate(storage, state, next_run(storage, state)) == "paused"
-
-
-def test_a_pause_ends_in_the_future(storage: ClusterStorage, state: MemoryState) -> None:
-    with pytest.raises(AirflowFailException, match="until"):
-        order(storage, state, "pause", YESTERDAY)
-
-    assert not state.writes
 
 
 def test_one_run_is_skipped(storage: ClusterStorage, state: MemoryState) -> None:
@@ -257,29 +214,6 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: Unload
     assert said[0]["stopped"] == {"finished": {moved: "moved"}, "unfinished": [], "not_begun": 3}
 
 
-def test_a_stop_finds_nothing_under_way(storage: ClusterStorage, state: MemoryState) -> None:
-    run = next_run(storage, state)
-    gate(storage, state, run)
-
-    # The wave is still to come.
-    assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 1}
-    report(state, run)
-    assert order(storage, state, "stop")["stopped"] == {"finished": {}, "unfinished": [], "not_begun": 0}
-
-
-def test_a_stop_tells_of_a_run_that_has_no_plan_yet(storage: ClusterStorage, state: MemoryState) -> None:
-    run = next_run(storage, state)
-    gate(storage, state, run)
-
-    name = RunRequest.read(run).airflow_run_id
-
-    assert "undecided" not in order(storage, state, "stop", runs={name: "running"})
-    told = order(storage, state, "stop", runs={name: "success", "scheduled__2": "running"})
-    assert "no plan yet" in told["undecided"]
-    report(state, run)  # its last task is still under way
-    assert "undecided" not in order(storage, state, "stop", runs={name: "running"})
-
-
 def test_a_stop_promises_nothing_of_a_run_that_begins_after_it(storage: ClusterStorage, state: MemoryState) -> None:
     entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
     given: Any = context(CLUSTER, state, params={"action": "stop", "reason": "new disks"})
@@ -319,46 +253,3 @@ def test_the_breaker_that_a_run_opened_closes_the_gate_until_a_person_closes_it(
     assert gate(storage, state, next_run(storage, state), BREAKER) == expected
     # Where the clusters file has no breaker, none is asked.
     assert gate(storage, state, next_run(storage, state)) == "open"
-
-
-def test_a_breaker_that_cannot_be_read_is_written_anew_and_closed_by_hand(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    state.documents["breaker"] = {"version": 99}
-    run = next_run(storage, state)
-    assert gate(storage, state, run, BREAKER) == "breaker_open"
-    report(state, run)
-
-    order(storage, state, "close_breaker")
-
-    assert gate(storage, state, next_run(storage, state), BREAKER) == "open"
-
-
-def test_a_run_counts_once_however_often_its_report_begins(
-    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bad = next_run(storage, state, validation=SILENT)
-    gate(storage, state, bad, BREAKER)
-    with monkeypatch.context() as away:
-        away.setattr(StateStore, "change_breaker", Mock(side_effect=ConnectionError("the store is away")))
-        with pytest.raises(ConnectionError):
-            report(state, bad)
-    assert "breaker" not in state.documents
-
-    report(state, bad)
-    opened = state.documents["breaker"]
-    (bad / "outcome.json").delete()
-    report(state, bad)
-
-    assert opened["why"]
-    assert state.documents["breaker"] == opened
-
-
-def test_that_the_breaker_opened_is_told_to_people(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
-    bad = next_run(storage, state, validation=SILENT)
-    gate(storage, state, bad, BREAKER)
-
-    report(state, bad, BREAKER.model_copy(update={"alert_connection": "alerts"}))
-
-    assert hook.titles == [f"Pulsar {CLUSTER}: acting is unsafe"]
-    assert "brokers left out at once: 1" in hook.messages[0]["message"]

@@ -97,14 +97,6 @@ def test_a_change_that_is_killed_halfway_is_noted(
     assert (entry["by"], entry["seq_after"], entry["done"]) == ("ada", 6, False)
 
 
-@pytest.mark.parametrize("action", ["reset", "restore"])
-def test_a_change_needs_a_reason(storage: ClusterStorage, state: MemoryState, filled: StateStore, action: str) -> None:
-    with pytest.raises(AirflowFailException, match="reason"):
-        act(storage, state, action, "   ")
-
-    assert not state.writes
-
-
 def test_restores_a_lost_state_from_the_newest_copy(
     storage: ClusterStorage, state: MemoryState, filled: StateStore
 ) -> None:
@@ -114,14 +106,6 @@ def test_restores_a_lost_state_from_the_newest_copy(
 
     # The plan id is gone: what was carried out once must not be carried out again.
     assert filled.get(DecisionState) == DECIDED.model_copy(update={"seq": 6, "plan_id": ""})
-
-
-def test_resets_a_lost_state(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
-    state.documents.clear()
-
-    act(storage, state, "reset", "database was lost")
-
-    assert filled.decision_or_lost(storage) == DecisionState(seq=6)
 
 
 def test_restores_an_export_with_the_unload_history(
@@ -167,11 +151,6 @@ def test_a_damaged_export_is_not_an_empty_state(
         act(storage, state, "restore", "test", "export-20260101T000000Z.json")
 
     assert not state.writes
-
-
-def test_nothing_to_restore(storage: ClusterStorage, state: MemoryState) -> None:
-    with pytest.raises(AirflowFailException, match="file_missing"):
-        act(storage, state, "restore", "test")
 
 
 UNREADABLE: dict[str, dict[str, Any]] = {
@@ -232,23 +211,3 @@ def test_a_plan_that_may_have_been_carried_out_is_not_carried_out_again(
     act(storage, state, "reset", "written by a newer release")
 
     assert filled.get(ShownPlans).plans == {}
-
-
-@pytest.mark.parametrize("key", ["shown", "handed_over", "drains", "question", "answers"])
-def test_what_cannot_be_read_is_shown(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, key: str
-) -> None:
-    state.documents[key] = {"version": 99}
-
-    assert act(storage, state, "show")["unreadable"].keys() == {key}
-
-
-def test_a_reset_continues_the_numbers_of_a_state_it_cannot_read(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore
-) -> None:
-    state.documents = {DecisionState.KEY: {"version": 99, "seq": 40}, MovesState.KEY: {"version": 99}}
-
-    act(storage, state, "reset", "written by a newer release")
-
-    assert filled.get(DecisionState) == DecisionState(seq=41)
-    assert filled.get(MovesState) == MovesState()

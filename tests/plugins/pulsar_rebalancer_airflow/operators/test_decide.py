@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run
 from tests.project.documentation import blocks
 
-from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
@@ -121,18 +119,6 @@ def test_what_no_command_line_may_show_comes_from_a_file(
     assert command[command.index("--properties-file") + 1] == "/etc/pulsar-rebalancer/spark.properties"
 
 
-@pytest.mark.parametrize("mode", [None, "", "client"])
-def test_the_driver_runs_beside_the_task_unless_told_otherwise(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: str | None
-) -> None:
-    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": mode}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps(connection))
-
-    decide()
-
-    assert submitted
-
-
 @pytest.mark.parametrize(
     ("connection", "said"),
     [
@@ -147,18 +133,6 @@ def test_what_airflow_would_stumble_over_is_refused_first(
     monkeypatch.setitem(sys.modules, "airflow.providers.cncf", None)
 
     with pytest.raises(AirflowFailException, match=rf"spark_connection spark_test: .*{said}.*\[wrong_setting\]"):
-        decide()
-
-    assert not submitted
-
-
-def test_a_connection_that_is_not_found_is_looked_for_again(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Airflow says the same when its secrets backend does not answer."""
-    monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
-
-    with pytest.raises(SettingsError, match=r"spark_connection spark_test was not found: .*\[connection_not_found\]"):
         decide()
 
     assert not submitted
@@ -225,13 +199,3 @@ def test_spark_is_given_the_shedders_that_it_may_load(
     decide()
     assert submitted["strategies"] == "my_package:shed"
     assert STRATEGIES_VARIABLE not in os.environ
-
-
-def test_the_application_is_found_without_being_loaded() -> None:
-    code = "import sys; from pulsar_rebalancer_airflow.operators.spark_application import path_of"
-    code += "; print(path_of('application'))"
-    code += "; print([name for name in sys.modules if name.startswith(('pulsar_rebalancer_spark', 'pyspark'))])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    path, loaded = done.stdout.splitlines()[-2:]
-    assert Path(path).is_file()
-    assert loaded == "[]"

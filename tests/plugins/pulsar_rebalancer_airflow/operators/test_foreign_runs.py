@@ -130,14 +130,6 @@ def recorded(state: MemoryState, run: Path) -> None:
     state.set(DecisionState.KEY, document | {"plan_hash": Summary.read(folder).hash})
 
 
-def test_the_own_run_is_taken(storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere"}')
-    run = make_run(storage, MOVES)
-
-    assert execute("record", storage, run, state) == []
-    assert execute("gate", storage, run, state) == [0]
-
-
 def execute(task: str, storage: ClusterStorage, run: StoragePath, state: MemoryState) -> Any:
     return OPERATORS[task](storage.root, run.uri).execute(context(CLUSTER, state))
 

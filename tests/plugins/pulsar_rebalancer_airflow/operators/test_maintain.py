@@ -12,9 +12,8 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.retention import Report, Step
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
-from pulsar_rebalancer.run.compacted_tables import complete_runs, table_file
+from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.state.state_documents import DecisionState, keep_copy
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -81,14 +80,6 @@ def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: Memo
     assert (report["dry_run"], report["files"], report["bytes"]) == (True, 6, size)
 
 
-def test_a_manual_run_acts_when_told_to(storage: ClusterStorage, state: MemoryState) -> None:
-    run = make_run(storage, age=LONG_AGO)
-
-    maintain(storage, state, run_type="manual", dry_run=False)
-
-    assert not run.exists()
-
-
 def test_what_a_person_may_still_have_carried_out_stays(storage: ClusterStorage, state: MemoryState) -> None:
     waiting, approved, other = (make_run(storage, age=LONG_AGO) for _ in range(3))
     StateStore(state).put(Question(plan_id=waiting.name))
@@ -148,32 +139,3 @@ def test_nothing_is_deleted_while_the_state_cannot_be_read(
         maintain(storage, state)
 
     assert run.exists()
-
-
-def test_a_damaged_history_fails_the_task_after_the_other_days(storage: ClusterStorage, state: MemoryState) -> None:
-    stays, goes = make_run(storage, age=LONG_AGO), make_run(storage, age=LONG_AGO * 2)
-    table_file(storage, "runs", day(stays)).write_bytes(b"damaged")
-
-    with pytest.raises(AirflowFailException, match="file_damaged"):
-        maintain(storage, state)
-
-    assert stays.exists()
-    assert not goes.exists()
-
-
-def test_the_log_has_a_line_for_every_step_and_a_total() -> None:
-    report = Report(
-        dry_run=True,
-        steps=[
-            Step("compact", "2026-03-19", 1440, 17280, 55_000_000_000),
-            Step("remove state files", "means", 0, 2, 7),
-        ],
-        left={f"runs/{number}": "not the rebalancer's" for number in range(25)},
-    )
-
-    lines = [line.split() for line in report.table().splitlines()]
-
-    assert lines[0][0] == "would"
-    assert lines[1] == ["compact", "2026-03-19", "1440", "17280", "55,000,000,000"]
-    assert lines[3] == ["total", "1440", "17282", "55,000,000,007"]
-    assert lines[-1] == ["left:", "5", "more"]

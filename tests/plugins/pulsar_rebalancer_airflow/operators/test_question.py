@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.airflow_runs import make_run, move_row
 from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     MOVES,
     OTHERS,
@@ -20,19 +19,11 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
 
 from pulsar_rebalancer.orders.manual_plans import Question
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import ByHand, HandRequest
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
 
     from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
-
-
-def by_hand(run: StoragePath) -> StoragePath:
-    made = ByHand(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
-    Summary.read(run).model_copy(update={"by_hand": made}).write(run)
-    return run
 
 
 def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(
@@ -60,21 +51,6 @@ def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(
     assert question(state) == two
 
 
-@pytest.mark.parametrize("reached", ["", "queued"])
-def test_a_question_that_was_never_asked_leaves_none_open(
-    storage: ClusterStorage, state: MemoryState, reached: str
-) -> None:
-    gate(storage, state, plan(storage, state))
-    one = question(state).run_id
-    gate(storage, state, plan(storage, state, OTHERS))
-    two = question(state).run_id
-    # The task that begins runs was killed before or after the first of the two.
-    runs = {one: "running", two: reached}
-    gate(storage, state, plan(storage, state), runs=runs)
-
-    assert set(begun(state, runs)) == {two if reached else one, question(state).run_id}
-
-
 @pytest.mark.parametrize(
     ("moves", "age", "runs", "stands"),
     [
@@ -95,16 +71,6 @@ def test_the_very_same_moves_end_no_question(
     assert (question(state) == first) is stands
 
 
-def test_what_a_person_made_by_hand_ends_a_question_about_the_same_moves(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    gate(storage, state, plan(storage, state))
-    run = by_hand(plan(storage, state))
-    gate(storage, state, run)
-
-    assert question(state).plan_id == run.name
-
-
 @pytest.mark.parametrize("damaged", [{"version": 99}, "text", {"version": 4, "before": 1}])
 def test_a_question_that_cannot_be_read_is_written_anew(
     storage: ClusterStorage, state: MemoryState, damaged: Any
@@ -119,18 +85,6 @@ def test_a_question_that_cannot_be_read_is_written_anew(
     run = plan(storage, state)
     assert gate(storage, state, run) == "awaiting_approval"
     assert question(state).plan_id == run.name
-
-
-def test_a_question_does_not_survive_a_plan_that_is_carried_out(storage: ClusterStorage, state: MemoryState) -> None:
-    gate(storage, state, plan(storage, state))
-    one = question(state).run_id
-
-    for _ in range(2):
-        assert gate(storage, state, plan(storage, state, mode="auto"), mode="auto") == "open"
-
-    assert begun(state, {one: "running"}) == [one]
-    assert begun(state, {one: "success"}) == []
-    assert asked(storage, state, one) == "skipped"
 
 
 def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(
@@ -161,16 +115,6 @@ def test_the_stricter_mode_wins(
     assert bool(question(state).plan_id) == (reason == "awaiting_approval")
 
 
-def test_nobody_can_begin_the_run_that_asks_before_it_does(storage: ClusterStorage, state: MemoryState) -> None:
-    run = plan(storage, state)
-    gate(storage, state, run)
-    runs = {f"ask__{run.name}": "success", f"{question(state).run_id[:-1]}": "success"}
-
-    assert begun(state, runs) == [question(state).run_id]
-    for each in runs:
-        assert asked(storage, state, each) == "skipped"
-
-
 @pytest.mark.parametrize(("age", "left"), [(50, 10), (63, 0)])
 def test_a_person_is_shown_the_plan_until_it_is_too_old(
     storage: ClusterStorage, state: MemoryState, age: int, left: int
@@ -184,19 +128,6 @@ def test_a_person_is_shown_the_plan_until_it_is_too_old(
     assert f"plan `{Summary.read(run).hash[:16]}`" in text
     assert "` load/test/0x10000000_0x20000000 `: ` a:1 ` to ` b:1 `" in text
     assert text.endswith(f"\n{left} minutes")
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_nobody_is_asked_about_another_table_under_the_hash_of_the_plan(
-    storage: ClusterStorage, state: MemoryState, whole: bool
-) -> None:
-    run = plan(storage, state)
-    gate(storage, state, run)
-    other = make_run(storage, [move_row(5, "a:1", "c:1")])
-    for name in ("moves.parquet", "state.json", "decisions.parquet", "summary.json") if whole else ("moves.parquet",):
-        (run / "plan" / name).write_bytes((other / "plan" / name).read_bytes())
-
-    assert asked(storage, state) == "plan_changed"
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run
 
@@ -17,7 +15,6 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.compaction import compact, days_before
 from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
-from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import ReplayOperator
 
 if TYPE_CHECKING:
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
 
 SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
-OUTSIDE = "tests.lab.test_experiments:every_third"
 
 
 def replay(storage: ClusterStorage, *, says: tuple[str, ...] = (), **params: Any) -> tuple[ReplayOperator, Any]:
@@ -96,46 +92,3 @@ def test_a_spark_connect_server_replays_nothing(storage: ClusterStorage, monkeyp
     with pytest.raises(AirflowFailException, match=r"needs a connection of type spark.*\[wrong_setting\]"):
         replay(storage)
     assert not storage.replays.exists()
-
-
-def test_a_strategy_from_outside_has_to_be_listed(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = [{"strategy": [OUTSIDE, "OverloadShedder"]}]
-    with pytest.raises(AirflowFailException, match=f"{OUTSIDE} is not listed in the option strategies"):
-        replay(storage, grid=grid)
-    monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__STRATEGIES", f"other:one, {OUTSIDE}")
-    replay(storage, grid=grid)
-    assert [variant.settings.strategy for variant in request(storage).variants.variants[1:]] == [
-        OUTSIDE,
-        "OverloadShedder",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"grid": [{"strategy": "AvgSheder"}]}, "strategy: Input should be AvgShedder"),
-        ({"grid": [{"low_threshold": list(range(999)), "high_threshold": list(range(999))}]}, "998,001 variants"),
-        ({"grid": [{"strategy_settings": [{"\ud800": 1}]}]}, "grid: it has NaN, an infinity or a lone surrogate"),
-        ({"end": "yesterday"}, "end: 'yesterday' is not a time"),
-        ({"end": "0001-01-01T00:00:00Z"}, "end: '0001-01-01T00:00:00Z' is not a time"),
-        ({"start": "9999-12-30T00:00:00Z", "end": "9999-12-31T00:00:00Z"}, "between the years 2 and 9998"),
-        ({"start": "0001-01-01T00:00:00+14:00", "end": "0001-01-02T00:00:00Z"}, "between the years 2 and 9998"),
-        ({"start": "2026-03-02T00:00:00Z", "end": "2026-03-01T00:00:00Z"}, "must end after it starts"),
-        ({"start": "2026-03-02T00:00:00"}, "start: Input should have timezone info"),
-        ({"worth": -1}, "worth: Input should be greater than or equal to 0"),
-    ],
-)
-def test_what_cannot_be_compared_starts_nothing(storage: ClusterStorage, params: dict[str, Any], words: str) -> None:
-    with pytest.raises(AirflowFailException, match=re.escape(words)):
-        replay(storage, **params)
-    assert not storage.replays.names()
-
-
-def test_the_reason_of_a_failed_application_is_known(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
-    seen: Any = context(CLUSTER, None)
-    line = "not replayed: /a/b: no sample [file_missing]"
-    with pytest.raises(AirflowException):
-        replay(storage, says=(line,), seen=seen)
-    assert seen["ti"].pushed[FAILURE] == "file_missing"
-    assert os.environ.get("PYSPARK_DRIVER_PYTHON") is None

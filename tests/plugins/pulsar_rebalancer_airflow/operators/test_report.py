@@ -15,11 +15,10 @@ from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.show.alert_conditions import EndedRun
 from pulsar_rebalancer.show.incidents import figures_of
 from pulsar_rebalancer.show.measurements import describe
-from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
 
@@ -76,25 +75,6 @@ def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(
     operator.execute(context(CLUSTER, state, xcoms={("gate", "reason"): "open"}))
 
     assert StateStore(state).get(Breaker).why == why
-
-
-def test_moves_after_a_report_count_for_the_breaker_once(storage: ClusterStorage, state: MemoryState) -> None:
-    """The gate was closed, or a wave held back: a person clears it once that is over."""
-    run = make_run(storage, [move_row(number, "a:1", "b:1") for number in range(4)])
-    settings = Settings.model_validate({"breaker": {"failed_moves": 2, "bad_brokers": None, "worse_rounds": None}})
-
-    def told(gate: str) -> Breaker:
-        operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=settings)
-        operator.execute(context(CLUSTER, state, xcoms={("gate", "reason"): gate}))
-        return StateStore(state).get(Breaker)
-
-    assert told("paused").why == ""
-    carried_out(run, state, 0, {0: "moved", 1: "astray"})
-    assert told("open").why == ""
-    carried_out(run, state, 1, {2: "astray", 3: "astray"})
-    opened = told("open")
-    assert opened.why == "moves of a run that failed or went astray: 2"
-    assert told("open") == opened
 
 
 def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemoryState) -> None:
@@ -179,15 +159,6 @@ def test_forgets_unloads_once_nothing_depends_on_them(
     assert set(state.documents[MovesState.KEY]["unloads"]) == {bundle(9)}
 
 
-def test_forgets_unloads_from_the_future(storage: ClusterStorage, state: MemoryState) -> None:
-    ahead = Unload(at=datetime(2100, 1, 1, tzinfo=UTC), plan_id="p", source="a:1", destination="b:1", outcome="moved")
-    StateStore(state).put(MovesState(unloads={bundle(9): ahead}))
-
-    report(make_run(storage), state, gate="nothing_to_do")
-
-    assert StateStore(state).get(MovesState).unloads == {}
-
-
 def test_no_event_and_no_write_when_nothing_moved(storage: ClusterStorage, state: MemoryState) -> None:
     run = make_run(storage, [move_row(0, "a:1", "b:1")], mode="observe")
 
@@ -225,21 +196,6 @@ def test_what_the_gate_said_of_an_earlier_folder_is_no_verdict(
     assert Outcome.read(run).verdict == verdict
 
 
-def test_nothing_was_collected(state: MemoryState) -> None:
-    assert report(None, state, gate=None) == ({}, [])
-
-
-def test_a_retry_writes_the_same_again(storage: ClusterStorage, state: MemoryState) -> None:
-    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(2)])
-    carried_out(run, state, 0, {0: "moved", 1: ""})
-    first, _ = report(run, state)
-    document = dict(state.documents)
-
-    second, _ = report(run, state)
-
-    assert (second, state.documents) == (first, document)
-
-
 def test_a_gate_that_is_asked_again_later_takes_nothing_back(storage: ClusterStorage, state: MemoryState) -> None:
     """Somebody clears the gate of the latest run when its plan is too old, then once more when nobody remembers it."""
     run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(4)])
@@ -265,38 +221,3 @@ def test_a_retry_sends_the_event_that_was_lost_with_the_attempt_before(
 
     assert report(run, state, attempt=(2, 1))[1] == lost != []
     assert report(run, state, attempt=(3, 3))[1] == [], "it was cleared after its end, and its event was sent"
-
-
-def test_what_happens_later_is_added(storage: ClusterStorage, state: MemoryState) -> None:
-    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(3)])
-    carried_out(run, state, 0, {0: "unowned", 1: ""})
-    assert report(run, state) == ({"unowned": 1, "interrupted": 1, "not_attempted": 1}, [])
-
-    carried_out(run, state, 0, {0: "moved", 1: "moved", 2: ""})
-    counts, (event,) = report(run, state)
-
-    assert counts == {"moved": 2, "interrupted": 1}
-    assert event[1]["moved"] == 2
-
-
-def kept(run: StoragePath, state: MemoryState, broker: str) -> Outcome:
-    """The outcome of a run that saw the bundle on a broker while its destination may be remembered."""
-    seen = [{"cluster": CLUSTER, "broker": broker, "bundle": bundle(0)}]
-    (run / "input" / "bundles.parquet").write_table(table(seen, BUNDLES))
-    report(run, state, gate="nothing_to_do")
-    return Outcome.read(run)
-
-
-def test_a_destination_that_the_leader_may_remember_is_told_until_the_bundle_has_another_owner(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
-    found = KeptDestination(at=datetime.now(UTC) - timedelta(hours=2), plan_id="p", destination="b:1", owner="a:1")
-    StateStore(state).put(MovesState(kept={bundle(0): found}))
-
-    run = make_run(storage)
-    outcome = kept(run, state, "a:1")
-    assert outcome.destinations_kept == {bundle(0): "b:1"}
-    assert f"{bundle(0)}: b:1" in describe(outcome, run)
-
-    assert kept(make_run(storage), state, "b:1").destinations_kept == {}
-    assert state.documents[MovesState.KEY]["kept"] == {}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowTaskTimeout, ErrorType
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from tests.airflow_context import MemoryState, context
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
@@ -14,9 +14,8 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import cont
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.orders.control_document import Control, Order, SkipBrokerOrder
-from pulsar_rebalancer.orders.manual_plans import Drain, Drains, HandedOver, HandedOverPlans, Question, ShownPlan
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains, Question
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
@@ -102,22 +101,6 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
     assert desk.act("second") == "roll_stopped"
 
 
-def test_a_roll_that_restarted_no_broker_may_be_shown_and_begin_again(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    plan = desk.plan()
-    desk.act("first", plan=plan)
-    StateStore(desk.state).put(Control(stop_roll=Order(at=datetime.now(UTC), by="eve", reason="enough")))
-    assert desk.act("first") == "roll_stopped"
-
-    assert desk.plan() == plan
-    assert desk.act("second", plan=plan) == "plan_used", "shown from a sample that is older than the roll"
-    desk.snapshots.take(after=datetime.now(UTC) - NOW)
-    assert desk.plan() == plan
-    assert desk.act("first", plan=plan) == "plan_used", "the task of the roll's run was cleared"
-    assert desk.act("second", plan=plan) == {}
-    assert (desk.roll.active, desk.roll.run_id) == (True, "second")
-
-
 @pytest.mark.parametrize(
     ("settings", "form", "reason"),
     [
@@ -131,18 +114,6 @@ def test_a_roll_that_restarted_no_broker_may_be_shown_and_begin_again(tmp_path: 
 )
 def test_bad_forms(tmp_path: Path, settings: Any, form: Any, reason: str) -> None:
     assert Desk(tmp_path, **settings).act(**form) == reason
-
-
-def test_a_cluster_of_one_broker_is_refused(tmp_path: Path) -> None:
-    assert Desk(tmp_path, {"a": OWNED["a"]}).act(reason="patch") == "last_broker"
-
-
-def test_an_old_sample_shows_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.snapshots.storage.runs.delete()
-    assert desk.act(reason="patch") == "file_missing"
-    desk.snapshots.take()
-    assert desk.act(reason="patch") == "report_stale"
 
 
 @pytest.mark.parametrize(
@@ -159,12 +130,6 @@ def test_what_keeps_a_roll_from_beginning(tmp_path: Path, settings: Any, user: s
     assert desk.act(user=user, plan=desk.plan()) == reason
 
 
-def test_a_pause_lets_it_wait(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, **PAUSE)
-    assert desk.act(plan=desk.plan()) == {}
-    assert (desk.roll.phase, desk.roll.waits.startswith("permission: paused ")) == (Phase.WAITING, True)
-
-
 def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_path: Path) -> None:
     desk = Desk(tmp_path, **PAUSE)
     drain = Drain(at=NOW, by="ada", reason="new disks")
@@ -176,24 +141,6 @@ def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_pa
 
     StateStore(desk.state).put(Drains())
     assert desk.act(plan=shown["plan"]) == {}
-
-
-def test_a_manual_plan_that_waits_comes_first(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    handed = HandedOver(plan=ShownPlan(plan_id="p", action=None, at=NOW, by="ada"), run_id="r", at=NOW, by="ada")
-    StateStore(desk.state).put(HandedOverPlans(plans={"h": handed}))
-    plan, desk.runs = desk.plan(), {"r": "queued"}
-    assert desk.act(plan=plan) == "plan_under_way"
-    desk.runs = {"r": "success"}
-    assert desk.act(plan=plan) == {}
-
-
-def test_brokers_that_restarted_since_make_another_roll(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    plan = desk.plan()
-    desk.snapshots.started["c:1"] = timedelta(hours=1)
-    desk.snapshots.take(after=datetime.now(UTC) - NOW)
-    assert desk.act(plan=plan) == "other_plan"
 
 
 def no_such_dag(dag_id: str) -> Any:
@@ -230,68 +177,6 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
     assert desk.act("run") == "restart_failed"
     assert desk.roll.stranded == "a:1"
     assert desk.act("run", plan=plan) == "plan_used", "the task was cleared after the roll's end"
-
-
-@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
-def test_an_answer_of_airflow_that_is_lost_is_no_failure_of_the_dag(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
-) -> None:
-    desk = Desk(tmp_path, roll_restart_dag="restart_broker")
-
-    def trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
-        if lost:
-            desk.runs[run_id] = "running"
-        raise refusal(503 if lost else 404)
-
-    monkeypatch.setattr(roll, "_trigger", trigger)
-    desk.act("run", plan=desk.plan(brokers=["a:1"]))
-    assert desk.empties("run") == ({} if lost else "restart_failed")
-    assert desk.roll.active is lost
-    assert "(restart_broker, run roll__" in desk.roll.waits
-
-
-def test_an_error_of_airflow_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, errors = Desk(tmp_path, roll_restart_dag="restart_broker"), [refusal(503)]
-
-    def trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
-        if errors:
-            raise errors.pop()
-        desk.runs[run_id] = "success"
-
-    monkeypatch.setattr(roll, "_trigger", trigger)
-    desk.act("run", plan=desk.plan(brokers=["a:1"]))
-    desk.empties("run")
-    assert desk.runs == {}
-    desk.act("run")
-    assert list(desk.runs.values()) == ["success"]
-
-
-def test_no_turn_begins_and_nothing_is_triggered_while_the_users_own_dag_is_paused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desk = Desk(tmp_path, roll_restart_dag="restart_broker")
-    monkeypatch.setattr(roll, "_trigger", lambda *_: pytest.fail("it was triggered"))
-    plan = desk.plan(brokers=["a:1"])
-    held = desk.settings
-    desk.settings = Settings.model_validate(PAUSE | {"mode": "auto", "roll_restart_dag": "restart_broker"})
-    assert desk.act("run", plan=plan) == {}
-    desk.settings, desk.paused = held, True
-    desk.snapshots.take(after=datetime.now(UTC) - NOW)
-    assert desk.act("run") == {}
-    waits = "DAG restart_broker, which is paused in Airflow"
-    assert (desk.roll.phase, desk.roll.waits) == (Phase.WAITING, waits)
-    desk.empties("run")
-    assert (desk.roll.phase, desk.roll.waits) == (Phase.RESTARTING, waits)
-
-
-def test_the_users_own_dag_restarts_no_broker_that_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(tmp_path, roll_restart_dag="restart_broker")
-    monkeypatch.setattr(roll, "_trigger", lambda *_: pytest.fail("it was triggered"))
-    desk.act("run", plan=desk.plan(brokers=["a:1"]))
-    skip = SkipBrokerOrder(at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later", broker="a:1")
-    StateStore(desk.state).put(Control(skip_broker=skip))
-    desk.empties("run")
-    assert (desk.roll.phase, desk.roll.outcome) == (Phase.RETURNING, "broker_skipped")
 
 
 def test_an_order_to_skip_a_broker_skips_no_other(tmp_path: Path) -> None:
@@ -422,27 +307,6 @@ def test_what_people_were_asked_is_withdrawn_once_they_must_not_do_it(
     assert [message.title for message in sent][1:] == ["Pulsar east: over: restart a broker now"]
     assert "do not restart a:1 for it" in sent[1].body
     assert desk.roll.asked == ""
-
-
-def test_a_dry_run_says_that_another_roll_is_under_way(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.act(reason="patch")["refused"] == ""
-    desk.act("run", plan=desk.plan())
-    desk.empties("run")
-    assert desk.roll.drains(), "its broker counts as drained"
-    refused = desk.act(reason="patch")["refused"]
-    assert refused.startswith("roll_under_way: rolling restart ")
-    assert "release" not in refused
-
-
-def test_a_dry_run_that_takes_too_long_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(*_: object) -> None:
-        raise AirflowTaskTimeout
-
-    monkeypatch.setattr(roll_plan, "turns", slow)
-    desk = Desk(tmp_path)
-    with pytest.raises(KeyError, match="failure"):  # there is no code of our own
-        desk.act(reason="patch")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -21,7 +19,6 @@ from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_outcomes
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.operators import SplitOperator
-from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -147,26 +144,6 @@ def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene
     assert set(kept) == {each["bundle"] for each in planned[:made]}
 
 
-@pytest.mark.parametrize("made", [0, 1])
-def test_after_a_kill_a_broker_that_splits_by_itself_is_noticed_and_what_was_split_is_told(
-    scene: UnloadScene, made: int
-) -> None:
-    planned = [row(scene, rank) for rank in range(2)]
-    caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
-    run = scene.run([], splits=planned, **ACTS | caps)
-    kill(scene, run, made, **caps)
-    values = {"loadBalancerAutoBundleSplitEnabled": "true"}
-    scene.cluster.faults.add("other_configuration", scene.cluster.active_brokers()[-1], values=values)
-
-    with pytest.raises(AirflowSkipException, match="builtin_splitting_on"):
-        split(scene, run, **caps)
-
-    found = read_outcomes(run)
-    reasons = ["split" if number < made else "builtin_splitting_on" for number in range(2)]
-    assert [found[each["bundle"]].reason for each in planned] == reasons
-    assert [is_split(scene, each) for each in planned] == [number < made for number in range(2)]
-
-
 def known(scene: UnloadScene, planned: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = scene.state.documents[MovesState.KEY]["splits"][planned["bundle"]]
     return found
@@ -219,51 +196,3 @@ def test_nothing_is_split_once_a_broker_splits_by_itself(
         assert [each.reason for each in told] == ["builtin_splitting_on"]
 
     assert is_split(scene, planned) is splits
-
-
-def test_a_gate_that_was_open_for_an_earlier_folder_is_closed(scene: UnloadScene) -> None:
-    planned = row(scene)
-    run = scene.run([], splits=[planned], **ACTS)
-    settings = {"mode": "auto", "connection": "pulsar_test"} | ACTS
-    said = {("gate", "reason"): "open", ("gate", "folder"): f"{run.uri}0", ("collect", "return_value"): run.uri}
-    operator = SplitOperator(task_id="split", cluster=CLUSTER, settings=settings, run=run.uri, gate="gate")
-
-    with pytest.raises(AirflowSkipException, match="The gate is closed: None"):
-        operator.execute(context(CLUSTER, scene.state, xcoms=said, started=NOW))
-
-    assert not is_split(scene, planned)
-
-
-def test_a_split_made_by_hand_asks_for_no_split_mode(scene: UnloadScene) -> None:
-    planned = row(scene, condition=None)
-    assert split(scene, scene.run([], splits=[planned], **ACTS), split_mode="off") == {"split": 1}
-
-
-def test_more_splits_than_the_cap_allows_by_now_are_not_carried_out(scene: UnloadScene) -> None:
-    run = scene.run([], splits=[row(scene), row(scene, 1)], max_splits_per_run=2, **ACTS)
-    with pytest.raises(AirflowSkipException, match="2 splits, at most 1 per run"):
-        split(scene, run)
-
-
-def test_brokers_that_do_not_answer_are_asked_again_and_those_that_refuse_are_not(scene: UnloadScene) -> None:
-    planned = row(scene)
-    run = scene.run([], splits=[planned], **ACTS)
-    scene.cluster.faults.add("error_500", path="/split", times=1)
-    with pytest.raises(UnfinishedError, match=r"^Splits: .*server_error"):
-        split(scene, run)
-    scene.cluster.faults.add("unauthorized", path="/split", times=1)
-    with pytest.raises(AirflowFailException, match="unauthorized"):
-        split(scene, run)
-    assert read_outcomes(run)[planned["bundle"]].reason == "unauthorized"
-    assert not is_split(scene, planned)
-
-
-def test_a_read_only_connection_splits_nothing(scene: UnloadScene) -> None:
-    document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"])
-    scene.monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document | {"extra": {"read_only": True}}))
-    planned = row(scene)
-    run = scene.run([], splits=[planned], **ACTS)
-    with pytest.raises(AirflowFailException, match="read_only"):
-        split(scene, run)
-    assert not is_split(scene, planned)
-    assert scene.state.writes == []

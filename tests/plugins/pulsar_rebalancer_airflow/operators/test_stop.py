@@ -156,46 +156,6 @@ def failed(reason: str) -> pytest.RaisesExc[AirflowFailException]:
     return pytest.raises(AirflowFailException, match=reason)
 
 
-def test_a_wave_that_was_not_begun_says_why_however_often_it_is_cleared(scene: UnloadScene) -> None:
-    run = scene.run(scene.moves(2))
-    ordered(scene)
-
-    for _ in range(2):
-        with pytest.raises(AirflowSkipException, match=r"'paused': 2.*The cluster is paused"):
-            unload(scene, run, NOW)
-
-    assert conclude(run, Reason.OPEN, NOW).counts == {"paused": 2}
-
-
-def test_a_failure_before_a_pause_stays_one(scene: UnloadScene) -> None:
-    """The brokers refuse one bundle, then somebody pauses: the wave has failed, whether it is tried again or not."""
-    scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    moves = scene.moves(3)
-    scene.cluster.faults.add("forbidden", path=f"/{moves[0]['bundle'].rpartition('/')[2]}/unload")
-    scene.before_unloads(lambda _: ordered(scene))
-    run = scene.run(moves)
-
-    for _ in range(2):
-        with pytest.raises(AirflowFailException, match="forbidden"):
-            unload(scene, run, NOW)
-
-
-def test_orders_that_cannot_be_read_once_end_no_wave(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    moves, first = scene.moves(4), []
-
-    def damaged_for_one(bundle: str) -> None:
-        first.append(bundle)
-        scene.state.documents["control"] = {"version": 99} if bundle == first[0] else None
-
-    scene.before_unloads(damaged_for_one)
-    run = scene.run(moves)
-
-    unload(scene, run, NOW)
-
-    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 4}
-
-
 def test_what_is_excluded_while_a_wave_is_under_way_stays(scene: UnloadScene, tmp_path: Path) -> None:
     clusters, moves = tmp_path / "clusters.yaml", scene.moves(5)
 
@@ -213,15 +173,6 @@ def test_what_is_excluded_while_a_wave_is_under_way_stays(scene: UnloadScene, tm
     assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 3, "bundle_excluded": 2}
     assert scene.all_on(moves[:3], "destination")
     assert scene.all_on(moves[3:], "source")
-
-
-def test_what_is_excluded_before_a_wave_counts_as_not_moved(scene: UnloadScene) -> None:
-    moves = scene.moves(2)
-    run = scene.run(moves)
-
-    assert scene.unload(run, excluded_bundles=[moves[0]["bundle"]]) == {"bundle_excluded": 1, "moved": 1}
-
-    assert moves[0]["bundle"] not in scene.state.documents["moves"]["unloads"]
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])

@@ -20,7 +20,7 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude, read_waves, wave_file
+from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state.state_documents import MovesState
@@ -39,14 +39,6 @@ ALONE = Path(__file__).with_name("unload_alone.py")
 ROOT = Path(__file__).parents[4]
 
 
-def test_a_second_attempt_unloads_nothing_again(scene: UnloadScene) -> None:
-    run = scene.run(scene.moves(3))
-    scene.unload(run)
-    scene.before_unloads(lambda _: pytest.fail("unloaded again"))
-
-    assert scene.unload(run) == {"moved": 3}
-
-
 @pytest.mark.parametrize(("minutes", "resumed"), [(20, True), (31, False)])
 def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minutes: int, resumed: bool) -> None:
     moves = scene.moves(2)
@@ -62,22 +54,6 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minu
         with pytest.raises(AirflowFailException, match="plan_too_old"):
             scene.unload(run)
         assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
-
-
-def test_brokers_that_fail_are_tried_again_and_the_rest_is_not(scene: UnloadScene) -> None:
-    moves = scene.moves(3)
-    run = scene.run(moves)
-    scene.cluster.faults.add("error_500", moves[0]["destination"], path="/topicHashPositions")
-
-    with pytest.raises(UnfinishedError, match=r"^Wave 0: .*server_error"):
-        scene.unload(run)
-    reached = {b for b, outcome in read_waves(run).items() if outcome.ok}
-    scene.cluster.faults.clear()
-    unloaded: list[str] = []
-    scene.before_unloads(unloaded.append)
-
-    assert scene.unload(run) == {"moved": 3}
-    assert not reached & set(unloaded)
 
 
 @pytest.mark.parametrize(("version", "left"), [("4.0.8", True), ("4.2.4", False)])
@@ -168,35 +144,6 @@ class Killed:
         scene.state.documents = json.loads(file.read_text())
 
 
-@pytest.mark.parametrize("astray", [False, True])
-def test_killed_in_the_middle_it_resumes(scene: UnloadScene, tmp_path: Path, astray: bool) -> None:
-    """The process is killed behind its second unload; the store holds what it had written by then.
-
-    With nobody to look after it, the bundle may have been placed on a third broker.
-    """
-    moves, killed = scene.moves(4), Killed(scene)
-    run = scene.run(moves, unload_concurrency=1)
-    killed.carry_out(run, tmp_path / "store.json", lambda path: "/lookup/" in path and len(killed.unloaded) == 2)
-    assert set(scene.state.documents[MovesState.KEY]["unloads"]) == {move["bundle"] for move in moves}
-    # The bundle that was unloaded and not placed: nobody owns it until it is looked up.
-    assert [m["bundle"] for m in moves if scene.cluster.owner(m["bundle"]) is None] == killed.unloaded[1:2]
-    assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {
-        "moved": 1,
-        "interrupted": 1,
-        "not_attempted": 2,
-    }
-    if astray:
-        scene.place_on_a_third(next(move for move in moves if move["bundle"] == killed.unloaded[1]))
-
-    assert scene.unload(run) == {"moved": 4}
-    assert scene.all_on(moves, "destination")
-    assert killed.unloaded.count(killed.unloaded[0]) == 1
-    # When the bundle was unloaded first is not known, so neither is how long it had no owner.
-    harm = read_waves(run)[killed.unloaded[1]].harm
-    assert harm is not None
-    assert (harm.owner_seconds, "an earlier attempt" in harm.unknown) == (None, True)
-
-
 def excluded(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
     return {"excluded_bundles": [move["bundle"] for move in moves]}
 
@@ -244,51 +191,3 @@ def test_what_a_killed_wave_did_not_unload_goes_through_every_check_again(
     assert told == {code: n for code, n in {"moved": count, reason: len(moves) - count}.items() if n}
     assert scene.all_on(moves[:count], "destination")
     assert killed.unloaded == []
-
-
-def test_a_bundle_whose_unload_was_written_down_and_never_sent_is_checked_again(
-    scene: UnloadScene, tmp_path: Path
-) -> None:
-    moves, killed = scene.moves(4), Killed(scene)
-    run = scene.run(moves)  # four at once: no broker takes those either that were sent before the kill
-    scene.cluster.faults.add(FaultKind.RESET, path="/unload")
-    killed.carry_out(run, tmp_path / "store.json", lambda path: "/unload" in path)
-    begun = [bundle for bundle, outcome in read_waves(run).items() if outcome.attempts]
-    assert begun
-    assert scene.all_on(moves, "source")
-
-    assert scene.unload(run, **excluded(scene, moves)) == {"bundle_excluded": 4}
-
-    assert scene.all_on(moves, "source")
-    assert {outcome.attempts for outcome in read_waves(run).values()} == {0}
-
-
-@pytest.mark.parametrize(
-    ("reason", "attempts", "counts"),
-    [
-        ("unowned", 1, {"moved": 2}),
-        ("unknown_owner", 1, {"moved": 2}),
-        # The attempt did not unload it: whoever did wanted it there.
-        ("timeout", 0, {"owner_changed": 1, "moved": 1}),
-    ],
-)
-def test_what_an_attempt_unloaded_and_a_client_placed_elsewhere_is_moved(
-    scene: UnloadScene, reason: str, attempts: int, counts: dict[str, int]
-) -> None:
-    moves = scene.moves(2)
-    run = scene.run(moves)
-    lost = {name: moves[0][name] for name in ("bundle", "source", "destination")}
-    wave_file(run, 0).write_json([lost | {"reason": reason, "attempts": attempts}])
-    scene.place_on_a_third(moves[0])
-
-    assert scene.unload(run) == counts
-    assert scene.all_on(moves[:1], "destination") is (attempts == 1)
-
-
-def test_what_a_killed_wave_left_under_way_does_not_stop_the_next_one(scene: UnloadScene) -> None:
-    moves = scene.moves(4)
-    run = scene.run([move | {"wave": number // 2} for number, move in enumerate(moves)])
-    under_way = [{name: move[name] for name in ("bundle", "source", "destination")} for move in moves[:2]]
-    wave_file(run, 0).write_json([move | {"reason": "interrupted", "attempts": 1} for move in under_way])
-
-    assert scene.unload(run, 1, breaker={"failed_moves": 1, "minutes": 60}) == {"moved": 2}

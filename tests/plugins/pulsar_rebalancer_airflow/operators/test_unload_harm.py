@@ -14,12 +14,10 @@ from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.carry_out import harm_meter
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
-from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import BundleHarm, Harm, Outcome, conclude, read_waves
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
-from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_simulator.faults import FaultKind
 
 if TYPE_CHECKING:
@@ -105,23 +103,6 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene: UnloadScene) -> None:
     assert Outcome.read(run).harm is not None
 
 
-@pytest.mark.parametrize(("content", "kept"), [(b"{", True), (b'{"version": 1, "bundles": 3}', True), (b"{}", False)])
-def test_what_moves_cost_is_kept_again_after_the_file_was_damaged(
-    scene: UnloadScene, capsys: pytest.CaptureFixture[str], content: bytes, kept: bool
-) -> None:
-    file = scene.storage.state / BundleHarm.FILE
-    file.write_bytes(content)
-    run = scene.run(scene.moves(1))
-    scene.unload(run)
-
-    operator = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate")
-    operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
-
-    assert BundleHarm.last(scene.storage.state, harms(run)) == (harms(run) if kept else {})
-    assert ("is lost" if kept else "is not kept") in capsys.readouterr().out
-    assert kept or file.read_bytes() == content, "another release wrote it"
-
-
 @pytest.mark.parametrize(
     ("kind", "path"),
     [
@@ -153,87 +134,6 @@ def test_statistics_that_do_not_answer_leave_the_harm_unknown_and_the_wave_unhar
     assert summary is not None
     assert summary.sentence == "6 of 6 moves could not be measured"
     assert not BundleHarm().added(harms(run), datetime.now(UTC)).bundles
-
-
-def test_producers_that_brokers_only_count_are_clients_too(scene: UnloadScene) -> None:
-    scene.cluster.configuration._file["exposePublisherStats"] = "false"
-    scene.cluster.reporter.consumers[:] = 0
-    scene.cluster.ownership.reconnect_delay = DELAY
-    moves = scene.moves(3)
-    run = scene.run(moves)
-
-    scene.unload(run)
-
-    for bundle, harm in harms(run).items():
-        assert harm.clients_before == harm.clients_back == Truth(scene).clients(bundle) > 0
-        assert harm.clients_seconds is not None
-        assert harm.clients_seconds >= DELAY
-
-
-def test_statistics_that_come_late_serve_the_moves_that_begin_afterwards(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr(harm_meter, "BEFORE_S", 0.3)
-    moves = scene.moves(40)
-    moves = [move for move in moves if move["source"] == moves[0]["source"]]
-    scene.cluster.faults.add(FaultKind.SLOW, path="/broker-stats/topics", amount=0.9)
-    scene.cluster.faults.add(FaultKind.SLOW, path="/unload", amount=0.5)
-    scene.before_unloads(lambda _: scene.monkeypatch.setattr(harm_meter, "BEFORE_S", 60.0))  # for the other moves
-    run = scene.run(moves)
-
-    scene.unload(run, unload_concurrency=1)
-
-    found = harms(run)
-    assert len(moves) >= 4
-    assert "did not say within" in found[moves[0]["bundle"]].unknown
-    assert found[moves[-1]["bundle"]].clients_back
-
-
-def test_a_source_that_is_silent_is_asked_once(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr(harm_meter, "BEFORE_S", 0.3)
-    moves = scene.moves(40)
-    moves = [move for move in moves if move["source"] == moves[0]["source"]]
-    scene.cluster.faults.add(FaultKind.SILENT, path="/stats", times=1000)
-    run = scene.run(moves)
-
-    scene.unload(run, unload_concurrency=1)
-
-    (fault,) = scene.cluster.faults.all()
-    assert len(moves) >= 3
-    assert fault.times is not None
-    assert 0 < 1000 - fault.times <= harm_meter.MOST_TOPICS
-    assert {"did not say within" in harm.unknown for harm in harms(run).values()} == {True}
-
-
-def test_owners_that_answer_nothing_afterwards_leave_the_harm_unknown(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr(harm_meter, "WATCHED_S", 0.8)
-    (move,) = scene.moves(1)
-    scene.cluster.faults.add(FaultKind.SILENT, move["destination"], path="/stats")
-    run = scene.run([move])
-
-    assert scene.unload(run) == {"moved": 1}
-
-    harm = harms(run)[move["bundle"]]
-    assert "did not answer" in harm.unknown
-    assert harm.clients_before == Truth(scene).clients(move["bundle"])
-    assert (harm.clients_seconds, harm.clients_back, harm.errors) == (None, None, None)
-
-
-def test_a_topic_that_returns_an_error_afterwards_is_counted(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr(harm_meter, "WATCHED_S", 3.0)
-    move = next(move for move in scene.moves(40) if _busy_topics(scene, move["bundle"]) > 1)
-    topology = scene.cluster.topology
-    broken = topology.topics(topology.index(move["bundle"]))[0]
-    path = broken.partition("://")[2] + "/stats"
-    scene.cluster.faults.add(FaultKind.ERROR_500, move["destination"], path=path)
-    run = scene.run([move])
-
-    assert scene.unload(run) == {"moved": 1}
-
-    harm = harms(run)[move["bundle"]]
-    assert (harm.errors, harm.clients_seconds, harm.unknown) == (1, None, "")
-    assert harm.clients_before is not None
-    assert harm.clients_back is not None
-    assert 0 < harm.clients_back < harm.clients_before
-    assert "1 topic returned an error" in harm.text
 
 
 def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scene: UnloadScene) -> None:
@@ -275,24 +175,6 @@ def test_thousands_of_topics_are_sampled(scene: UnloadScene) -> None:
     assert truth.asked[move["bundle"]] < 100
 
 
-def test_a_stop_does_not_wait_for_clients(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr(harm_meter, "WATCHED_S", 600.0)
-    moves = scene.moves(2)
-    scene.cluster.faults.add(FaultKind.CLIENTS_GONE)
-    run = scene.run(moves)
-
-    def stop(_: str) -> None:
-        order = Order(at=datetime.now(UTC), by="bob", reason="enough")
-        StateStore(scene.state).put_control(scene.storage, Control(stop=order))
-
-    scene.before_unloads(stop)
-    scene.unload(run)  # the moves have ended: the stop came too late for them
-
-    for harm in harms(run).values():
-        assert harm.unknown == "the task ended before its clients were counted"
-        assert harm.owner_seconds is not None
-
-
 @pytest.mark.parametrize(("away", "gap", "most"), [(0.0, 15.0, 2), (DELAY, DELAY / 2, 1)], ids=["in time", "late"])
 def test_brokers_determine_how_many_bundles_are_under_way(
     scene: UnloadScene, caplog: pytest.LogCaptureFixture, away: float, gap: float, most: int
@@ -326,21 +208,6 @@ def test_brokers_determine_how_many_bundles_are_under_way(
     assert ("were late" in caplog.text) is (most == 1)
 
 
-def test_a_bundle_that_is_unloaded_again_counts_as_late(scene: UnloadScene, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    # Otherwise a client may look the bundle up before the lookup that leads it astray.
-    scene.cluster.ownership.reconnect_delay = DELAY
-    (move,) = scene.moves(1)
-    scene.cluster.faults.add(FaultKind.STRAY, bundle=move["bundle"], times=1)
-    run = scene.run([move], unload_concurrency="auto")
-
-    assert scene.unload(run, unload_concurrency="auto", max_client_gap_seconds=15.0) == {"moved": 1}
-
-    assert harms(run)[move["bundle"]].clients_seconds is not None
-    assert read_waves(run)[move["bundle"]].attempts == 2
-    assert caplog.text.count("were late") == 2
-
-
 @pytest.mark.parametrize(("planned", "present"), [("auto", 2), (2, "auto")])
 def test_a_fixed_number_limits_the_adaptive_pace(scene: UnloadScene, planned: int | str, present: int | str) -> None:
     given: list[tuple[int, bool]] = []
@@ -353,8 +220,3 @@ def test_a_fixed_number_limits_the_adaptive_pace(scene: UnloadScene, planned: in
     with pytest.raises(KeyError):  # no move has an outcome
         scene.unload(scene.run(scene.moves(1), unload_concurrency=planned), unload_concurrency=present)
     assert given == [(2, True)]
-
-
-def _busy_topics(scene: UnloadScene, bundle: str) -> int:
-    index = scene.cluster.topology.index(bundle)
-    return min(2, int(scene.cluster.reporter.producers[index]))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer_airflow.operators import WatchOperator
@@ -44,16 +43,6 @@ def test_runs_that_do_not_end_are_told_once_and_their_return_once(state: MemoryS
     assert "/dags/pulsar_watch__east/runs/manual__1" in hook.messages[0]["message"]
 
 
-def test_the_watch_leaves_the_document_of_report_alone(state: MemoryState, hook: Webhook) -> None:
-    ran(state, 100)
-    state.writes.clear()
-
-    watch(state)
-
-    assert state.writes == [WatchState.KEY]
-    assert hook.paths == []
-
-
 def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState, hook: Webhook) -> None:
     assert watch(state) == 0
     first = datetime.now(UTC) - timedelta(seconds=181)
@@ -64,34 +53,3 @@ def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState
     (message,) = hook.messages
     assert "no run has ended yet" in message["message"]
     assert AlertsState.KEY not in state.documents
-
-
-def test_in_mode_off_nobody_waits_for_runs(state: MemoryState, hook: Webhook) -> None:
-    ran(state, 181)
-    watch(state)
-
-    watch(state, SETTINGS.model_copy(update={"mode": Mode.OFF}))
-
-    assert hook.titles == ["Pulsar east: no run", "Pulsar east: over: no run"]
-    assert "mode_off: The cluster's mode is off." in hook.messages[1]["message"]
-
-
-def test_an_end_of_a_run_from_the_future_does_not_silence_the_watch(state: MemoryState, hook: Webhook) -> None:
-    watch(state)
-    began = datetime.now(UTC) - timedelta(seconds=181)
-    StateStore(state).put(WatchState(began_at=began))
-    ran(state, -365 * 86_400)
-
-    watch(state)
-
-    assert hook.titles == ["Pulsar east: no run"]
-
-
-def test_a_first_look_from_the_future_counts_from_now(state: MemoryState, hook: Webhook) -> None:
-    StateStore(state).put(WatchState(began_at=datetime.now(UTC) + timedelta(days=365)))
-
-    assert watch(state) == 0
-
-    began = StateStore(state).get(WatchState).began_at
-    assert began is not None
-    assert began <= datetime.now(UTC)

@@ -5,7 +5,6 @@ import math
 import pytest
 from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import (
     BROKERS,
-    NOW,
     Sample,
     findings_of,
     spoiled_broker,
@@ -13,21 +12,10 @@ from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import
 )
 
 from pulsar_rebalancer.reasons import Effect
-from pulsar_rebalancer.run.request import Finding
-from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.state.state_documents import MovesState, Unload
-from pulsar_rebalancer_airflow.validation.suites import validate
 
 FIRST, SECOND, _ = BROKERS
 NAN = math.nan
-
-
-def test_an_excluded_broker_that_is_not_listed_is_told(tmp_path):
-    sample = Sample()
-    sample.settings = {"excluded_brokers": [FIRST, "gone.example:8080"]}
-    expected = Finding(reason="unknown_broker", subject="gone.example:8080", detail="not listed")
-    assert [f for f in findings_of(sample, tmp_path) if f.reason == "unknown_broker"] == [expected]
 
 
 def test_a_pattern_that_excludes_no_bundle_is_told(tmp_path):
@@ -113,21 +101,6 @@ def test_what_is_left_cannot_be_balanced(sample, expected, tmp_path):
     assert {f.reason: f.detail for f in found if f.effect is Effect.BLOCK} == expected
 
 
-@pytest.mark.parametrize(
-    "sample",
-    [
-        many({"cpu_usage": None}, max_quarantined_brokers=4),
-        many({"host_samples": 0.0}),
-        many({"cpu_usage": None}, excluded_brokers=["b-0:8080", "b-1:8080"]),
-    ],
-    ids=["allowed", "just_started", "excluded"],
-)
-def test_what_does_not_count_as_too_many(sample, tmp_path):
-    found = findings_of(sample, tmp_path)
-    assert len([f for f in found if f.effect is Effect.QUARANTINE]) == 4
-    assert not [f for f in found if f.effect is Effect.BLOCK]
-
-
 NO_CARDS = {f"bandwidth_{way}_limit": 0.0 for way in ("in", "out")}
 SLOW_CARD = {"bandwidth_out_usage": 30.0, "bandwidth_out_limit": 10.0}
 
@@ -177,11 +150,3 @@ def doubtful(sample):
 def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
     expected = [] if share is None else [(FIRST, f"{share} of its traffic left out, 25% allowed")]
     assert doubtful(findings_of(spoiled_bundle(**changes), tmp_path)) == expected
-
-
-def test_a_bundle_moved_lately_may_have_two_owners(tmp_path):
-    sample = spoiled_bundle(owners=2)
-    run = sample.write(tmp_path)
-    unload = Unload(at=NOW, plan_id="p", source=FIRST, destination=SECOND)
-    StateBefore(moves=MovesState(unloads={sample.bundles[0]["bundle"]: unload})).write(run)
-    assert [f.reason for f in validate(run).findings] == ["two_owners"]

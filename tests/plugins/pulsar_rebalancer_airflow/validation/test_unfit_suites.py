@@ -4,10 +4,8 @@ import json
 import math
 import shutil
 
-import pytest
-from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import Sample, findings_of, spoiled_broker
+from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import Sample, spoiled_broker
 
-from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer_airflow.validation.suites import suites_folder, validate
 
@@ -30,46 +28,6 @@ def test_an_expectation_that_cannot_be_evaluated_blocks(tmp_path):
     found = validate(Sample().write(tmp_path), with_suites(tmp_path, "bundles", rename)).findings
     assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
     assert "nowhere" in found[0].detail
-
-
-def test_a_quarantine_that_names_nobody_blocks(tmp_path):
-    def count_rows(suite):
-        suite["expectations"].append(
-            suite["expectations"][0] | {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 77}}
-        )
-
-    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", count_rows)).findings
-    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda suite: suite["expectations"].append({"type": "expect_no_such_thing", "kwargs": {}, "meta": {}}),
-        lambda suite: suite["expectations"][2]["kwargs"].update(max_value={"$PARAMETER": "no_such_parameter"}),
-        lambda suite: suite["expectations"][0].pop("meta"),
-        lambda suite: suite.pop("expectations"),
-    ],
-    ids=["unknown type", "unknown parameter", "no meta", "no expectations"],
-)
-def test_a_suite_that_cannot_be_run_blocks(change, tmp_path):
-    found = validate(Sample().write(tmp_path), with_suites(tmp_path, "brokers", change)).findings
-    assert [(f.reason, f.effect) for f in found] == [("suite_failed", Effect.BLOCK)]
-    assert found[0].detail.startswith("brokers: ")
-
-
-def test_a_cluster_table_with_another_number_of_rows_blocks(tmp_path):
-    sample = Sample()
-    sample.cluster = []
-    assert [(f.reason, f.detail) for f in findings_of(sample, tmp_path)] == [("file_damaged", "rows 0")]
-
-
-def test_a_missing_table_is_an_error(tmp_path):
-    run = Sample().write(tmp_path)
-    (run / "input" / "bundles.parquet").delete()
-    with pytest.raises(SnapshotError) as missing:
-        validate(run)
-    assert missing.value.reason == "file_missing"
 
 
 def test_results_are_kept_beside_the_run_and_nothing_elsewhere(tmp_path, monkeypatch):
