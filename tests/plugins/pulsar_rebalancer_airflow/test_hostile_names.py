@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from datetime import date
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -20,7 +19,6 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.maintenance.compaction import days_before
 from pulsar_rebalancer.names import CLUSTER_NAME, is_broker_id
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.pulsar.answers import path
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
@@ -33,19 +31,6 @@ if TYPE_CHECKING:
 
     from pulsar_rebalancer.storage.documents import ClusterStorage
     from pulsar_simulator.serve import Running
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name != ".."])
-def test_a_name_is_one_segment_of_a_path(name: str) -> None:
-    made = path("admin", name, "bundles")
-    assert [unquote(part) for part in made.split("/")] == ["", "admin", name, "bundles"]
-    assert made.isascii()
-    assert made.isprintable()
-
-
-def test_a_name_that_is_a_way_up_is_none() -> None:
-    with pytest.raises(AdminError, match="not_found"):
-        path("admin", "..", "bundles")
 
 
 @pytest.mark.parametrize("name", NAMES)

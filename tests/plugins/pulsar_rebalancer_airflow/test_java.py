@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE
-from pulsar_rebalancer_airflow.java import java_version
 
 NO_SUCH = "no-such"
 
@@ -45,15 +43,6 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     if home is not None:
         monkeypatch.setenv("JAVA_HOME", str(place(tmp_path / "home" / "bin", home).parent))
     return found, complaint
-
-
-def test_the_program_uses_the_java_that_spark_uses(case: tuple[int | None, str]) -> None:
-    found, complaint = case
-    if found:
-        assert f'"{found}.0.1"' in java_version()
-        return
-    with pytest.raises(SettingsError, match=complaint):
-        java_version()
 
 
 def test_set_up_judges_the_same_java(case: tuple[int | None, str], tmp_path: Path) -> None:

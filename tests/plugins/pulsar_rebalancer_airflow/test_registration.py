@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import subprocess
@@ -12,15 +11,11 @@ from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import airflow
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 from airflow._shared.module_loading.file_discovery import find_path_from_directory
 
 from pulsar_rebalancer.command import check_age
-from pulsar_rebalancer_airflow import operators
 from pulsar_rebalancer_airflow.provider import get_provider_info
-from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +62,6 @@ print(json.dumps({
     "bundles": list(DagBundlesManager()._bundle_config),
 }))
 """
-SCHEMA = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
 INFO = get_provider_info()
 
 
@@ -109,10 +103,6 @@ def test_the_connection_type_has_a_form(registered: Mapping[str, Any]) -> None:
     assert registered["behaviour"]["relabeling"] == {"schema": "Scheme", "password": "Token"}
 
 
-def test_the_plugin_is_registered_once(registered: Mapping[str, Any]) -> None:
-    assert registered["plugins"] == ["pulsar_rebalancer"]
-
-
 def test_airflow_lists_the_options(registered: Mapping[str, Any]) -> None:
     config = ConfigParser(interpolation=None)
     config.read_string(registered["options"])
@@ -137,42 +127,6 @@ def test_airflow_lists_provider_links_and_notifier(registered: Mapping[str, Any]
     assert set(INFO["extra-links"]) <= set(registered["links"])
     assert set(INFO["notifications"]) <= set(registered["notifications"])
     assert "/pulsar_rebalancer" in registered["apps"]
-
-
-def test_examples_are_no_dags_of_a_production_whose_airflow_loads_examples(registered: Mapping[str, Any]) -> None:
-    """It loads those of each provider from the module that has the name of its package."""
-    assert "apache-airflow-providers-standard-example-dags" in registered["bundles"]
-    assert f"{PROJECT['name']}-example-dags" not in registered["bundles"]
-
-
-def test_the_information_is_of_airflows_schema_and_whole() -> None:
-    """The schema lets unknown keys through, which would register nothing."""
-    jsonschema.validate(INFO, SCHEMA)
-    assert INFO.keys() <= SCHEMA["properties"].keys()
-    assert {name for each in INFO["operators"] for name in each["python-modules"]} == {
-        getattr(operators, name).__module__ for name in operators.__all__
-    }
-    plugin = PROJECT["entry-points"]["airflow.plugins"][INFO["plugins"][0]["name"]]
-    assert INFO["plugins"][0]["plugin-class"] == plugin.replace(":", ".")
-    assert {uri.partition("://")[0] for uri in (state_asset("east").uri, moves_asset("east").uri)} == {
-        scheme for each in INFO["asset-uris"] for scheme in each["schemes"]
-    }
-
-
-def test_every_hook_link_and_notifier_of_the_package_is_listed() -> None:
-    found: dict[str, set[str]] = {base: set() for base in ("BaseHook", "BaseOperatorLink", "BaseNotifier")}
-    for path in (SOURCE / "plugins" / "pulsar_rebalancer_airflow").rglob("*.py"):
-        module = ".".join(path.relative_to(SOURCE / "plugins").with_suffix("").parts)
-        for found_class in ast.parse(path.read_text()).body:
-            if isinstance(found_class, ast.ClassDef):
-                for base in found.keys() & {ast.unparse(base) for base in found_class.bases}:
-                    found[base].add(f"{module}.{found_class.name}")
-    assert found == {
-        "BaseHook": {each["hook-class-name"] for each in INFO["connection-types"]},
-        "BaseOperatorLink": set(INFO["extra-links"]),
-        "BaseNotifier": set(INFO["notifications"]),
-    }
-    assert {name.rpartition(".")[0] for name in found["BaseHook"]} == {*INFO["hooks"][0]["python-modules"]}
 
 
 def test_nothing_heavy_is_loaded_with_the_plugin(registered: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pulsar_rebalancer_airflow import spark_archive as archive_module
 from pulsar_rebalancer_airflow.operators.spark_application import JAVA_OPTIONS
-from pulsar_rebalancer_airflow.spark_archive import archive_path, make_archive
+from pulsar_rebalancer_airflow.spark_archive import make_archive
 
 
 def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -31,35 +31,3 @@ def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tm
     make_archive(tmp_path / "cache" / "spark.jsa")
 
     assert [(path.name, path.read_text()) for path in (tmp_path / "cache").iterdir()] == [("spark.jsa", "classes")]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("JAVA_OPTIONS", "-XX:+UseG1GC"),
-        ("java_version", lambda: 'openjdk version "25"'),
-        ("version", lambda _: "4.1.4"),
-    ],
-)
-def test_another_one_for_other_options_another_java_or_another_spark(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: object
-) -> None:
-    before = archive_path(tmp_path)
-    monkeypatch.setattr(archive_module, name, value)
-    assert archive_path(tmp_path) != before
-
-
-def test_the_command_says_why_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def sample_runs(_: str) -> Any:
-        return [mock.Mock(uri="run")]
-
-    failed = mock.Mock(returncode=1, stdout="", stderr="Java gateway process exited")
-    monkeypatch.setattr(archive_module, "_sample_runs", sample_runs)
-    monkeypatch.setattr(subprocess, "run", mock.Mock(return_value=failed))
-
-    assert archive_module.main([str(tmp_path / "spark.jsa")]) == 1
-    said = capsys.readouterr().err
-    assert "error: the Spark application failed on a small cluster:\nJava gateway process exited" in said
-    assert list(tmp_path.iterdir()) == []

@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-import json
 import socket
-from signal import Signals
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 from airflow.sdk import Connection
-from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
-from tests.project.documentation import blocks
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer_airflow import spark_connect
-from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
+from pulsar_rebalancer_airflow.spark_connect import server_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,37 +102,3 @@ def test_a_token_is_sent_only_to_the_server_that_is_named() -> None:
                 pytest.raises(SettingsError, match=r"127\.0\.0\.3:\d+ answers there too.*\[wrong_setting\]"),
             ):
                 environment(**given)
-
-
-def test_a_server_that_is_not_there_is_named() -> None:
-    address = closed_port()
-    with pytest.raises(SettingsError, match=rf"{address}: .*\[spark_unreachable\]"):
-        environment(host=address)
-
-
-@pytest.mark.parametrize(("action", "seconds", "ended_by"), [("SIG_DFL", 60, "SIGTERM"), ("SIG_IGN", 0.1, "SIGKILL")])
-def test_a_task_that_breaks_off_ends_its_application(
-    monkeypatch: pytest.MonkeyPatch, action: str, seconds: float, ended_by: str
-) -> None:
-    """Its time-out is raised while it reads what the application says."""
-    monkeypatch.setattr(spark_connect, "_RELEASED_SECONDS", seconds)
-    code = f"from signal import *; signal(SIGTERM, {action}); print('begun', flush=True); import time; time.sleep(600)"
-    application = ConnectedApplication(["-c", code], {})
-
-    def time_out(line: str) -> None:
-        raise TimeoutError(line)
-
-    with pytest.raises(TimeoutError, match="begun"):
-        application.wait(time_out)
-    assert application._process.returncode == -Signals[ended_by]
-    assert application.ended
-
-
-def test_the_documented_connection(reached: mock.Mock) -> None:
-    (given,) = [
-        json.loads(block.body)
-        for block in blocks()
-        if block.page == "operations.md" and "spark_connect" in block.body and block.language == "json"
-    ]
-    assert given.pop("conn_type") == "spark_connect"
-    assert environment(**given)["SPARK_REMOTE"] == "sc://localhost:15002/"

@@ -19,7 +19,7 @@ from pulsar_rebalancer.state.state_documents import (
     keep_copy,
 )
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.state_store import StateStore, moves_asset, state_asset
+from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from tests.airflow_context import MemoryState
@@ -36,17 +36,6 @@ def test_documents_come_back_as_they_were(state: MemoryState) -> None:
     assert store.get(DecisionState) == written
     assert store.get(MovesState) == MovesState()
     assert state.writes == ["decision"]
-
-
-def test_names_are_what_they_always_were() -> None:
-    # The state hangs on them: another name is another, empty state.
-    assert state_asset("east").name == "pulsar_rebalancer/east/state"
-    assert state_asset("east").uri == "x-pulsar-rebalancer://east/state"
-    assert moves_asset("east").name == "pulsar_rebalancer/east/moves"
-
-
-def test_an_empty_store_is_fine_before_the_first_run(state: MemoryState, storage: ClusterStorage) -> None:
-    assert StateStore(state).decision_or_lost(storage) == DecisionState()
 
 
 def test_an_empty_store_beside_committed_states_is_lost(state: MemoryState, storage: ClusterStorage) -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import psutil
 import pytest
-from airflow.sdk import Connection
 
-from pulsar_rebalancer_airflow.embedded import EmbeddedError, airflow_home
+from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, locked
 from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.run_line import RunLine
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import _settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,33 +62,6 @@ def test_however_often_it_is_interrupted_no_process_stays(
     assert not psutil.pid_exists(started[0])
 
 
-@pytest.mark.parametrize(
-    ("address", "name", "seed"),
-    [
-        ("http://broker:8080", "own-broker-8080", "http://broker:8080"),
-        ("https://Broker.example/", "own-broker.example-8443", "https://broker.example:8443"),
-        ("http://[::1]:8080", "own---1-8080", "http://[::1]:8080"),
-        ("https://[2001:db8::7]", "own-2001-db8--7-8443", "https://[2001:db8::7]:8443"),
-    ],
-)
-def test_the_address_of_an_own_cluster(address: str, name: str, seed: str) -> None:
-    found, entry, document = _own_cluster(_parser().parse_args(["--pulsar", address]))
-    assert (found, entry["mode"]) == (name, "observe")
-    connection = _settings(Connection.from_json(json.dumps(document), conn_id="own"))
-    assert connection.seeds == (seed,)
-    assert connection.read_only
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["broker:8080", "ftp://broker", "http://", "http://h:99999", "http://h:port", "http://[::1", "http://h/pulsar"],
-)
-@pytest.mark.usefixtures("_process_as_it_was")
-def test_an_address_that_is_none_is_refused(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--folder", str(tmp_path), "--pulsar", address]) == 1
-    assert "error: PULSAR must be the address of a broker such as http://broker:8080" in capsys.readouterr().err
-
-
 def test_a_password_in_an_address_is_not_shown() -> None:
     with pytest.raises(EmbeddedError, match="use the token") as refused:
         _own_cluster(_parser().parse_args(["--pulsar", "http://me:s3cret@broker:8080"]))
@@ -129,21 +98,6 @@ def test_a_second_run_in_the_same_folder_does_not_begin(
         assert "--folder" in said
         assert main(["--folder", str(tmp_path / "another")]) == 0
     assert main(["--folder", str(tmp_path)]) == 0
-
-
-@pytest.mark.usefixtures("_process_as_it_was")
-def test_a_link_in_the_place_of_the_lock_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
-    thesis = tmp_path / "thesis.txt"
-    thesis.write_text("years of work")
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "lock").symlink_to(thesis)
-    assert main(["--folder", str(folder)]) == 1
-    assert f"{folder / 'lock'} cannot be written" in capsys.readouterr().err
-    assert thesis.read_text() == "years of work"
 
 
 STRANGER = 4321
@@ -209,48 +163,6 @@ def test_a_folder_whose_files_others_could_replace_is_refused(
     assert not [*tmp_path.rglob("run"), *tmp_path.rglob("lock")]
 
 
-@AS_ROOT
-def test_so_is_one_that_somebody_creates_at_that_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(airflow_home, "make_private", belongs_to_a_stranger)
-    with pytest.raises(EmbeddedError, match="belongs to another user"), locked(tmp_path / "theirs"):
-        pass
-
-
-@pytest.mark.usefixtures("_process_as_it_was")
-def test_anyone_who_may_replace_the_source_tree_may_replace_a_folder_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
-    shared = is_open_to(0o770)(tmp_path / "shared")
-    assert main(["--folder", str(shared / "run")]) == 1
-    monkeypatch.setattr(airflow_home, "SOURCE", shared)
-    assert main(["--folder", str(shared / "run")]) == 0
-
-
-@AS_ROOT
-def test_the_command_refuses_it_before_it_starts_anything(tmp_path: Path) -> None:
-    folder = belongs_to_a_stranger(tmp_path / "theirs")
-    command = [sys.executable, "-m", "pulsar_rebalancer_airflow.embedded", "--folder", str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.splitlines()[-1].startswith(f"error: {folder} belongs to another user")
-    assert "Traceback" not in ended.stderr
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.usefixtures("_process_as_it_was")
-def test_a_folder_of_ones_own_is_used_where_it_was_when_the_run_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(embedded_main, "_run", lambda given, _: print(given.folder))
-    shared, link = tmp_path / "shared", tmp_path / "link"
-    shared.mkdir()
-    shared.chmod(0o1777)  # as /tmp
-    link.symlink_to(shared / "run")
-    main(["--folder", str(link)])
-    assert capsys.readouterr().out == f"{shared / 'run'}\n"
-
-
 BALANCED, WAITS = RunLine("the line", balanced=True), RunLine("the line")
 MOVED = RunLine("the line", moved=True)
 FAILED = RunLine("the line", failed="decide failed [not_a_number]")
@@ -269,21 +181,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([MOVED, BALANCED, FAILED], "after 2 runs"),
-        ([FAILED, FAILED, MOVED, FAILED, FAILED, BALANCED], "after 6 runs"),
-        ([BALANCED, WAITS, BALANCED, MOVED, WAITS, BALANCED], "after 6 runs"),
-    ],
-)
-def test_once_ends_with_the_first_balanced_run_after_a_move(
-    watch: Callable[..., int], capsys: pytest.CaptureFixture[str], lines: list[RunLine], said: str
-) -> None:
-    assert watch(lines, once=True) == 0
-    assert f"{said}: nothing more to move" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
     ("lines", "reason"),
     [
         (
@@ -297,24 +194,3 @@ def test_once_ends_with_the_first_balanced_run_after_a_move(
 def test_once_gives_up_with_the_reason(watch: Callable[..., int], lines: list[RunLine], reason: str) -> None:
     with pytest.raises(EmbeddedError, match=reason):
         watch(lines, once=True)
-
-
-def test_where_nothing_may_be_moved_once_ends_with_the_first_balanced_run(watch: Callable[..., int]) -> None:
-    assert watch([WAITS, BALANCED, FAILED], once=True, acts=False) == 0
-
-
-def test_without_once_nothing_ends_it(watch: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    watch([BALANCED, *[FAILED] * 60], once=False)
-    assert capsys.readouterr().out.count("the line") == 61
-
-
-def test_what_is_in_force_is_said_when_it_is_another(
-    watch: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    plain, paused = "Moves are carried out: mode auto", "Nothing is moved: mode auto; paused until noon"
-    lines = [RunLine(str(n), in_force=said) for n, said in enumerate([plain, plain, paused, paused, "", paused, plain])]
-
-    watch(lines, once=False)
-
-    said = capsys.readouterr().out.splitlines()
-    assert said == ["0", "1", "2", f"-- {paused}", "3", "4", "5", "6", f"-- {plain}"]

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.bad_input import ROWS, Row
-from tests.token_issuer import bad_credentials, token_issuer
 
 from pulsar_rebalancer.errors import AdminError, SettingsError
-from pulsar_rebalancer.pulsar import OAuth2, PulsarAdmin
+from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 
@@ -65,37 +60,6 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.read_timeout_s == 12
 
 
-def test_reads_where_tokens_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"credentials_file": "c.json", "issuer_url": "https://issuer/", "audience": "a", "scope": "s"}
-    issued = settings_of(monkeypatch, extra=given).oauth2
-
-    assert issued == OAuth2(credentials_file=Path("c.json"), issuer_url="https://issuer/", audience="a", scope="s")
-    assert settings_of(monkeypatch, extra={"token_file": "token"}).token_file == Path("token")
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS if "credentials" in row.connection], ids=lambda row: row.served)
-def test_the_test_button_names_what_is_wrong_with_the_credentials(
-    served: Running, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, row: Row
-) -> None:
-    with token_issuer(tmp_path) as issuing:
-        document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"]) | {"password": ""}
-        document["extra"] = bad_credentials(issuing, row.connection["credentials"])
-        monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document))
-        ok, sentence = PulsarAdminHook("pulsar_test").test_connection()
-
-    assert not ok
-    assert f"[{row.reason}]" in sentence
-    assert Reason(row.reason).action in sentence
-
-
-def test_a_host_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_of(monkeypatch)
-
-    assert settings.seeds == ("http://broker-0:8080",)
-    assert settings.token is None
-    assert not settings.read_only
-
-
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
@@ -131,13 +95,6 @@ def test_read_only_as_forms_and_uris_write_it(monkeypatch: pytest.MonkeyPatch, t
     assert settings_of(monkeypatch, extra={"read_only": text}).read_only
 
 
-def test_asks_every_broker(served: Running) -> None:
-    ok, sentence = PulsarAdminHook("pulsar_test").test_connection()
-
-    assert ok, sentence
-    assert sentence.startswith("4 of 4 brokers answered")
-
-
 def test_names_the_brokers_that_do_not_answer(served: Running) -> None:
     broker = served.cluster.active_brokers()[2]
     served.cluster.faults.add("forbidden", broker)
@@ -148,19 +105,6 @@ def test_names_the_brokers_that_do_not_answer(served: Running) -> None:
     assert sentence.startswith("3 of 4 brokers answered")
     assert broker in sentence
     assert "forbidden" in sentence
-
-
-def test_the_token_is_shown_nowhere(
-    served: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    document = json.loads(os.environ["AIRFLOW_CONN_PULSAR_TEST"]) | {"password": TOKEN}
-    monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", json.dumps(document))
-    with caplog.at_level(logging.DEBUG):
-        ok, sentence = PulsarAdminHook("pulsar_test").test_connection()
-        settings = PulsarAdminHook("pulsar_test").get_connection_settings()
-
-    assert not ok
-    assert TOKEN not in sentence + repr(settings) + caplog.text
 
 
 @pytest.mark.parametrize("ok", [True, False])

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.airflow_context import context
-from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
+from tests.airflow_runs import CLUSTER, make_run
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import connect
 
-from pulsar_rebalancer.carry_out.move_history import WaveHistory
-from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
-from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import MoveOutcome
-from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import Condition
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
-from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -80,71 +74,6 @@ def test_a_block_is_told_once_and_its_end_once(
     assert StateStore(state).get(AlertsState).incidents == {}
 
 
-def unloaded(storage: ClusterStorage, state: MemoryState, *reasons: str) -> StoragePath:
-    """A run whose unloads ended for these reasons."""
-    run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(len(reasons))])
-    history = WaveHistory(StateStore(state).get(MovesState), StateStore(state).change_moves, run, 0)
-    moves = read_moves(run)
-    history.plan(moves, datetime.now(UTC))
-    for move, reason in zip(moves, reasons, strict=True):
-        history.add(
-            MoveOutcome(bundle=move.bundle, source="a:1", destination="b:1", reason=reason, attempts=1),
-            datetime.now(UTC),
-        )
-    history.write()
-    return run
-
-
-def test_unloads_that_always_fail_are_told_once_however_long_the_hits_between_them_take(
-    storage: ClusterStorage, state: MemoryState, hook: Webhook
-) -> None:
-    for reason in ("astray", "astray", "moved"):
-        report(unloaded(storage, state, reason), state, gate="open")
-        for _ in range(7):
-            report(make_run(storage), state, gate="nothing_to_do")
-
-    assert hook.titles == ["Pulsar east: unloading failed", "Pulsar east: over: unloading failed"]
-
-
-def test_in_mode_off_every_open_condition_ends_and_says_that_nobody_looks_any_more(
-    storage: ClusterStorage, state: MemoryState, hook: Webhook
-) -> None:
-    report(blocked(storage), state, states=VALIDATE_FAILED)
-    report(unloaded(storage, state, "astray"), state, gate="open")
-    for _ in range(2):
-        report(None, state, states={"collect": "skipped"}, settings=SETTINGS.model_copy(update={"mode": Mode.OFF}))
-
-    assert hook.titles[-1] == "Pulsar east: over: unloading failed"
-    assert "mode_off: The cluster's mode is off." in hook.messages[-1]["message"]
-    assert StateStore(state).get(AlertsState).incidents == {}
-
-
-def test_moves_astray_are_told_with_figures(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
-    run = unloaded(storage, state, "moved", "astray", "moved")
-
-    counts = report(run, state, gate="open")
-
-    assert counts == {"moved": 2, "astray": 1}
-    (message,) = hook.messages
-    assert message["title"] == "Pulsar east: unloading failed"
-    for said in ("astray x1", "moves: 2 of 3 verified, 1 astray", "score range: 60.0 points", "hits: most low 8 of 8"):
-        assert said in message["message"]
-    assert bundle(1) not in message["message"]
-
-
-def test_a_run_that_collected_nothing_is_told_with_its_reason(
-    state: MemoryState, hook: Webhook, storage: ClusterStorage
-) -> None:
-    xcoms = {("collect", FAILURE): "state_lost"}
-
-    assert report(None, state, states={"collect": "failed"}, xcoms=xcoms, run_type="scheduled") == {}
-
-    (message,) = hook.messages
-    assert message["title"] == "Pulsar east: a run failed"
-    assert "state_lost x1: The state store is empty" in message["message"]
-    assert "none: the run did not get that far" in message["message"]
-
-
 def test_people_are_told_also_when_report_itself_fails(
     storage: ClusterStorage, state: MemoryState, hook: Webhook
 ) -> None:
@@ -181,51 +110,6 @@ def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(
     assert "S3cret" not in json.dumps(state.documents)
 
 
-@pytest.mark.parametrize(
-    "document",
-    [None, "no-json S3cretPass", {"conn_type": "apprise"}, {"conn_type": "apprise", "extra": {"config": "S3cretPass"}}],
-)
-def test_a_connection_that_cannot_be_used_is_a_warning(
-    storage: ClusterStorage,
-    state: MemoryState,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    document: object,
-) -> None:
-    if document is not None:
-        monkeypatch.setenv("AIRFLOW_CONN_ALERTS", document if isinstance(document, str) else json.dumps(document))
-
-    report(blocked(storage), state, states=VALIDATE_FAILED)
-
-    (warning,) = [r.getMessage() for r in caplog.records if r.name.startswith("pulsar_rebalancer")]
-    assert warning.startswith("Alerts: connection alerts cannot be used (")
-    assert "S3cret" not in caplog.text
-    assert StateStore(state).get(AlertsState).incidents[Condition.BLOCKED].told is False
-
-
-def test_a_store_that_fails_is_a_warning(
-    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(key: str, value: Any) -> None:
-        raise ConnectionError("S3cretPass")
-
-    monkeypatch.setattr(state, "set", fail)
-
-    report(make_run(storage), state, gate="nothing_to_do")
-
-    assert "Alerts: nothing could be sent about this run (ConnectionError)" in caplog.text
-    assert "S3cret" not in caplog.text
-
-
-def test_a_run_that_took_too_long_is_told(storage: ClusterStorage, state: MemoryState, hook: Webhook) -> None:
-    report(make_run(storage), state, gate="nothing_to_do", started=datetime.now(UTC) - timedelta(seconds=75))
-
-    (message,) = hook.messages
-    assert message["title"] == "Pulsar east: runs take too long"
-    assert state.writes == ["alerts"]  # a document of their own
-    assert ", interval 60 s)" in message["message"]
-
-
 def test_without_a_connection_nothing_is_told_or_kept_and_what_was_open_is_told_when_it_is_back(
     storage: ClusterStorage, state: MemoryState, hook: Webhook
 ) -> None:
@@ -248,14 +132,3 @@ def test_a_task_leaves_the_reason_it_failed_with(state: MemoryState) -> None:
         raise StateError(Reason.STATE_LOST, "the store is empty")
 
     assert given["ti"].pushed == {FAILURE: "state_lost", MESSAGE: "the store is empty"}
-
-
-def test_a_rolling_restart_that_no_run_continues_is_told_with_its_id(
-    storage: ClusterStorage, state: MemoryState, hook: Webhook
-) -> None:
-    day_ago = datetime.now(UTC) - timedelta(days=1)
-    StateStore(state).put(Roll(id="0a1b", order=("a:1", "b:1"), at=day_ago, looked_at=day_ago))
-    report(make_run(storage), state, gate="nothing_to_do")
-
-    assert hook.titles == ["Pulsar east: a rolling restart is not continued"]
-    assert "plan 0a1b" in hook.messages[0]["message"]

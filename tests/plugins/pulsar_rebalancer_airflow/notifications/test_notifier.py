@@ -3,8 +3,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, mail_server, silent
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, silent
 
 from pulsar_rebalancer.show.incidents import AlertMessage
 from pulsar_rebalancer_airflow import notifications
@@ -37,39 +36,6 @@ def test_a_webhook_gets_every_message_in_order(hook: Webhook) -> None:
     assert sent == ([True, True], [])
 
 
-def test_a_mail_server_gets_it_after_a_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    with mail_server() as server:
-        address = f"ada:pass@127.0.0.1:{server.port}"
-        connect(monkeypatch, f"mailto://{address}?from=airflow@pulsar.example&to=ops@pulsar.example&mode=insecure")
-        send("alerts", [FIRST])
-
-    (mail,) = server.mails
-    assert mail["Subject"] == FIRST.title
-    assert "ops@pulsar.example" in mail["To"]
-    assert "Cluster: east" in mail.as_string()
-    assert server.logins == ["\0ada\0pass"]
-
-
-def test_a_receiver_that_is_down_keeps_nothing_from_the_others(
-    monkeypatch: pytest.MonkeyPatch, hook: Webhook, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    connect(monkeypatch, with_secrets(closed_port()), with_secrets(f"127.0.0.1:{hook.port}"), "S3cretKey")
-
-    sent = send("alerts", [FIRST])
-
-    assert sent == ([True], ["JSON", "one without a usable URL"])
-    assert "S3cretPath" in hook.paths[0]  # it was really sent there
-    assert secrets_in(caplog.text + "".join(capfd.readouterr())) == []
-
-
-def test_a_message_that_nobody_takes_does_not_hold_up_the_next_one(hook: Webhook) -> None:
-    hook.refused = {FIRST.title}
-
-    assert send("alerts", [FIRST, SECOND]) == ([False, True], ["JSON"])
-    assert hook.titles == [SECOND.title]
-
-
 def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(
     monkeypatch: pytest.MonkeyPatch,
     hook: Webhook,
@@ -85,9 +51,3 @@ def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(
     assert sent == ([True], ["JSON"])
     assert hook.titles == [FIRST.title]
     assert secrets_in(caplog.text + "".join(capfd.readouterr())) == []
-
-
-def test_a_connection_without_receivers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch)
-
-    assert send("alerts", [FIRST]) == ([False], [])
