@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from lab.experiments.__main__ import main
 from lab.experiments.results import read
-from lab.experiments.variants import VARIANTS, baseline_of
+from lab.experiments.variants import VARIANTS
 from tests.lab.test_scenarios import SOUND, scenario
 
 from pulsar_rebalancer.reasons import Reason
@@ -83,11 +83,3 @@ def test_from_files_to_a_report(
     report = (tmp_path / "first" / "report.md").read_text()
     assert "## t\n" in report
     assert f"| {__name__}:every_third | {20 // 3} | {20 // 3} |" in report
-
-
-def test_each_placement_that_is_compared_has_a_row_without_shedding() -> None:
-    assert {variant.baseline for variant in VARIANTS} == {variant.name for variant in BASELINES}
-    assert all(variant.baseline == variant.name for variant in BASELINES)
-    assert GAIN.baseline == AVG.baseline
-    compared = (AVG, UNIFORM, THRESHOLD, TRANSFER)
-    assert [baseline_of(variant.name) for variant in compared] == [variant.name for variant in BASELINES]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from lab.experiments.run import minute_of
-from lab.experiments.scenario import ScenarioError
 from lab.families import family_page
 from lab.families.__main__ import main
 from lab.families.contestants import AVG, GAIN, contestants
@@ -58,23 +57,6 @@ def test_training_and_held_out_families_have_no_seed_in_common() -> None:
     assert len(training) >= 5
     assert len(held_out) >= 5
     assert not training & held_out
-
-
-@pytest.mark.parametrize(
-    ("change", "to", "named"),
-    [
-        ("minutes = 15", "minuets = 15", "minuets"),
-        ("count = [3, 3]", "count = [3, 2]", "3 is above 2"),
-        ("per_broker = 6", "per_broker = 6\ndaily = {amplitude = [0, 2]}", "topics.0.daily.amplitude"),
-        ('kind = "KIND"', 'kind = "exam"', "kind"),
-    ],
-)
-def test_what_is_wrong_in_a_file_is_named(change: str, to: str, named: str, tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(SHORT.replace(change, to).replace("KIND", "training"), encoding="utf-8")
-    with pytest.raises(ScenarioError, match=r"mine\.toml") as refused:
-        load_all(tmp_path)
-    assert named in str(refused.value)
 
 
 def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers() -> None:

@@ -11,7 +11,6 @@ from lab.experiments.measures import Curve, Measures
 from lab.experiments.problems import (
     FAR_STRONGER,
     OTHER_PROCESSES,
-    PROBLEMS,
     Judgement,
     judge,
 )
@@ -53,11 +52,6 @@ def stronger(**measures: Any) -> dict[str, Results]:
     return {key: value for name in FAR_STRONGER for key, value in results(name, **measures).items()}
 
 
-def test_two_far_stronger_brokers_count_as_their_mean() -> None:
-    first, second = (results(name, range_end=end) for name, end in zip(FAR_STRONGER, (10.0, 40.0), strict=True))
-    assert judgement(0, first | second | results(OTHER_PROCESSES)).text.startswith("50 %")
-
-
 def judgement(problem: int, given: dict[str, Results]) -> Judgement:
     judgement = judge(given, "it")[problem]
     assert judgement is not None
@@ -87,24 +81,6 @@ def test_verdicts_follow_the_stated_rules(problem: int, given: dict[str, Results
     outcome = judgement(problem, given)
     assert outcome.verdict == verdict
     assert outcome.text.partition(",")[0] == text
-
-
-def test_a_problem_whose_scenario_was_not_run_is_not_judged() -> None:
-    assert judge({}, "it") == [None] * len(PROBLEMS)
-
-
-@pytest.mark.parametrize(
-    ("problem", "measure", "scenario"),
-    [(2, "hot_placements", "by_hand_no_candidate"), (3, "overshoots", "by_hand_history_score")],
-)
-def test_shares_of_the_bundles_moved_are_as_worked_by_hand(problem: int, measure: str, scenario: str) -> None:
-    # Of 10 + 20 + 30 bundles moved over three seeds 1 + 0 + 2 are counted: 3 of 60 are 5 %, not the mean of the seeds'
-    # shares. Where nothing moved, 0 of 0 are 0 %.
-    given = results(
-        scenario, *({"bundles_moved": 10 * seed, measure: count} for seed, count in ((1, 1), (2, 0), (3, 2)))
-    )
-    assert judgement(problem, given).text == "5 %"
-    assert judgement(problem, results(scenario, bundles_moved=0)).text == "0 %"
 
 
 @pytest.mark.parametrize(

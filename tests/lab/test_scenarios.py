@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,17 +72,6 @@ def test_what_is_wrong_is_told_with_file_and_key(
     assert main(["--scenarios", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
     assert named in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments", [["nobody"], ["--strategy", "no.such:one"], ["--strategy", f"{sys.__name__}:path"]]
-)
-def test_what_does_not_exist_is_refused(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scenario(tmp_path)
-    assert main([*arguments, "--scenarios", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
-    assert arguments[-1] in capsys.readouterr().err
 
 
 def without_pauses(name: str) -> Scenario:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 PATIENT = {"low_threshold": 15, "high_threshold": 1000, "hit_count_low": 8}
 OWN = RunParams(hit_count_low=1)
 FORCE = RunParams(force="hot broker")
-TRANSFER: dict[str, Any] = {"strategy": Strategy.TRANSFER, "target_std": 0.05, "hit_count_transfer": 8}
 
 
 class Cluster:
@@ -112,79 +111,6 @@ def test_thresholds_of_its_own_do_not_make_a_second_hit_of_a_counted_sample(clus
     assert cluster.low_hits == [1, 1, 1, 1]
 
 
-def test_a_sample_counts_once_however_short_the_interval_is(cluster: Cluster) -> None:
-    hits = []
-    for second in range(0, 61, 20):
-        cluster.run(20, interval_seconds=20)
-        hits.append((second, cluster.low_hits[0]))
-    assert hits == [(0, 1), (20, 1), (40, 1), (60, 2)]
-
-
-def test_a_pair_counts_when_one_of_its_figures_has_changed(cluster: Cluster) -> None:
-    cluster.run(0, interval_seconds=20)
-    cluster.sample_anew(3)
-    cluster.run(20, interval_seconds=20)
-    assert cluster.low_hits == [2, 1, 1, 2]
-    cluster.run(20, interval_seconds=20)
-    assert cluster.low_hits == [2, 1, 1, 2]
-    cluster.run(20, interval_seconds=20)
-    assert cluster.low_hits == [2, 2, 2, 2]  # a host interval after the first sample of the inner pair
-
-
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_hot_broker_with_another_partner_does_not_count_its_sample_again(cluster: Cluster, gone: bool) -> None:
-    cluster.use([10.0, 30.0, 40.0, 90.0])
-    cluster.start_with(6)
-    cluster.run(60)
-    assert cluster.low_hits == [7, 0, 0, 7]
-    left_out = {} if gone else {"excluded_brokers": (cluster.names[0],)}
-    if gone:
-        cluster.lose(0)
-    summary = cluster.run(31, RunParams(**left_out), **left_out)
-    assert (summary.pairs_fired, summary.bundles_taken) == (0, 0)
-    assert summary.reasons[Reason.TOO_SOON] == 1
-    assert cluster.low_hits[-1] == 7
-    # A host interval after the hit.
-    assert cluster.run(30).pairs_fired == 1
-
-
-def test_a_cold_broker_that_never_changes_does_not_keep_its_pair_from_firing(cluster: Cluster) -> None:
-    cluster.use([10.0, 30.0, 40.0, 90.0])
-    fired = []
-    for _ in range(8):
-        fired.append(cluster.run(20, interval_seconds=20).pairs_fired)
-        cluster.sample_anew(3)
-    assert fired == [0, 0, 0, 0, 0, 0, 0, 1]
-
-
-def test_a_pair_that_fired_does_not_begin_with_the_sample_that_it_fired_by(cluster: Cluster) -> None:
-    eager: dict[str, Any] = {"interval_seconds": 20, "hit_count_low": 1}
-    assert cluster.run(0, **eager).pairs_fired == 2
-    assert cluster.run(20, **eager).pairs_fired == 0
-    cluster.sample_anew(0)
-    assert cluster.run(20, **eager).pairs_fired == 1
-
-
-def test_balance_ends_hits_whether_or_not_the_sample_is_new(cluster: Cluster) -> None:
-    cluster.run(0, interval_seconds=20)
-    assert cluster.run(20, interval_seconds=20, low_threshold=70).reasons[Reason.BELOW_LOW] >= 1
-    assert cluster.low_hits[1:3] == [0, 0]
-
-
-def test_the_transfer_shedder_counts_a_sample_once_as_well(cluster: Cluster) -> None:
-    hits = []
-    for new in (None, None, 2, 3, None):
-        if new is not None:
-            cluster.sample_anew(new)
-        cluster.run(20, interval_seconds=20, **TRANSFER)
-        hits.append(cluster.transfer_hits)
-    # Neither the hottest nor the coldest broker is number 2.
-    assert hits == [1, 1, 1, 2, 2]
-    cluster.run(41, interval_seconds=20, **TRANSFER)
-    cluster.run(20, interval_seconds=20, **TRANSFER)
-    assert cluster.transfer_hits == 3
-
-
 @pytest.mark.parametrize(
     ("params", "settings", "after"),
     [
@@ -219,29 +145,6 @@ def test_only_a_pair_that_is_carried_out_starts_anew(
     assert (left.counted_at, left.means) == (counted, "")
 
 
-@pytest.mark.parametrize("params", [RunParams(excluded_brokers=("nobody:1",)), FORCE], ids=["own thresholds", "forced"])
-@pytest.mark.parametrize(("mode", "hits"), [("observe", 8), ("auto", 0)])
-def test_hits_of_the_transfer_shedder_likewise(cluster: Cluster, params: RunParams, mode: str, hits: int) -> None:
-    cluster.state = DecisionState(
-        seq=7,
-        counted_at=runs.NOW - timedelta(seconds=60),
-        strategy=Strategy.TRANSFER,
-        kept={"shedder": {"hits": 8}, "placement": {}},
-    )
-    summary = cluster.run(0, params, mode=mode, **TRANSFER)
-    assert summary.bundles_taken > 0
-    assert cluster.transfer_hits == hits
-
-
-def test_a_pair_that_was_forced_does_not_begin_with_the_sample_that_it_moved_by(cluster: Cluster) -> None:
-    cluster.run(0, FORCE)
-    assert cluster.state.hits == {}
-    cluster.run(30)
-    assert cluster.low_hits == [0, 0, 0, 0]
-    cluster.run(60)
-    assert cluster.low_hits == [1, 1, 1, 1]
-
-
 def test_means_that_a_recorded_plan_names_are_not_written_again(
     cluster: Cluster, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -258,13 +161,3 @@ def test_means_that_a_recorded_plan_names_are_not_written_again(
     assert other != means.name
     assert refused not in pa.parquet.read_table(means.with_name(other))["bundle"].to_pylist()
     assert {file.name: file.stat().st_mtime_ns for file in means.iterdir()} == files
-
-
-def test_means_whose_writing_was_killed_are_written_anew(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
-    summary = cluster.run(0)
-    means = tmp_path / "east" / "state" / cluster.state.means
-    (means / "_SUCCESS").unlink()
-    for part in means.glob("*.parquet"):
-        part.unlink()
-    assert decide(lambda: spark, RunInput.read(cluster.folder.uri)) == summary
-    assert pa.parquet.read_table(means).num_rows == 80

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -39,13 +38,6 @@ def test_it_collects_hits_and_fires(spark, tmp_path, monkeypatch):
     assert fired.sentence.startswith("the outermost two are ")
     (move,) = plan.verify(run, fired).moves
     assert (move.source, move.destination) == ("broker-00003.pulsar:8080", "broker-00000.pulsar:8080")
-
-
-def test_without_thresholds_no_pair_is_over_one(spark, tmp_path, monkeypatch):
-    monkeypatch.setenv(STRATEGIES_VARIABLE, PATH)
-    monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, thresholds=lambda settings: {}))
-    run = runs.make(tmp_path, runs.tables("east", 4, 10), strategy=PATH)
-    assert decided(spark, tmp_path, run).pairs_over == 0
 
 
 def test_one_that_is_not_listed_is_not_decided(spark, tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from tests.vectors.rows import decided as decided_of
 from tests.vectors.rows import decision_of
 
-from pulsar_rebalancer.config.clusters_file import THRESHOLD_FIELDS, RunParams
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import SnapshotError
@@ -29,7 +28,6 @@ from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer_spark import application, rebalance
@@ -165,36 +163,6 @@ def test_the_plan_does_not_depend_on_order_partitions_or_retries(spark, tmp_path
     assert decided(spark, tmp_path, eventful) == first
 
 
-def test_one_old_broker_is_enough_for_waves(spark, tmp_path):
-    found = {}
-    for oldest in ("4.2.1", "4.2.0"):
-        content = runs.tables("east", 4, 40)
-        versions = pa.array(["4.2.4", "4.2.4", oldest, "5.0.1"])
-        at = content["brokers"].schema.get_field_index("version")
-        content["brokers"] = content["brokers"].set_column(at, "version", versions)
-        run = runs.make(tmp_path, content, **EAGER, max_unload_percentage=0.5, min_unload_message=0)
-        found[oldest] = decided(spark, tmp_path, run)
-        ranges = [move.bundle.rpartition("/")[2] for move in plan.verify(run, found[oldest]).moves]
-        assert max(ranges.count(each) for each in ranges) > 1
-    assert (found["4.2.1"].waves, found["4.2.0"].waves > 1) == (1, True)
-    assert found["4.2.1"].bundles_taken == found["4.2.0"].bundles_taken
-
-
-def test_means_pass_from_one_counted_sample_to_the_next(spark, tmp_path):
-    first = runs.make(tmp_path, runs.tables("east", 6, 20, seed=1), **EAGER)
-    decided(spark, tmp_path, first)
-    state = plan.read_state(first)
-    assert re.fullmatch("means-1-[0-9a-f]{8}.parquet", state.means)
-    later = runs.NOW + timedelta(seconds=60)
-    second = runs.make(tmp_path, runs.tables("east", 6, 20, seed=2), state=state, at=later, **EAGER)
-    decided(spark, tmp_path, second)
-    stored = [tmp_path / "east" / "state" / plan.read_state(run).means for run in (first, second)]
-    previous, updated = (pa.parquet.read_table(file).to_pylist() for file in stored)
-    bundles = (second / "input" / "bundles.parquet").read_table().to_pylist()
-    assert sorted(updated, key=lambda row: row["bundle"]) == strategy_state.update(bundles, previous)
-    assert plan_of(second)[1] == specified(tmp_path, second, previous).moves
-
-
 def test_means_outlast_a_sample_without_a_report(spark, tmp_path):
     """One broker has no report, two report the same bundle, and validation refuses another."""
     content = runs.tables("east", 4, 5)
@@ -231,42 +199,6 @@ def test_means_outlast_a_sample_without_a_report(spark, tmp_path):
     assert set(names) == {row["bundle"] for row in rows[1:]}
 
 
-@pytest.mark.parametrize(
-    ("params", "seconds", "reason", "fired"),
-    [
-        (RunParams(), 10, "too_soon", 0),
-        (RunParams(force="hot broker"), 60, "forced", 2),
-        (RunParams(force="hot broker", force_threshold=60), 60, "forced", 1),
-        (RunParams(high_threshold=20.0, hit_count_high=1), 60, "other_thresholds", 2),
-    ],
-)
-def test_a_run_that_does_not_count_leaves_means_and_counts(spark, tmp_path, params, seconds, reason, fired):
-    content = runs.tables("east", 5, 20)
-    names = content["brokers"]["broker"].to_pylist()
-    hits = {name: HitCount(1, 5) for name in names}
-    state = DecisionState(seq=3, counted_at=runs.NOW, strategy="AvgShedder", hits=hits, means="")
-    changed = params.model_dump(exclude_none=True, include=set(THRESHOLD_FIELDS))
-    at = runs.NOW + timedelta(seconds=seconds)
-    run = runs.make(tmp_path, content, state=state, params=params, at=at, mode="auto", **changed)
-    summary = decided(spark, tmp_path, run)
-    after = plan.read_state(run)
-    assert (summary.counting, summary.pairs_fired) == (reason, fired)
-    assert after.counted_at == runs.NOW
-    assert after.means == ""
-    assert not list((tmp_path / "east" / "state").glob("*"))
-    reset = {names[n] for n in range(fired)} | {names[-1 - n] for n in range(fired)}
-    assert after.hits == hits
-    assert after.carried_out().hits == {name: hit for name, hit in hits.items() if name not in reset}
-    assert plan_of(run)[1] == specified(tmp_path, run).moves
-
-
-def test_a_calm_cluster_gets_an_empty_plan(spark, tmp_path):
-    run = runs.make(tmp_path, runs.tables("east", 4, 3), low_threshold=200, high_threshold=300)
-    summary = decided(spark, tmp_path, run)
-    assert plan.verify(run, summary) == ([], [])
-    assert (summary.pairs, summary.pairs_over, summary.bundles_taken, summary.waves) == (2, 0, 0, 0)
-
-
 def test_means_that_are_gone_start_anew_and_say_so(spark, tmp_path, capsys):
     state = DecisionState(seq=2, means="means-2-0badf00d.parquet")
     run = runs.make(tmp_path, runs.tables("east", 3, 3), state=state)
@@ -274,17 +206,6 @@ def test_means_that_are_gone_start_anew_and_say_so(spark, tmp_path, capsys):
     assert "means-2-0badf00d.parquet is gone" in capsys.readouterr().out
     stored = tmp_path / "east" / "state" / plan.read_state(run).means
     assert set(pa.parquet.read_table(stored)["samples"].to_pylist()) == {1}
-
-
-def test_a_figure_that_is_no_machines_gives_a_score_all_the_same(spark, tmp_path):
-    content = runs.tables("east", 5, 20)
-    rows = content["brokers"].to_pylist()
-    rows[1] |= {"direct_memory_usage": 1e39, "direct_memory_limit": 1e3}  # its weight is 0
-    content["brokers"] = pa.Table.from_pylist(rows, schema=content["brokers"].schema)
-    run = runs.make(tmp_path, content, **EAGER)
-    summary = decided(spark, tmp_path, run)
-    assert 0 <= summary.score_min < summary.score_max == pytest.approx(90)
-    assert plan_of(run) == (specified(tmp_path, run).decisions, specified(tmp_path, run).moves)
 
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
@@ -305,27 +226,10 @@ class TestDamagedInput:
             RunInput.read(run.uri)
         return caught.value.reason
 
-    def test_a_missing_table(self, tmp_path, run):
-        (run / "input" / "bundles.parquet").delete()
-        assert self.read(tmp_path, run) == "file_missing"
-
     def test_a_table_cut_short(self, tmp_path, run):
         file = run / "input" / "brokers.parquet"
         file.write_bytes(file.read_bytes()[:-20])
         assert self.read(tmp_path, run) == "file_damaged"
-
-    def test_a_table_of_another_version(self, tmp_path, run):
-        (run / "input" / "brokers.parquet").write_table(pa.table({"cluster": ["east"]}))
-        assert self.read(tmp_path, run) == "file_version"
-
-    def test_a_document_of_another_shape(self, tmp_path, run):
-        (run / "input" / "settings.json").write_json({"version": 1, "cluster": "east"})
-        assert self.read(tmp_path, run) == "file_damaged"
-
-    def test_brokers_of_another_cluster(self, spark, tmp_path):
-        run = runs.make(tmp_path, runs.tables("west", 3, 3), cluster="east")
-        with pytest.raises(SnapshotError, match="east"):
-            decided(spark, tmp_path, run)
 
 
 def submit(errors, root, *folders):

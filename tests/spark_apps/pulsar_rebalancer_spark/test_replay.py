@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime, timedelta
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +12,11 @@ from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, REQUEST, TAB
 from pulsar_rebalancer.replay.replay_run import prepare
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
-from pulsar_rebalancer.replay.variant_outcome import Agreement, Figures, figures
+from pulsar_rebalancer.replay.variant_outcome import Agreement, figures
 from pulsar_rebalancer.replay.variants import CURRENT
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer_spark.replay import main, run
+from pulsar_rebalancer_spark.replay import run
 
 if TYPE_CHECKING:
     import pytest
@@ -109,82 +105,3 @@ def test_clusters_variants_and_days_side_by_side(
         f"whole: {agreement.sentence}",
     ):
         assert words in told
-
-
-RAISING = "tests.include.pulsar_rebalancer.replay.test_closed_loop:fails_later"
-
-
-def test_a_strategy_that_raises_an_error_costs_only_its_own_row(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(STRATEGIES_VARIABLE, RAISING)
-    executors = spark.sparkContext.environment
-    monkeypatch.setitem(executors, STRATEGIES_VARIABLE, RAISING)
-    monkeypatch.setitem(executors, "PYTHONPATH", str(Path(__file__).parents[3]))
-    without = request(tmp_path, "without", 80, worth=0)
-    folder, all_of_it = request(tmp_path, "with", 80, worth=0), request(tmp_path, "all", 80)
-    document = (folder / REQUEST).read_json()
-    # Without a price on range, the variant that moves least is picked.
-    (folder / REQUEST).write_json(document | {"grid": [{"strategy": RAISING}, *document["grid"]]})
-    current = document["settings"] | {"strategy": RAISING}
-    (all_of_it / REQUEST).write_json(document | {"cluster": "all", "grid": [], "settings": current})
-    ready = [prepare(str(tmp_path), asked) for asked in (without, folder, all_of_it)]
-    failed = run(spark.sparkContext, ready)
-
-    at, error = minute(2), "ZeroDivisionError: no load  [31m at all"
-    sentence = f"{RAISING} failed at {at:%Y-%m-%d %H:%M} UTC: {error}"
-    whole, table = ((of / TABLE).read_table() for of in (without, folder))
-    assert table.schema == whole.schema
-    rows = table.to_pylist()
-    (row,) = (row for row in rows if row["variant"] == RAISING)
-    assert [other for other in rows if other is not row] == whole.to_pylist()
-    assert (row["failed_at"], row["error"]) == (at, error)
-    assert {row[name] for name in Figures._fields if name != "variant"} == {None}
-    assert (row["picked"], row["on_front"], row["samples"]) == (False, False, 16)
-    answer, expected = ((of / ANSWER).read_json() for of in (folder, without))
-    (named,) = answer.pop("failed")
-    assert (named["variant"], datetime.fromisoformat(named["at"]), named["error"]) == (RAISING, at, error)
-    assert (answer.pop("failed_count"), answer.pop("variants")) == (1, 7)
-    assert {name: answer[name] for name in ("picked", "front")} == {
-        name: expected[name] for name in ("picked", "front")
-    }
-    page = (folder / REPORT).read_bytes().decode()
-    assert "Failed variants: 1." in page
-    assert f"<li>{escape(sentence)}</li>" in page
-    assert f"with: {sentence}" in capsys.readouterr().out
-    assert "Failed variants" not in (without / REPORT).read_bytes().decode()
-
-    assert list(failed) == [all_of_it.uri]
-    assert f"every variant failed: {CURRENT} failed at" in failed[all_of_it.uri]
-    assert "[replay_failed]" in failed[all_of_it.uri]
-    assert all_of_it.names() == [REQUEST]
-
-
-def test_what_cannot_be_replayed_is_said_with_its_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = request(tmp_path, "east", 80)
-    document = json.loads((tmp_path / "east" / "replays" / "one" / REQUEST).read_text())
-    (folder / REQUEST).write_json(document | {"grid": [{"strategy": "AvgSheder"}]})
-    later = (minute(0) + timedelta(days=9)).isoformat()
-    empty = folder.beside("two")
-    (empty / REQUEST).write_json(document | {"start": later, "end": (minute(0) + timedelta(days=10)).isoformat()})
-    for command, words in {
-        ("--root", str(tmp_path), "--replay", folder.uri): "AvgShedder, ThresholdShedder",
-        ("--root", str(tmp_path), "--replay", empty.uri): "has no sample from 2026-03-29",
-        ("--root", str(tmp_path), "--replay", empty.beside("three").uri): "[file_missing]",
-    }.items():
-        assert main(command) == 1
-        assert words in capsys.readouterr().err
-    monkeypatch.setattr("pulsar_rebalancer.replay.replay_request.MOST_HOURS", 1e-7)
-    (folder / REQUEST).write_json(document)
-    # What an earlier request led to does not stay beside another one.
-    for name in (ANSWER, REPORT, TABLE):
-        (folder / name).write_bytes(b"of yesterday")
-    assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
-    assert "6 variants over 16 samples of 2 brokers and 5 bundles would take" in capsys.readouterr().err
-    monkeypatch.setattr("pulsar_rebalancer.replay.replay_request.MOST_OUTCOMES", 1000)
-    assert main(["--root", str(tmp_path), "--replay", folder.uri]) == 1
-    assert "6 variants over 1,500 samples are more than 1,000" in capsys.readouterr().err
-    # Nothing is left, and nothing is taken that lay there before.
-    assert folder.names() == empty.names() == [REQUEST]
