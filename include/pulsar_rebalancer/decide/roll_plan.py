@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from pulsar_rebalancer.run.plan import Summary, considered
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.scoring import SCORED, score, weighted_usage
 from pulsar_rebalancer.texts import number_of
 
 
@@ -54,7 +55,10 @@ def sample_of(snapshot: Snapshot) -> PlanningSample:
     Raises:
         SnapshotError, StateError: one of the run's files cannot be read.
     """
-    return PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).of_roll()
+    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).of_roll()
+    # A dry run asks for all brokers' usage at each of their turns.
+    brokers = [replace(each, weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
+    return replace(sample, cluster_sample=replace(sample.cluster_sample, brokers=brokers))
 
 
 def removal(sample: PlanningSample, broker: str) -> Removal:

@@ -200,8 +200,8 @@ class RunBundles(Bundles):
         """Set the brokers whose bundles will be requested; bundles on other brokers are not loaded."""
         self._announced = pa.array(list(brokers), pa.string())
 
-    def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return the number of reported bundles for each namespace and broker.
+    def served(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
+        """Return each namespace's number of reported bundles, by broker.
 
         Args:
             namespaces: namespaces to count, such as those in anti-affinity groups; None for all.

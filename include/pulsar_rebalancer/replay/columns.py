@@ -152,18 +152,20 @@ class ColumnBundles(Bundles):
             if owner != NOBODY
         }
 
-    def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return the number of bundles for each pair of namespace and reporting broker."""
+    def served(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
+        """Return each namespace's number of bundles, by reporting broker."""
         names, owned = self._roster, self._owner != NOBODY
         if namespaces is not None:
             wanted = [names.namespace_at[name] for name in namespaces if name in names.namespace_at]
             if not wanted:
-                return Counter()
+                return {}
             owned &= np.isin(names.namespace, wanted)
         width = len(names.brokers)
         keys, counts = np.unique(names.namespace[owned] * width + self._owner[owned], return_counts=True)
-        pairs = zip(keys.tolist(), counts.tolist(), strict=True)
-        return Counter({(names.namespaces[key // width], names.brokers[key % width]): count for key, count in pairs})
+        found: dict[str, Counter[str]] = {}
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            found.setdefault(names.namespaces[key // width], Counter())[names.brokers[key % width]] = count
+        return found
 
     def long_term_msg_rates(self) -> dict[str, float]:
         """Return the long-term message rate of each broker that has bundles, in msg/s, without heartbeat namespaces."""

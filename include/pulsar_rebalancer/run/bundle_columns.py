@@ -111,8 +111,8 @@ def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     return pc.replace_substring_regex(bundles, "/[^/]*$", "")
 
 
-def served(table: pa.Table, namespaces: Collection[str] | None) -> Counter[tuple[str, str]]:
-    """Return the number of reported bundles for each pair of namespace and broker.
+def served(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Counter[str]]:
+    """Return each namespace's number of reported bundles, by broker.
 
     Args:
         table: a table with the columns `broker` and `bundle`.
@@ -122,7 +122,10 @@ def served(table: pa.Table, namespaces: Collection[str] | None) -> Counter[tuple
     if namespaces is not None:
         named = named.filter(pc.is_in(named["namespace"], pa.array(list(namespaces), pa.string())))
     counted = named.group_by(["namespace", "broker"]).aggregate([([], "count_all")])
-    return Counter({(row["namespace"], row["broker"]): row["count_all"] for row in counted.to_pylist()})
+    found: dict[str, Counter[str]] = {}
+    for row in counted.to_pylist():
+        found.setdefault(row["namespace"], Counter())[row["broker"]] = row["count_all"]
+    return found
 
 
 class Bundles:
@@ -209,8 +212,8 @@ class Bundles:
         """
         return dict(zip(*(self._table[name].to_pylist() for name in ("bundle", "broker")), strict=True))
 
-    def served(self, namespaces: Collection[str] | None = None) -> Counter[tuple[str, str]]:
-        """Return the number of reported bundles for each pair of namespace and broker.
+    def served(self, namespaces: Collection[str] | None = None) -> Mapping[str, Counter[str]]:
+        """Return each namespace's number of reported bundles, by broker. The result is shared: do not change it.
 
         Args:
             namespaces: the namespaces to count; None for all.
@@ -221,7 +224,7 @@ class Bundles:
         return self._served[key]
 
     @cached_property
-    def _served(self) -> dict[frozenset[str] | None, Counter[tuple[str, str]]]:
+    def _served(self) -> dict[frozenset[str] | None, Mapping[str, Counter[str]]]:
         """Return the cache of `served`."""
         return {}
 

@@ -164,14 +164,16 @@ class PolicyFilter:
         self._positions = PerCandidates(lambda candidates: {broker: n for n, broker in enumerate(candidates)})
         self._topics = Counter({broker.broker: broker.topics for broker in by_name})
         self._most_topics = max(self._topics.values(), default=0)
-        self._serving: dict[str, Counter[str]] = {}
         self._spread: dict[str, Counter[str]] = {group: Counter() for group in policies.groups.values()}
         self._sets: dict[str | None, list[str]] = {}
         self._members: dict[str | None, frozenset[str]] = {}
         self._rulings: dict[str, str | None] = {}
         counted = None if settings.even_distribution else {SYSTEM_NAMESPACE, *policies.groups}
-        for (namespace, broker), count in bundles.served(counted).items():
-            self._count(namespace, broker, count)
+        # A dry run of a roll makes two filters per broker, so counts are copied only once they change.
+        self._serving = dict(bundles.served(counted))
+        self._changed: set[str] = set()
+        for namespace, group in policies.groups.items():
+            self._spread[group].update(self._serving.get(namespace, {}).keys())
 
     def policy_set(self, bundle: str) -> list[str]:
         """Return the brokers that policies permit for a bundle, sorted by name, without those left out."""
@@ -293,7 +295,10 @@ class PolicyFilter:
         return self._spread[self._policies.groups[namespace]]
 
     def _count(self, namespace: str, broker: str, step: int) -> None:
-        serving = self._serving.setdefault(namespace, Counter())
+        if namespace not in self._changed:
+            self._serving[namespace] = Counter(self._serving.get(namespace))
+            self._changed.add(namespace)
+        serving = self._serving[namespace]
         before = serving[broker] > 0
         serving[broker] += step
         group = self._policies.groups.get(namespace)

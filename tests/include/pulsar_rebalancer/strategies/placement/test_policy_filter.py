@@ -146,3 +146,15 @@ def test_what_is_placed_counts_from_then_on():
     # The last bundle of t/n leaves a as well, so a is free for the group.
     found.placed(second, "c")
     assert found.candidates(HELD[2]["bundle"]) == ["a"]
+
+
+def test_filters_of_one_sample_share_its_counts_and_do_not_change_each_other():
+    sample = bundles_of(HELD)
+    one, other = (PolicyFilter(GROUPED, brokers_of([broker("a"), broker("b")]), sample, Settings()) for _ in range(2))
+    moved = sample.find("a", FIRST)
+    one.placed(moved, "b")
+    one.placed(moved._replace(broker="b"), "a")
+    one.placed(moved, "b")
+    assert one._serving["t/n"] == {"a": 1, "b": 1}
+    assert other._serving["t/n"] == {"a": 2}
+    assert one._serving["t/m"] is other._serving["t/m"], "a dry run of a roll makes two filters for each broker"
