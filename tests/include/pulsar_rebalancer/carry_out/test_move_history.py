@@ -189,3 +189,9 @@ def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner
     at = NOW - timedelta(seconds=age)
     history = MovesState(kept={bundle(1): KeptDestination(at=at, plan_id="p", destination="b:1", owner="a:1")})
     assert bool(still_kept(history, owners, NOW - timedelta(seconds=60), NOW).kept) is kept
+
+
+def test_unloads_far_ahead_of_a_clock_that_was_set_back_are_dropped() -> None:
+    ends: dict[str, Any] = {"plan_id": "p", "source": "a:1", "destination": "b:1"}
+    ahead = {name: Unload(at=NOW + timedelta(minutes=minutes), **ends) for name, minutes in (("near", 59), ("far", 61))}
+    assert MovesState(unloads=ahead).recent(NOW, 60).keys() == {"near"}

@@ -84,3 +84,21 @@ def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_le
     asyncio.run(carry_out())
     assert begun[:2] == [0, 20]
     assert sorted(begun) == list(range(23))
+
+
+def test_an_ended_move_wakes_all_workers_whose_moves_may_begin() -> None:
+    wave = [
+        *moves(1),
+        *(moves(1, *ends)[0] for ends in (("a:1", "c:1"), ("a:1", "d:1"), ("e:1", "b:1"), ("f:1", "b:1"))),
+    ]
+
+    async def begun() -> set[int | None]:
+        queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
+        assert await queue.next() == 0
+        waiting = [asyncio.create_task(queue.next()) for _ in range(3)]
+        await asyncio.sleep(0)
+        await queue.ended(wave[0], cast("MoveHarm", Returned(in_time=True)))
+        async with asyncio.timeout(5):
+            return {await queue.next(), *await asyncio.gather(*waiting)}
+
+    assert asyncio.run(begun()) == {1, 2, 3, 4}

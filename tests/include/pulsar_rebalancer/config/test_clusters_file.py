@@ -77,6 +77,13 @@ def test_what_yaml_alone_would_let_pass_or_choke_on(tmp_path, entry, said):
     assert not west.error
 
 
+def test_an_entry_may_merge_two_others(tmp_path):
+    text = "clusters:\n  a: &a {mode: auto}\n  b: &b {low_threshold: 10}\n  east: {<<: *a, <<: *b}\n"
+    *_, east = load_clusters(write(tmp_path, text))
+    assert east.error == ""
+    assert east.given == {"mode": "auto", "low_threshold": 10}
+
+
 @pytest.mark.parametrize(
     "text",
     ["clusters: [", "- a", "cluster: {}", "clusters: 1", "clusters: {}\nclusters: {}", 'clusters: {a: !!float "ten"}'],

@@ -90,6 +90,12 @@ def test_a_maintenance_window_lasts_from_its_begin_to_its_end(window: dict[str, 
     assert (after.opens is None) == ("end" in window)
 
 
+def test_a_window_may_last_until_it_begins_again() -> None:
+    given = validate({"blackouts": [NIGHT | {"minutes": 1440}]}, where="clusters.yaml: east")
+
+    assert shut(given, at("2026-07-01T12:00")) is not None
+
+
 @pytest.mark.parametrize(
     ("window", "named"),
     [

@@ -244,6 +244,17 @@ async def test_a_credentials_file_that_cannot_be_used(
 # a file
 
 
+async def test_a_success_ends_the_failure_of_a_token_file(tmp_path: Path, clock: SimpleNamespace) -> None:
+    file = tmp_path / "token"
+    held = tokens.Tokens(AdminConnection(seeds=("http://127.0.0.1:1",), token_file=file))
+    with pytest.raises(AdminError, match="cannot be read"):
+        await held.get()
+    file.write_text("second")
+
+    assert await held.get() == "second"
+    assert await held.get(refused="second") == "second"
+
+
 async def test_a_token_file_is_read_again(tmp_path: Path, broker: Broker, clock: SimpleNamespace) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")

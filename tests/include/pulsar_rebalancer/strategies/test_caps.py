@@ -66,6 +66,12 @@ def test_a_swap_waits_whose_one_way_finds_no_wave():
     assert [each.reason for each in caps.apply(moves, Settings(), {}, OLD)[-2:]] == ["cap_waves"] * 2
 
 
+def test_a_swap_beyond_the_run_cap_is_not_overtaken_by_a_later_move():
+    later = [move(0, "t/c/0x6", "c:1", "d:1", pair=1)]
+    moves = caps.apply([*SWAP, *later], Settings(max_bundles_per_run=3), {}, OLD)
+    assert [each.reason for each in moves if each.pair == 1] == ["cap_run"]
+
+
 def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_wave():
     many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(OF_A_WAVE - 2)]
     last = move(9, "t/z/0x0", pair=1)
