@@ -72,7 +72,7 @@ def plan_with(run: RunInput, chosen: Callable[[Arriving], Wanted]) -> Plan:
     def otherwise() -> Wanted | None:
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
-            return returns.bring_back(run, roll.home, roll.broker) if returning else None
+            return returns.bring_back(run, roll.home, roll.broker, roll.sample) if returning else None
         return filling.fill_new(run) if run.settings.fill_new_brokers and run.counting.counts else None
 
     sources = Sources(

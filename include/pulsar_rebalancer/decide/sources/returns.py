@@ -18,7 +18,7 @@ from pulsar_rebalancer.strategies.caps import in_order
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str) -> Wanted | None:
+def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: str) -> Wanted | None:
     """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
 
     Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`; a bundle that does not fit
@@ -30,12 +30,13 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str) -> Wante
         bundles: their names; the parts into which Pulsar has split them return as well. Bundles that no broker reports
             are ignored.
         home: brokerId of the broker that had them.
+        since: the last run before its bundles began to return. What earlier runs moved left a broker that was down.
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested(sample, wholes_of(sample.owners, bundles), home)
+    requested = _requested(sample, wholes_of(sample.owners, bundles), home, since)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -78,16 +79,15 @@ def wholes_of(bundles: Iterable[str], known: Collection[str]) -> dict[str, str]:
     return wholes
 
 
-def _requested(sample: PlanningSample, bundles: Iterable[str], home: str) -> list[RequestedMove]:
+def _requested(sample: PlanningSample, bundles: Iterable[str], home: str, since: str) -> list[RequestedMove]:
     now, moves = sample.snapshot.request.collected_at, sample.snapshot.before.moves
     recent = moves.recent(now, sample.settings.grace_period_minutes)
-    started = sample.snapshot.started.get(home)
 
     def why_not(bundle: str) -> Reason | None:
         unload = moves.unloads.get(bundle)
         if home not in sample.listed:
             return Reason.DESTINATION_GONE
-        if unload is None or unload.source == home or (started and started > unload.at):
+        if unload is None or unload.source == home or unload.plan_id <= since:
             return None
         if unload.missed(home):
             return Reason.ASTRAY if unload.tries >= TRIES else None

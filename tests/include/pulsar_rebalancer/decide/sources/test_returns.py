@@ -36,7 +36,7 @@ def brought_back(tmp_path: Path, **given: Any) -> tuple[Plan | None, dict[str, s
     for attribute, value in given.items():
         setattr(snapshots, attribute, value)
     snapshot = Snapshot(snapshots.take())
-    wanted = bring_back(snapshot, bundles, home)
+    wanted = bring_back(snapshot, bundles, home, "o")
     if wanted is None:
         return None, {}
     brokers = snapshot.brokers_without({})
@@ -74,17 +74,14 @@ def test_a_bundle_that_would_raise_its_home_above_the_highest_score_stays(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("ago", "started", "fate"),
-    [
-        (5 * MINUTE, 3 * MINUTE, "c:1"),
-        (5 * MINUTE, 6 * MINUTE, "recently_unloaded"),
-        (31 * MINUTE, 60 * MINUTE, "c:1"),
-    ],
+    ("ago", "plan", "fate"),
+    [(5 * MINUTE, "n", "c:1"), (5 * MINUTE, "p", "recently_unloaded"), (31 * MINUTE, "p", "c:1")],
 )
-def test_the_grace_period_does_not_count_for_what_moved_before_its_home_started(
-    tmp_path: Path, ago: timedelta, started: timedelta, fate: str
+def test_the_grace_period_does_not_count_for_what_moved_before_its_home_was_back(
+    tmp_path: Path, ago: timedelta, plan: str, fate: str
 ) -> None:
-    _, found = brought_back(tmp_path, unloaded={name(2): ago}, started={"c:1": started})
+    a_wrong_clock = {"c:1": timedelta(days=-1)}
+    _, found = brought_back(tmp_path, unloaded={name(2): ago}, ended={"plan_id": plan}, started=a_wrong_clock)
 
     assert found == BACK | {name(2): fate}
 
