@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.browser import Browser
+from tests.browser import Browser
 
 # The package is wanted for axe-core alone: its own code drives another browser, and is never imported.
 AXE = Path(str(distribution("axe-playwright-python").locate_file("axe_playwright_python/axe.min.js")))

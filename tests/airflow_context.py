@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from airflow.sdk import Asset, Context
 
 from pulsar_rebalancer_airflow.state_store import state_asset
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from airflow.sdk import Asset, Context
 
 
 @dataclass

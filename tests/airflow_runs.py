@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.settings import Settings
@@ -12,12 +13,8 @@ from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 
 CLUSTER = "east"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import uvicorn
@@ -16,9 +17,6 @@ from airflow.configuration import conf
 from airflow.jobs.job import Job
 from airflow.utils.session import create_session
 from tests.airflow_home import HOME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 USERS = {"ada": "admin", "bob": "user", "vera": "viewer"}
 """Role by user; the password is the name."""

@@ -10,18 +10,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 from tests.debian import installed
 from tests.patience import PATIENCE
-from websockets.sync.client import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from websockets.sync.client import ClientConnection
+from websockets.sync.client import ClientConnection, connect
 
 MISSING = "Chromium is missing: install it (Debian: apt-get install --no-install-recommends chromium)"
 _FLAGS = [

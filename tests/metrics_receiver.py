@@ -6,22 +6,19 @@ import json
 import re
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from tests.monitoring import FOLDER
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 UNITS = {"ms": "_milliseconds"}
 MAPPINGS = yaml.safe_load((FOLDER / "statsd-mapping.yaml").read_text())["mappings"]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import promql_parser
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "metrics"
 RULES = yaml.safe_load((FOLDER / "alert-rules.yaml").read_text())["groups"][0]["rules"]

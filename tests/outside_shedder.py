@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
+    ClusterSample,
     Decision,
     Line,
     Profile,
@@ -21,10 +21,6 @@ from pulsar_rebalancer.strategies.sample import (
 )
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.strategy_state import ShedderState
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.strategies.sample import ClusterSample
 
 PATH = f"{__name__}:shed"
 

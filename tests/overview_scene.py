@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,24 +21,28 @@ from pulsar_rebalancer.run.outcome import Harm, MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, Measure, broker_samples, table, write
+from pulsar_rebalancer.run.tables import (
+    BROKERS,
+    BUNDLES,
+    CLUSTER,
+    TRAFFIC,
+    BrokerSample,
+    Measure,
+    broker_samples,
+    table,
+    write,
+)
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import AirflowFacts
+from pulsar_rebalancer.show.page.page_model import Overview
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps
-from pulsar_rebalancer.strategies.sample import ClusterSample
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.scoring import score, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.show.page.page_model import Overview
-    from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.sample import CandidateMove
 
 PERCENT = 2 * 1024 * 1024
 """Bytes per second that make a percent of CPU."""

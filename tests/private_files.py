@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow.parquet as pq
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
 
 def open_to_others(top: Path) -> list[str]:

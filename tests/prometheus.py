@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import yaml
@@ -16,10 +18,6 @@ from tests.monitoring import FOLDER
 from tests.patience import PATIENCE
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MISSING = "Prometheus is missing: install it (Debian: apt-get install --no-install-recommends prometheus)"
 

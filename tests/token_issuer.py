@@ -6,24 +6,21 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from oauthlib.oauth2 import BackendApplicationServer, RequestValidator
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from tests.certificates import Authority
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import Broker, brokers, closed_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from starlette.requests import Request
 
 logging.getLogger("oauthlib").setLevel(logging.INFO)  # below that level this issuer logs its tokens
 

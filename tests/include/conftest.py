@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.include.pulsar_rebalancer.carry_out.unloading_scene import scenes
 
 from pulsar_rebalancer.storage.documents import ClusterStorage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import lab.experiments.__main__ as command
 import pytest
@@ -14,9 +14,6 @@ from lab.experiments.scenario import load_all
 from lab.experiments.variants import VARIANTS
 
 from lab import evidence
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CHEAP = ("by_hand_history_score", "by_hand_no_candidate", "by_hand_other_processes", "one_broker_added")
 

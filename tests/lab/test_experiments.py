@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from lab.experiments.__main__ import main
@@ -16,10 +16,6 @@ from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer.strategies.strategy_state import ShedderState
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, GAIN, *BASELINES = VARIANTS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +17,6 @@ from lab.families.family_run import run
 
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_simulator.minutes.simulation import Simulation
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 FAMILIES = load_all()
 SHORT = """

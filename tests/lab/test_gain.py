@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from lab.families.contestants import AVG, GAIN
-from lab.families.family_results import FamilyResults
+from lab.families.family_results import FamilyResults, Figures
 from lab.gain.goals import verdicts
-
-if TYPE_CHECKING:
-    from lab.families.family_results import Figures
 
 
 def results(moves: float, ranges: float, hottest: float, name: str = "f") -> dict[str, FamilyResults]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ from lab.experiments.building import build
 from lab.experiments.scenario import Scenario, ScenarioError, load, load_all
 
 from pulsar_simulator.minutes.simulation import Simulation
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOUND = """
 title = "t"

@@ -7,9 +7,10 @@ Names of settings are the brokers' own; a broker's bundle list and a bundle's tr
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.vectors.rows import sample
 
@@ -17,12 +18,8 @@ from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from pulsar_rebalancer.state.state_documents import HitCount
-    from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
+from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 RESOURCES = {
     "cpu": "cpu",

@@ -6,18 +6,16 @@ A step states the cluster, then asks for brokers one after the other; the answer
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.vectors.histories import RESOURCES
 
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.strategies.scoring import percent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)

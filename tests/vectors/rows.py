@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,16 +18,10 @@ from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.tables import DECISIONS, Measure, broker_samples, table
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, hits_after
+from pulsar_rebalancer.run.tables import DECISIONS, BrokerSample, Measure, broker_samples, table
+from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, SheddingResult, hits_after
 from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState, ShedderState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.state.state_documents import HitCount
-    from pulsar_rebalancer.strategies.sample import SheddingResult
 
 MIB = 1048576
 

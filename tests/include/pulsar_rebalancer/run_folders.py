@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.plan import write_splits
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 
 CLUSTER = "east"
 NOW = datetime(2026, 3, 20, 2, 0, tzinfo=UTC)

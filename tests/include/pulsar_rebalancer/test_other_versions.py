@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.airflow_runs import make_run
@@ -17,12 +19,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.storage.documents import ClusterStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.path import StoragePath
 
 
 @pytest.fixture

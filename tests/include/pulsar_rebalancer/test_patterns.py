@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,6 @@ from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.isolation import parse_isolation, rulings
 from pulsar_rebalancer.orders.control_document import parse_control_form
 from pulsar_rebalancer.replay.variants import expand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 SIZES = (10, 20, 40)
 NAMES = [f"acme/{number:03}{'a' * 60}" for number in range(100)]

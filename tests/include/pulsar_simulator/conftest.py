@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
+from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import Running, running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pulsar_simulator.cluster import Cluster
 
 
 @pytest.fixture

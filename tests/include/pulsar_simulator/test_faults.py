@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import httpx
 import pytest
 
 from pulsar_simulator.faults import KINDS, FaultKind
-
-if TYPE_CHECKING:
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import Running
 
 BROKERS = "/admin/v2/brokers"
 

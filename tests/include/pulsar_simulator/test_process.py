@@ -8,16 +8,13 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from pulsar_simulator import __main__ as command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(command.__file__).parents[2]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
+from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.serve import Running
-
-if TYPE_CHECKING:
-    from pulsar_simulator.cluster import Cluster
 
 # Keys of a load report of Pulsar 4.2.4, in its order.
 REPORT_KEYS = [

@@ -5,7 +5,8 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 # isort: split
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.airflow_context import MemoryState
@@ -17,13 +18,7 @@ from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import Running, running
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 from pydantic import SecretStr
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
 from tests.hostile_names import BUNDLES, NAMES
 
@@ -20,17 +20,11 @@ from pulsar_rebalancer.maintenance.compaction import days_before
 from pulsar_rebalancer.names import CLUSTER_NAME, is_broker_id
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
 from pulsar_rebalancer_airflow.validation.findings import page_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import Running
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,18 +7,16 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from configparser import ConfigParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow._shared.module_loading.file_discovery import find_path_from_directory
 
 from pulsar_rebalancer.command import check_age
 from pulsar_rebalancer_airflow.provider import get_provider_info
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SOURCE = Path(__file__).parents[3]
 PROJECT = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -9,9 +10,6 @@ from airflow.sdk import Connection
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer_airflow.spark_connect import server_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SAFE = {"extra": '{"use_ssl": true}', "password": "secret"}
 

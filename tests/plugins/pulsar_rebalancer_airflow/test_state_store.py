@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
+from tests.airflow_context import MemoryState
 
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError, StateError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
@@ -18,13 +18,9 @@ from pulsar_rebalancer.state.state_documents import (
     copy_of,
     keep_copy,
 )
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 def test_documents_come_back_as_they_were(state: MemoryState) -> None:

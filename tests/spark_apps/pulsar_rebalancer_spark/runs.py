@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,23 +14,17 @@ from tests.vectors.rows import bundles_of
 from pulsar_rebalancer.config.clusters_file import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import Policies
+from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, broker_samples, write
+from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, BrokerSample, broker_samples, write
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from pulsar_rebalancer.decide.run_input import RunInput
-    from pulsar_rebalancer.run.bundle_columns import Bundles
-    from pulsar_rebalancer.run.tables import BrokerSample
-    from pulsar_rebalancer.storage.path import StoragePath
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

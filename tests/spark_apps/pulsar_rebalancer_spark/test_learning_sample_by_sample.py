@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
+from pulsar_rebalancer.replay.columns import NOBODY, Floats, LearnedColumns, Roster
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import COSTS, MEANS, Measure
@@ -28,11 +29,7 @@ from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from pulsar_rebalancer.replay.columns import Floats
 
 SAMPLES, SATURATED, RESTARTED = 12, 8, 5
 """Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,17 +15,14 @@ from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 from pulsar_rebalancer.strategies.strategy_state import KeptState
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from pulsar_rebalancer.run.plan import Summary
 
 PATIENT = {"low_threshold": 15, "high_threshold": 1000, "hit_count_low": 8}
 OWN = RunParams(hit_count_low=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, settings
 
 from pulsar_rebalancer.replay.closed_loop import replay
@@ -19,7 +20,6 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.replay import run
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import SparkSession
 
 A, B = "a:8080", "b:8080"

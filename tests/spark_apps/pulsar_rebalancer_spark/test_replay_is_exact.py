@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.balancer import Balancer
+from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.columns import FIGURES, NOBODY
+from pulsar_rebalancer.replay.minute import Minute
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variants import Variant
@@ -30,12 +32,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from pulsar_rebalancer.replay.balancer import IndexedMove
-    from pulsar_rebalancer.replay.minute import Minute
 
 MINUTES, EACH = 6, 24
 BROKERIDS = [f"{letter}.pulsar:8080" for letter in "abcdef"]

@@ -9,14 +9,15 @@ import stat
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pyarrow as pa
 import pytest
-from airflow.sdk import Connection
+from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowException
 from tests.airflow_context import context
 from tests.patience import PATIENCE
@@ -27,19 +28,13 @@ from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow import spark_connect
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
 from pulsar_rebalancer_spark.rebalance import decide
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from airflow.sdk import Context
-
-    from pulsar_rebalancer.storage.path import StoragePath
 
 pytestmark = pytest.mark.system
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
@@ -12,9 +12,6 @@ from pulsar_rebalancer.carry_out.gate import code, lacks_second_person, texts
 from pulsar_rebalancer.run.plan import Actions, Split, Summary, read_moves
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.documents import ClusterStorage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
@@ -16,12 +18,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, write_outcomes
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.path import StoragePath
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

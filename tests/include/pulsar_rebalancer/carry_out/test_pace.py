@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from pulsar_rebalancer.carry_out.harm_meter import MoveHarm
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, MoveQueue
 from pulsar_rebalancer.run.plan import Move
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.carry_out.harm_meter import MoveHarm
 
 LIMIT = 5
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.responses import Response
@@ -20,9 +21,6 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.storage.path import StoragePath
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CLUSTER = "/admin/v2/clusters/e2e"
 BROKERS = "/admin/v2/brokers"

@@ -5,18 +5,14 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages
 from pulsar_rebalancer.storage.documents import ClusterStorage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.path import StoragePath
 
 WITHOUT_FRAMEWORKS = """
 import sys

@@ -6,8 +6,9 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
@@ -15,9 +16,6 @@ from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from pulsar_rebalancer.command import drain
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.command.drain import EMPTY, NOT_YET, REFUSED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BROKER = "broker-3:8080"
 BEGUN, RUNNING = {"dag_run_id": "manual__1"}, {"state": "running", "text": ""}

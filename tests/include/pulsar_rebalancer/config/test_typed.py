@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,6 @@ from pulsar_rebalancer.config.clusters_file import load_clusters, parse_params
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.orders.control_document import parse_control_form
 from pulsar_rebalancer.run.request import parse_form
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

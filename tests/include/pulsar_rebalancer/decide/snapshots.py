@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pulsar_rebalancer.config.clusters_file import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.planning import Plan
+from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_request, plan_with
 from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import HandedOver, ShownPlan
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, Measure, table, write
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.strategy_state import KeptState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from pulsar_rebalancer.decide.planning import Plan
-    from pulsar_rebalancer.decide.run_input import RunInput
-    from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_rebalancer.strategies.sample import Decision
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

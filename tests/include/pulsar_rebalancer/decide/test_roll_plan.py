@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
 
 from pulsar_rebalancer.decide import plan_files, roll_plan
 from pulsar_rebalancer.decide.roll_plan import removal, sample_of
+from pulsar_rebalancer.decide.rolling import RollSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
@@ -23,11 +25,6 @@ from pulsar_rebalancer.run.tables import CLUSTER, Measure, table
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.decide.rolling import RollSample
 
 HELD = {name(n): 5.0 for n in range(4)}
 OWNED: dict[str, Any] = {"a": HELD, "b": {name(10): 20.0}, "c": {name(20): 20.0}}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,10 +26,6 @@ from pulsar_rebalancer.state.state_documents import (
 )
 from pulsar_rebalancer.strategies.learning import Sums, steps
 from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fates, name, planned
@@ -20,18 +21,13 @@ from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.plan import read_decisions, read_splits, read_state, verify
+from pulsar_rebalancer.run.plan import Summary, read_decisions, read_splits, read_state, verify
 from pulsar_rebalancer.run.snapshot import Candidate, Candidates
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS, Measure, table
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
 from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.run.plan import Summary
 
 
 def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:

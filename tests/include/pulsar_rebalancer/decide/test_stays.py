@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,9 +25,6 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import MEANS, Measure, table
 from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 EVERY_REASON: dict[str, Any] = {

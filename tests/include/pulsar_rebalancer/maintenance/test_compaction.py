@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +16,8 @@ from pulsar_rebalancer.maintenance.compaction import RunFolder, compact, days_be
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import compacted_tables
 from pulsar_rebalancer.run.compacted_tables import KINDS, Draft, complete_runs, table_file
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 
 AT = datetime.combine(YESTERDAY, time(10, tzinfo=NOW.tzinfo))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 import pytest
@@ -12,10 +11,8 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_r
 
 from pulsar_rebalancer.maintenance.retention import Needed
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 # compaction
 

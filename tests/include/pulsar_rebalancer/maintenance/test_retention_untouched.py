@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import (
@@ -24,12 +25,8 @@ from pulsar_rebalancer.maintenance import retention
 from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.storage import path
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 @pytest.fixture

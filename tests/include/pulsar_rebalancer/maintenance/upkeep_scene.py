@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.include.pulsar_rebalancer.run_folders import NOW
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.retention import Needed, maintain
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.maintenance.retention import Report
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.maintenance.retention import Needed, Report, maintain
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 
 NOTHING = Needed(frozenset(), frozenset())
 MIDNIGHT = datetime.combine(NOW.date(), time(0, tzinfo=UTC))

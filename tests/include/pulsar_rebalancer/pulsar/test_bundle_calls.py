@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import pytest
 from pydantic import SecretStr
+from starlette.requests import Request
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
     BUNDLE,
@@ -18,9 +19,6 @@ from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
 )
 
 from pulsar_rebalancer.errors import AdminError
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 pytestmark = pytest.mark.anyio
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import BUNDLE, brokers, closed_port, connect, refused, whole
 
 from pulsar_rebalancer.errors import AdminError
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from starlette.requests import Request
 
 pytestmark = pytest.mark.anyio
 

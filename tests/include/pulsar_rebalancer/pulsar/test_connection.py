@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEED = ("http://seed.example:8080",)
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import BUNDLE, REPORT, brokers, connect, raw_broker, whole
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import exchange
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from starlette.requests import Request
 
 pytestmark = pytest.mark.anyio
 

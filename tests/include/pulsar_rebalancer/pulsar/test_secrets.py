@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from tests.certificates import Authority
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
@@ -26,11 +28,6 @@ from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import AdminConnection
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from starlette.requests import Request
 
 pytestmark = pytest.mark.anyio
 

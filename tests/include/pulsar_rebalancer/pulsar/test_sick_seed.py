@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from pydantic import SecretStr
@@ -12,12 +12,7 @@ from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.serve import running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import Running, running
 
 pytestmark = pytest.mark.anyio
 

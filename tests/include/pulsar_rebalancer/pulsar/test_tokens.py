@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
     BUNDLE,
     JETTY_401,
     REPORT,
     UNLOAD,
+    Broker,
     brokers,
     closed_port,
     connect,
 )
-from tests.token_issuer import AUDIENCE, CLIENT, DISCOVERY, SECRET, TOKEN, token_issuer
+from tests.token_issuer import AUDIENCE, CLIENT, DISCOVERY, SECRET, TOKEN, TokenIssuer, token_issuer
 
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection, OAuth2, PulsarAdmin, tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from starlette.requests import Request
-    from tests.include.pulsar_rebalancer.pulsar.scripted_broker import Broker
-    from tests.token_issuer import TokenIssuer
 
 pytestmark = pytest.mark.anyio
 

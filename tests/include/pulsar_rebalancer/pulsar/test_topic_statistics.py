@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from pulsar_rebalancer.pulsar.bundle_calls import Clients, clients_in, has_clients, topics_in
-
-if TYPE_CHECKING:
-    from pydantic import JsonValue
 
 RECORDED = Path(__file__).parents[1] / "collect" / "data" / "extensible-4.0.8.json"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
     BUNDLE,
@@ -20,11 +21,6 @@ from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
 )
 
 from pulsar_rebalancer.errors import AdminError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.requests import Request
 
 pytestmark = pytest.mark.anyio
 

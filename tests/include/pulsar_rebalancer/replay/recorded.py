@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.config.settings import Settings, validate
+from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.minute import NO_POLICIES
@@ -17,13 +20,6 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.isolation import Policies
 
 START = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 CLUSTER = "east"

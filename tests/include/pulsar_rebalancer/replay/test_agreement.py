@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, START, Run, recorded, settings
 from tests.include.pulsar_rebalancer.replay.test_closed_loop import HOT, listed
@@ -12,14 +12,10 @@ from tests.include.pulsar_rebalancer.replay.test_closed_loop import HOT, listed
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, ReplayRequest
 from pulsar_rebalancer.replay.replay_run import Prepared, conclude
+from pulsar_rebalancer.replay.samples import Recording
+from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.storage.path import StoragePath
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.replay.samples import Recording
-    from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 
 __all__ = ["listed"]
 

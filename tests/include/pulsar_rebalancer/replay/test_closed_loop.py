@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, made, minute, recorded, settings
@@ -10,6 +11,8 @@ from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
+from pulsar_rebalancer.replay.minute import Minute
+from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.run.tables import Measure
@@ -17,14 +20,7 @@ from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.replay.minute import Minute
-    from pulsar_rebalancer.replay.samples import Recording
-    from pulsar_rebalancer.strategies.strategy_state import ShedderState
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, ShedderState
 
 A, B, C = "a:8080", "b:8080", "c:8080"
 HOT = Run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,9 @@ from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.maintenance.compaction import compact, days_before
+from pulsar_rebalancer.replay.samples import RecordedSample, Recording
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.replay.samples import RecordedSample, Recording
 
 A, B, C = "a:8080", "b:8080", "c:8080"
 RUN = Run({A: 80, B: 20}, {A: {FOUR[0]: 10, FOUR[1]: 20}, B: {FOUR[2]: 30}})

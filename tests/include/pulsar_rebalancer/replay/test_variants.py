@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.replay.variant_outcome import Figures, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT, expand
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = Settings()
 

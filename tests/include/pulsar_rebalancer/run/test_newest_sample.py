@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
@@ -10,9 +10,6 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import newest_sample
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_only_a_young_valid_sample_counts(tmp_path: Path) -> None:

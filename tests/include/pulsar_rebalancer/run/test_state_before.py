@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.path import StoragePath
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", ["decision", "moves", "drains"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.airflow_runs import CLUSTER, bundle
@@ -16,9 +17,6 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.show.alert_conditions import Condition, EndedRun, judge_run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
 DONE = dict.fromkeys(("collect", "validate", "decide", "record", "gate"), "success")

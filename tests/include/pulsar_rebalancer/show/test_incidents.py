@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +18,6 @@ from pulsar_rebalancer.show.incidents import (
     delivered,
     pending_messages,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 START = datetime(2026, 11, 21, 10, tzinfo=UTC)
 QUIET = timedelta(minutes=3)

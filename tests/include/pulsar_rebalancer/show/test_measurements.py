@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name
@@ -22,12 +23,7 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Harm, MoveOutcome, Outcome, harm_of
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
-from pulsar_rebalancer.show.measurements import PREFIX, measure, measure_orders
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.show.measurements import Measurement
+from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 
 OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4): 10.0}, "d": {name(5): 99.0}}
 

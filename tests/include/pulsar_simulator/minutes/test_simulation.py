@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from pulsar_simulator.load import Cost
 from pulsar_simulator.minutes.machines import BrokerColumns
+from pulsar_simulator.minutes.reports import Report
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 from pulsar_simulator.minutes.spec import CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pulsar_simulator.minutes.reports import Report
 
 STILL = Rules(
     cpu_noise=0.0, unload_cpu_seconds=0.0, reconnect_cpu_seconds=0.0, cost=Cost(per_message=1e-4, per_byte=0.0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -25,12 +26,14 @@ from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
 from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, MEANS, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies import strategy_state
+from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
 from pulsar_rebalancer_airflow.embedded import child_processes
@@ -39,12 +42,6 @@ from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import spec
 from pulsar_simulator.serve import running
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer.strategies.learning import Lesson
 
 MOST_RUNS = 50
 

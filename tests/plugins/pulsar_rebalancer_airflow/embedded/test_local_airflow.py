@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
@@ -13,9 +13,6 @@ from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_password_is_for_a_server_that_was_started_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest.mock import Mock
 
 import psutil
@@ -18,10 +19,6 @@ from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, locked
 from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.embedded.run_line import RunLine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -12,11 +12,9 @@ from tests.airflow_runs import make_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 from pulsar_rebalancer_airflow.embedded.run_line import describe
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 
 ENDED: DagRun = {
     "dag_run_id": "run",

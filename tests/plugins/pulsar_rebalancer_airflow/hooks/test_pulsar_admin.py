@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pulsar_rebalancer.errors import AdminError, SettingsError
-from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.pulsar import AdminConnection
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import Running
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.payload-of-a-super-user.signature"
 

@@ -9,18 +9,16 @@ import json
 import socket
 import socketserver
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from pulsar_rebalancer_airflow import notifications
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from email.message import EmailMessage
-
-    import pytest
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, *urls: str) -> None:

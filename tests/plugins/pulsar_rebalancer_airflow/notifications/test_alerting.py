@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import connect
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
@@ -19,16 +19,11 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import Condition
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-    from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 SETTINGS = Settings(mode="auto", alert_connection="alerts", alert_quiet_minutes=0)
 WITHOUT_ALERTS = Settings(mode="auto")

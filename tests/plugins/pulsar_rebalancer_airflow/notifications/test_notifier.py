@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+import pytest
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, silent
 
 from pulsar_rebalancer.show.incidents import AlertMessage
 from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.notifications import send
-
-if TYPE_CHECKING:
-    import pytest
 
 SECRETS = ("S3cretUser", "S3cretPass", "S3cretPath", "S3cretKey")
 FIRST = AlertMessage("Pulsar east: validation failed", "Cluster: east\nRun: {{ not.a.template }} <b>&", "failure")

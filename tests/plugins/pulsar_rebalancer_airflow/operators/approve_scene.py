@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import Mock, patch
 
 from airflow.sdk.exceptions import (
@@ -20,6 +20,8 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Question
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import (
     ApproveOperator,
     CarryOutApprovedOperator,
@@ -28,10 +30,6 @@ from pulsar_rebalancer_airflow.operators import (
     RecordOperator,
 )
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]
 OTHERS = [move_row(3, "a:1", "b:1"), move_row(4, "a:1", "b:1")]

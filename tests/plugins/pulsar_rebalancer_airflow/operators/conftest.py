@@ -1,19 +1,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.airflow_context import MemoryState
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.carry_out import harm_meter
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_simulator.serve import Running
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_simulator.serve import Running
 
 NOBODY = json.dumps({"conn_type": "pulsar_admin", "host": closed_port()})
 

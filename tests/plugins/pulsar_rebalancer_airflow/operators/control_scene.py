@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators import ControlOperator, OrderOperator
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.config.settings import Settings
-    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 def control(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -27,13 +27,10 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.run.plan import Forced, Summary
 from pulsar_rebalancer.run.request import ByHand, DrainProgress, HandRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
-
 
 PAUSE = {"until": "2999-01-01T00:00:00Z", "reason": "x"}
 BLACKOUT = {"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}

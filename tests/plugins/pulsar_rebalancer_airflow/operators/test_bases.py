@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer_airflow.operators.bases import requester
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
 
 
 @pytest.mark.parametrize(

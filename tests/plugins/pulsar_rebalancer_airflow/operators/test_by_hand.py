@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
@@ -30,13 +31,9 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file, writ
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ByHand, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators import CarryOutOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 UNLOAD: dict[str, Any] = {"action": "unload", "bundles": ["t/n"]}
 DRAIN: dict[str, Any] = {"action": "drain", "broker": "a:1", "reason": "new disks"}

@@ -3,16 +3,17 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from starlette.responses import JSONResponse
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
 from tests.full_disk import full_disk
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import TOKEN, brokers
 
+from pulsar_rebalancer.collect.collector import Earlier
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SnapshotError
@@ -21,18 +22,13 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
 from pulsar_rebalancer_airflow.operators import collect as collecting
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.collect.collector import Earlier
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import Running
 
 
 def collect(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow import control_actions
 from pulsar_rebalancer_airflow.operators import (
     ControlOperator,
@@ -28,13 +31,6 @@ from pulsar_rebalancer_airflow.operators import (
 )
 from pulsar_rebalancer_airflow.operators import holds as module
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 YESTERDAY = "2000-01-01T00:00:00Z"
 SOONER, TOMORROW, LATER = "2099-01-01T00:00:00Z", "2100-01-01T00:00:00Z", "2101-01-01T00:00:00Z"

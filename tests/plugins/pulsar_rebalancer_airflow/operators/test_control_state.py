@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import MemoryState
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
 from pulsar_rebalancer.config.settings import Settings
@@ -21,12 +22,8 @@ from pulsar_rebalancer.state.state_documents import (
     committed_sequences,
     keep_copy,
 )
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
 
 UNLOAD = Unload(at=datetime(2026, 1, 2, tzinfo=UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
 DECIDED = DecisionState(

@@ -4,11 +4,13 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER, make_run
@@ -21,11 +23,6 @@ from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, JAVA_OPTIONS, path_of
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow.sdk import Context
 
 SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.settings import Settings
@@ -16,6 +17,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import (
     DecideOperator,
     GateOperator,
@@ -26,13 +28,6 @@ from pulsar_rebalancer_airflow.operators import (
     UnloadWaveOperator,
     ValidateOperator,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.path import StoragePath
 
 MOVES = [move_row(1, "a:1", "b:1")]
 PRESENT: dict[str, Any] = {"mode": "auto", "connection": "pulsar_test"}

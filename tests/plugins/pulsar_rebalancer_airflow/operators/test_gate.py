@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ByHand, Finding, Validation, parse_form
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1", wave=2), move_row(3, "b:1", "a:1")]
 HOLD = Validation(findings=(Finding(reason="builtin_shedding_on"),))

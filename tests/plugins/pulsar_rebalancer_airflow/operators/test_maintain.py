@@ -3,11 +3,11 @@ from __future__ import annotations
 import os
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -15,14 +15,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.state.state_documents import DecisionState, keep_copy
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 LONG_AGO = timedelta(days=5)
 

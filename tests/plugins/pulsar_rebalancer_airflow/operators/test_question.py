@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.airflow_context import MemoryState
 from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     MOVES,
     OTHERS,
@@ -19,11 +20,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
 
 from pulsar_rebalancer.orders.manual_plans import Question
 from pulsar_rebalancer.run.plan import Summary
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
 def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
@@ -13,21 +13,16 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
-from pulsar_rebalancer.run.plan import read_moves
+from pulsar_rebalancer.run.plan import Move, read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import EndedRun
 from pulsar_rebalancer.show.incidents import figures_of
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
 
 
 def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:

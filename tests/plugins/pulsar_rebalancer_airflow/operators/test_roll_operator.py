@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
@@ -20,9 +21,6 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWNED = {broker: {f"t/n/0x{n:08x}_0x{n + 1:08x}": 5.0} for n, broker in enumerate("abc")}
 PAUSE = {"pause": {"until": datetime(2100, 1, 1, tzinfo=UTC), "reason": "holiday"}}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.carry_out.split_executor import tidied
 from pulsar_rebalancer.orders.control_document import Control, Order
@@ -18,13 +19,9 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_outcomes
 from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import SplitOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
-
-    from pulsar_rebalancer.storage.path import StoragePath
 
 ACTS = {"split_mode": "auto"}
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
@@ -18,19 +21,12 @@ from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.tables import BUNDLES, table
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import holds as module
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
-
-    from pulsar_rebalancer.storage.path import StoragePath
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.orders.control_document import Control, Order, SkipBrokerOrder
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
@@ -18,9 +19,6 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 HOLD = Validation(findings=(Finding(reason=Reason.BUILTIN_SHEDDING_ON),))
 

@@ -7,14 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_runs import CLUSTER, move_row
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import Moves, UnloadScene
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.names import range_of
@@ -24,16 +26,10 @@ from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_simulator.faults import Fault, FaultKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import Moves, UnloadScene
-
-    from pulsar_rebalancer.storage.path import StoragePath
 
 ALONE = Path(__file__).with_name("unload_alone.py")
 ROOT = Path(__file__).parents[4]

@@ -6,26 +6,22 @@ import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.carry_out import harm_meter
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
+from pulsar_rebalancer.carry_out.move_executor import AdaptivePace
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import BundleHarm, Harm, Outcome, conclude, read_waves
+from pulsar_rebalancer.run.outcome import BundleHarm, Harm, MoveOutcome, Outcome, conclude, read_waves
 from pulsar_rebalancer.show.measurements import describe
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
 from pulsar_simulator.faults import FaultKind
-
-if TYPE_CHECKING:
-    from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
-
-    from pulsar_rebalancer.carry_out.move_executor import AdaptivePace
-    from pulsar_rebalancer.run.outcome import MoveOutcome
-    from pulsar_rebalancer.storage.path import StoragePath
 
 DELAY = 1.5  # seconds that clients of the simulated cluster are away
 

@@ -2,29 +2,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect
 from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectOperator, ValidateOperator
 from pulsar_rebalancer_airflow.validation.findings import page_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import Running
 
 
 def collected(storage: ClusterStorage, state: MemoryState) -> StoragePath:

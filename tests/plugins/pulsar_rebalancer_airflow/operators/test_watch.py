@@ -2,19 +2,15 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
-from tests.airflow_context import context
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer_airflow.operators import WatchOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
-
-if TYPE_CHECKING:
-    from tests.airflow_context import MemoryState
-    from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
 
 SETTINGS = Settings(alert_connection="alerts", alert_quiet_minutes=0, interval_seconds=60, alert_after_intervals=3)
 

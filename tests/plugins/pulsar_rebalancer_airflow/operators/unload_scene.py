@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.airflow_context import context
+import pytest
+from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-    from tests.airflow_context import MemoryState
-
-    from pulsar_rebalancer.storage.documents import ClusterStorage
-    from pulsar_rebalancer.storage.path import StoragePath
-    from pulsar_simulator.cluster import Cluster
-    from pulsar_simulator.serve import Running
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.serve import Running
 
 Moves = list[dict[str, Any]]
 

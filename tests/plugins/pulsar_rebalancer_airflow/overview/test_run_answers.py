@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -16,7 +18,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
-from sqlalchemy import create_engine, insert
+from sqlalchemy import Engine, create_engine, insert
 from sqlalchemy.orm import Session
 from tests.overview_scene import JUST_NOW, NOW, Scene, uneven
 
@@ -24,17 +26,10 @@ from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
 from pulsar_rebalancer_airflow.state_store import state_asset
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from sqlalchemy import Engine
-
-    from pulsar_rebalancer.state.state_documents import StateDocument
 
 
 @pytest.fixture(scope="module")

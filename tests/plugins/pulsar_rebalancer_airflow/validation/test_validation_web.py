@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -16,18 +18,13 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.links import page_path, report_path
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import stored_pages
 from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
 from pulsar_rebalancer_airflow.validation.findings import page_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pulsar_rebalancer.storage.path import StoragePath
 
 NOTHING_NEEDED = Needed(frozenset(), frozenset())
 DAG, RUN = "pulsar_rebalance__east", "manual__2026-11-21T12:00:00+00:00"

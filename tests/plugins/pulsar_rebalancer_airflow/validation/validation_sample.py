@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pulsar_rebalancer.config.clusters_file import resolve
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.validation.suites import validate
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.run.request import Finding
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BROKERS = tuple(f"broker-{i}.example:8080" for i in range(3))

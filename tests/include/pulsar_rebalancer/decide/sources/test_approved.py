@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fates, name, planned
@@ -18,12 +19,8 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.storage.path import StoragePath
 
 OWNED = {"a": {name(1): 20.0, name(2): 20.0}, "b": {name(4): 10.0, name(5): 5.0}, "c": {name(6): 10.0}}
 

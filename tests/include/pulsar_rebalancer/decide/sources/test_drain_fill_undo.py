@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
@@ -22,9 +23,6 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome
 from pulsar_rebalancer.run.tables import BROKERS, Measure, table
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SYSTEM, EMPTY = name(8, "pulsar/system"), name(9)
 HEARTBEAT = "pulsar/a:1/0x00000000_0xffffffff"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, name
@@ -13,10 +14,6 @@ from pulsar_rebalancer.decide.sources.returns import bring_back
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 MINUTE = timedelta(minutes=1)
 OWNED = {

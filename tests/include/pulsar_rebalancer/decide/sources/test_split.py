@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots
@@ -10,15 +11,10 @@ from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots
 from pulsar_rebalancer.decide.plan_files import document
 from pulsar_rebalancer.decide.run_plan import plan_again, plan_request
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.run.plan import read_splits, verify
+from pulsar_rebalancer.run.plan import Summary, read_splits, verify
 from pulsar_rebalancer.run.request import parse_form
 from pulsar_rebalancer.run.snapshot import Candidate, Candidates, TopicLoad
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.run.plan import Summary
-    from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.path import StoragePath
 
 LOW, HIGH = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 BOUNDS = (0, 0x80000000, 0xFFFFFFFF)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, fates, name
@@ -15,9 +16,6 @@ from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Harm
 from pulsar_rebalancer.run.plan import Summary
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWNED = {
     "a": {name(1): 30.0, name(2): 20.0, name(3, "t/other"): 10.0},

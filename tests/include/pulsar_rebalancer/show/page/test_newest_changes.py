@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import JUST_NOW, seen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_what_can_be_undone_is_the_newest_run_that_moved_not_one_that_only_split(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,9 +18,6 @@ from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.show.page.bundles import stay_views
 from pulsar_rebalancer.show.page.page_plan import plan_view
 from pulsar_rebalancer.show.page.recent_runs import read_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_brokers_stand_hottest_first_with_what_makes_their_score(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, uneven
@@ -16,11 +17,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.page import overview
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.show.page.page_model import Status
+from pulsar_rebalancer.show.page.page_model import Status
 
 EVEN = {broker(number): 40.0 + number for number in range(4)}
 

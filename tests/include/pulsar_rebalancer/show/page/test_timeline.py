@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import NOW, history
@@ -13,9 +13,6 @@ from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.timeline import Span, timeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_an_hour_has_what_was_moved_blocked_and_paused(tmp_path: Path) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from tests.vectors import histories, placements
 from tests.vectors.rows import decided, sample
 
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.placement.assignment import selector
 from pulsar_rebalancer.strategies.placement.least_loaded import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
 )
 from pulsar_rebalancer.strategies.strategy_state import PlacementState
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.state.state_documents import HitCount
 
 
 def steps(placement):

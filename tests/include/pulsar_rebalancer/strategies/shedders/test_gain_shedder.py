@@ -7,7 +7,7 @@ brokers, hot, mild and cold, unless a scene says otherwise; the mean of their sc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.vectors.rows import broker, bundle, completed, sample
 
@@ -15,13 +15,11 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import Counting, HitCount, Learned, LearnedBroker
 from pulsar_rebalancer.strategies.learning import Lesson, Sums
+from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
 from pulsar_rebalancer.strategies.shedders.registry import validate
 from pulsar_rebalancer.strategies.strategy_state import ShedderState
-
-if TYPE_CHECKING:
-    from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
 
 READY = {name: HitCount(1, 7) for name in ("hot", "mild", "cold")}
 """The next high hit fires."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -12,12 +13,8 @@ from tests import outside_shedder
 from tests.overview_scene import JUST_NOW, Scene, history, seen, uneven
 
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.show.page.page_model import Overview
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE, load_clusters, resolve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pulsar_rebalancer.show.page.page_model import Overview
 
 PATH = outside_shedder.PATH
 
