@@ -66,7 +66,7 @@ DAGS = """
 import os, signal
 from datetime import timedelta
 
-from pulsar_rebalancer_airflow.dag_factory import build_dags, rebalance_dag
+from pulsar_rebalancer_airflow.dag_factory import build_dags, factory
 from pulsar_rebalancer_airflow.operators import ControlOperator, GateOperator, RecordOperator
 
 def killed_at_first(operator, context):
@@ -79,7 +79,7 @@ def patient(operator, context):
 
 ControlOperator.pre_execute = patient
 GateOperator.pre_execute = RecordOperator.pre_execute = killed_at_first
-rebalance_dag._RETRY_DELAY = timedelta(0)
+factory._RETRY_DELAY = timedelta(0)
 globals().update(build_dags())
 """
 
@@ -244,11 +244,10 @@ def connection(served: Running) -> dict[str, Any]:
     return {"conn_type": "pulsar_admin", "host": host, "password": served.token}
 
 
-def connected(served: Running) -> psutil.Process:
-    """The process that is connected to brokers."""
-    ports = {int(url.rpartition(":")[2]) for url in served.urls}
-    found = {c.pid for c in psutil.net_connections("tcp") if c.raddr and c.raddr.port in ports} - {None, os.getpid()}
-    (pid,) = found
+def process_of(airflow: LocalAirflow, run_id: str, task_id: str) -> psutil.Process:
+    """The process that runs a task."""
+    tasks: list[Any] = airflow.tasks(DAG, run_id)
+    (pid,) = [task["pid"] for task in tasks if (task["task_id"], task["state"]) == (task_id, "running")]
     return psutil.Process(pid)
 
 
@@ -322,13 +321,11 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         other.stop(airflow)
         (scheduled,) = [run["dag_run_id"] for run in airflow.runs(DAG)]
         manual = airflow.trigger(DAG)
-        tasks: list[Any] = airflow.tasks(DAG, scheduled)
-        (record,) = [task for task in tasks if task["task_id"] == "record"]
-        kill(psutil.Process(record["pid"]))
+        kill(process_of(airflow, scheduled, "record"))
         obstacle.unlink()
 
         assert silent.wait(PATIENCE), airflow.home.folder / "logs"
-        kill(connected(served))
+        kill(process_of(airflow, scheduled, "unload"))
         cluster.faults.clear()
 
         ended = Ended.of(airflow, scheduled), Ended.of(airflow, manual)

@@ -30,7 +30,7 @@ from pathlib import Path
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators.spark_application import path_of, source_roots
-from pulsar_rebalancer_airflow.validation import page
+import pulsar_rebalancer_airflow
 from pulsar_rebalancer_airflow.validation.suites import suites_folder
 dags = build_dags()
 plugin = next(iter(entry_points(group="airflow.plugins", name="pulsar_rebalancer"))).load()
@@ -41,7 +41,7 @@ print(json.dumps({
     "application": path_of("application"), "application_exists": Path(path_of("application")).is_file(),
     "source_roots": source_roots(),
     "examples": len(list(Path(example_dags.__path__[0]).glob("example_*.py"))),
-    "page": (Path(page.__file__).parents[1] / "templates" / "validation.html").is_file(),
+    "page": (Path(pulsar_rebalancer_airflow.__file__).parent / "templates" / "validation.html").is_file(),
     "suites": sorted(path.name for path in Path(str(suites_folder())).iterdir() if path.suffix == ".json"),
 }))
 """

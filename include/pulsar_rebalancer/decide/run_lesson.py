@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 _KNOWN = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
-_NOTHING = _KNOWN.empty_table()
 _LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
 _FRACTION = 1000
 
@@ -165,7 +164,9 @@ def _at_destinations(reported: pa.Table, late: Mapping[str, RecentMove]) -> tupl
 
 def _stored(run: RunInput, before: Learned) -> pa.Table:
     """Return the costs after the last counted sample; empty if the bottleneck has changed since."""
-    return run.known_costs.read_table(_KNOWN.names).cast(_KNOWN) if before.samples and run.known_costs else _NOTHING
+    if before.samples and run.known_costs:
+        return run.known_costs.read_table(_KNOWN.names).cast(_KNOWN)
+    return _KNOWN.empty_table()  # not when the module is loaded: it loads pandas, and every DAG file would
 
 
 def _known(run: RunInput, known: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
