@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import ssl
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,15 +15,17 @@ from typing import Any
 
 import httpx
 
-from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
 from pulsar_rebalancer.pulsar.answers import TokenMask, first_line
-from pulsar_rebalancer.pulsar.connection import AdminConnection, OAuth2, https_url, is_token
+from pulsar_rebalancer.pulsar.connection import AdminConnection, OAuth2, address_in, https_url, is_token
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import parse_json
 
 _SECONDS = 15.0
 """Maximum seconds to get a token, including all requests."""
 _LONGEST_ANSWER = 64 * 1024
+_LARGEST_FILE = 1024 * 1024
+_LONGEST_LIFETIME = 1e9
 _RENEWED_AFTER = 0.8
 """Fraction of a token's lifetime after which it is renewed."""
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pulsar-rebalancer"}
@@ -41,11 +45,11 @@ async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Toke
         async with asyncio.timeout(_SECONDS), httpx.AsyncClient(verify=_tls(ca_file), timeout=None) as client:
             status, metadata = await _ask(client, "GET", url, mask)
             endpoint = str(metadata.get("token_endpoint"))
-            if status != 200 or not endpoint.startswith("https://"):
+            if status != 200 or not endpoint.startswith("https://") or not address_in(endpoint):
                 raise ValueError(f"answered {status}, without a token_endpoint with https")
             url = endpoint
             status, answer = await _ask(client, "POST", url, mask, data=form)
-    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (TimeoutError, ssl.SSLError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         detail = str(error) or f"{type(error).__name__}, within {_SECONDS:g} s"
         raise _failure(Reason.ISSUER_UNAVAILABLE, url, detail, mask) from None
     value, seconds = answer.get("access_token"), answer.get("expires_in")
@@ -55,7 +59,7 @@ async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Toke
         raise _failure(Reason.ISSUER_REFUSED, url, detail, mask)
     if status != 200 or not isinstance(value, str) or not is_token(value):
         raise _failure(Reason.ISSUER_UNAVAILABLE, url, f"answered {status}, without an access_token", mask)
-    if not isinstance(seconds, int | float):
+    if not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_LIFETIME:
         return Token(value)  # renewed once a broker refuses it
     return Token(value, begun + _RENEWED_AFTER * seconds, begun + seconds)
 
@@ -80,7 +84,10 @@ def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str
 def _tls(ca_file: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if ca_file is not None:
-        context.load_verify_locations(ca_file)
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:  # perhaps it is just being replaced
+            raise ValueError(f"ca_file {ca_file} cannot be read: {error.strerror or error}") from None
     return context
 
 
@@ -137,7 +144,7 @@ class Tokens:
         self.mask = TokenMask(connection.token)
         self._connection = connection
         self._token = Token("" if connection.token is None else connection.token.get_secret_value())
-        self._failed: AdminError | None = None
+        self._failed: RebalancerError | None = None
         self._next_attempt = 0.0
         self._lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,14 +183,14 @@ class Tokens:
     async def _renew(self) -> None:
         try:
             if self._connection.oauth2 is not None:
-                pass  # merged  # loads httpx
-
                 self._token = await fetch(self._connection.oauth2, self._connection.ca_file, self.mask)
             elif self._connection.token_file is not None:
                 self._token = _read(self._connection.token_file)
             self._failed = None
             self.mask.add(self._token.value)
-        except AdminError as error:
+        except RebalancerError as error:
+            if not self._token.value and isinstance(error, SettingsError):
+                raise
             self._failed = error
         if self._connection.oauth2 is not None:
             self._next_attempt = time.monotonic() + _PAUSE_S
@@ -220,11 +227,19 @@ def read_file(path: Path) -> str:
         AdminError: `credentials_file`.
     """
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:  # its message would quote the content
-        raise unusable(path, "is not text in UTF-8") from None
+        # Nobody may ever write to a pipe.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise unusable(path, "is not a regular file")
+            content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise unusable(path, f"cannot be read: {error.strerror}") from None
+    if len(content) > _LARGEST_FILE:
+        raise unusable(path, f"is larger than {_LARGEST_FILE} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:  # its message would quote the content
+        raise unusable(path, "is not text in UTF-8") from None
 
 
 def unusable(path: Path, what: str) -> AdminError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -124,6 +125,61 @@ async def test_a_token_is_renewed_before_it_expires_and_kept_while_the_issuer_is
         assert await at(183.5) == 7
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("ca.pem", None),
+        ("ca.pem", "-----BEGIN CERTIFICATE-----\nMIIB"),
+        ("own.json", '{"issuer_url": "https://i:99999"}'),
+    ],
+)
+async def test_a_token_is_kept_while_files_are_being_replaced(
+    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace, name: str, content: str | None
+) -> None:
+    ca_file = issuing.folder / "ca.pem"
+    ca_file.write_bytes(issuing.ca_file.read_bytes())
+    own, damaged = issuing.credentials_file("own.json"), issuing.folder / name
+    issuing.lifetime = 100
+    async with admitted(issuing, broker, ca_file=ca_file, credentials_file=own) as admin:
+        await admin.brokers()
+        if content is None:
+            damaged.unlink()
+        elif name == "ca.pem":
+            damaged.write_text(content)
+        else:
+            issuing.credentials_file(name, **json.loads(content))
+        clock.now += 90
+        await admin.brokers()
+        assert broker.seen[-1].token == f"Bearer {issuing.issued[0]}"
+        clock.now += 20
+        error = await refusal(admin)
+    assert (error.reason == "issuer_unavailable") is (name == "ca.pem")
+    assert ("ca_file" if name == "ca.pem" else "issuer_url") in error.message
+
+
+@pytest.mark.parametrize("promised", ["9" * 400, "-1", "NaN"])
+async def test_a_lifetime_that_is_none_is_not_believed(issuing: TokenIssuer, broker: Broker, promised: str) -> None:
+    issuing.server.on("POST", TOKEN, Response(f'{{"access_token": "t0ken", "expires_in": {promised}}}'))
+    async with admitted(issuing, broker) as admin:
+        await admin.brokers()
+        await admin.brokers()
+    assert [seen.token for seen in broker.seen] == ["Bearer t0ken"] * 2
+    assert issuing.server.paths.count(f"POST {TOKEN}") == 1
+
+
+@pytest.mark.parametrize(("kind", "said"), [("pipe", "is not a regular file"), ("large", "is larger than")])
+async def test_only_a_regular_file_of_limited_size_is_read(
+    broker: Broker, tmp_path: Path, kind: str, said: str
+) -> None:
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "token")
+    else:
+        (tmp_path / "token").write_bytes(b"x" * (1024 * 1024 + 1))
+    async with connect(broker, token=None, token_file=tmp_path / "token") as admin:
+        error = await refusal(admin)
+    assert (error.reason, said in error.message) == ("credentials_file", True)
+
+
 async def test_a_refused_token_is_replaced_once_and_an_unload_is_sent_again(
     issuing: TokenIssuer, clock: SimpleNamespace
 ) -> None:
@@ -166,6 +222,7 @@ def answer(body: str | bytes, status: int = 200) -> Response:
         (DISCOVERY, answer('{"issuer": "x"}'), "issuer_unavailable", "token_endpoint"),
         (DISCOVERY, answer('{"token_endpoint": "http://127.0.0.1:1/"}'), "issuer_unavailable", "token_endpoint"),
         (DISCOVERY, answer('{"token_endpoint": "https://[::1"}'), "issuer_unavailable", "no token from"),
+        (DISCOVERY, answer('{"token_endpoint": "https://127.0.0.1:99999/"}'), "issuer_unavailable", "token_endpoint"),
         (TOKEN, answer(b"\xff"), "issuer_unavailable", "not with a JSON object"),
         (TOKEN, answer('{"access_token": ""}'), "issuer_unavailable", "without an access_token"),
         (TOKEN, answer('{"access_token": "a b"}'), "issuer_unavailable", "without an access_token"),
