@@ -5,6 +5,7 @@ They are computed from a few columns while Spark computes the means, which do no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 _KNOWN = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
-_LARGEST = 1e9  # of a figure that is summed, so that a sum of a million is a whole number of 64 bits
-_FRACTION = 1000
 
 
 class RunLesson(NamedTuple):
@@ -101,19 +100,17 @@ def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str
 
     Whole numbers are added, so the order of the bundles affects neither the sums nor the plan's hash.
     """
-    figures = dict(zip(Sums._fields, summands, strict=True))
-    figures["doubt"] = figures["doubt"] / _FRACTION  # squares, which are larger, are summed in thousands
-    columns: list[Any] = [brokers, *map(_whole, figures.values())]
-    table = pa.table(columns, names=["broker", *figures])
-    added = table.group_by("broker").aggregate([(name, "sum") for name in figures])
-    rows = added.to_pylist()
-    sums = {row["broker"]: Sums(*(row[f"{name}_sum"] / _FRACTION for name in figures)) for row in rows}
-    return {broker: of._replace(doubt=of.doubt * _FRACTION) for broker, of in sums.items()}
+    figures = {name: np.nan_to_num(figure) for name, figure in zip(Sums._fields, summands, strict=True)}
+    units = {name: _unit(figure) for name, figure in figures.items()}
+    whole: Any = [np.rint(figure / units[name]).astype(np.int64) for name, figure in figures.items()]
+    added = pa.table([brokers, *whole], names=["broker", *figures]).group_by("broker")
+    rows = added.aggregate([(name, "sum") for name in figures]).to_pylist()
+    return {row["broker"]: Sums(*(row[f"{name}_sum"] * units[name] for name in figures)) for row in rows}
 
 
-def _whole(figure: Floats) -> npt.NDArray[np.int64]:
-    whole: Floats = np.rint(np.nan_to_num(figure.clip(-_LARGEST, _LARGEST)) * _FRACTION)
-    return whole.astype(np.int64)
+def _unit(figures: Floats) -> float:
+    """Return a power of 2 of which each figure is at most 2^40, so that a million of them add up in 64 bits."""
+    return math.ldexp(1.0, math.frexp(float(np.abs(figures).max(initial=0.0)))[1] - 40)
 
 
 def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.tables import BrokerSample
+from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
 from pulsar_rebalancer.state.state_documents import NOTHING, SETTLED, Learned, LearnedBroker
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
@@ -114,9 +114,9 @@ def learn(
     old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
     idle = min([before.idle, *scores.values()])
     usable = [name for name, now in scores.items() if name not in old and now < _FULL]
-    rate, points = sum(sums.get(name, Sums()).rate for name in usable), before.points
+    rate, points = one_by_one(sums.get(name, Sums()).rate for name in usable), before.points
     if rate > 0:
-        of_one = sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
+        of_one = one_by_one(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
         points += step(_POINTS, minutes, samples) * (of_one - points)
     known = {of.broker: before.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.

@@ -78,7 +78,7 @@ def expected(run: RunInput, before: Learned, rate: float, costs: tuple[float, ..
 
 
 def added(*sums: Sums) -> Any:
-    return pytest.approx(tuple(map(sum, zip(*sums, strict=True))), abs=0.01)
+    return pytest.approx(tuple(map(sum, zip(*sums, strict=True))), rel=1e-6)
 
 
 def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
@@ -201,3 +201,13 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         assert found.lesson.sums == {broker: added(*of) for broker, of in loads.items()}
         assert ("t/n/a" in after) is bool(holds)
         assert is_seen or after.get("t/n/a", KNOWN["a"]) == pytest.approx(KNOWN["a"], rel=1e-4)
+
+
+def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
+    names = [f"t/n/{number}" for number in range(100)]
+    costs = [known(name, (*KNOWN["a"][:2], 10.0, 1.0, 0.25)) for name in names]
+    bundles = [reported("b1", name, 5.5) for name in names]
+    busy = reported("b2", "t/n/busy", 1e5)
+    for others in ([], [busy]):
+        sums = lesson_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).lesson.sums
+        assert sums["b1"].doubt == pytest.approx(100 * 0.25 * 1.0**2)
