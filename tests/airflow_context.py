@@ -9,14 +9,17 @@ from typing import Any
 
 from airflow.sdk import Asset, Context
 
-from pulsar_rebalancer_airflow.state_store import state_asset
+from pulsar_rebalancer_airflow.options import storage_of
+from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore, state_asset
 
 
 @dataclass
 class MemoryState:
-    """One asset's state; every write is noted."""
+    """One asset's state, as the first run left it; every write is noted."""
 
-    documents: dict[str, Any] = field(default_factory=dict)
+    documents: dict[str, Any] = field(
+        default_factory=lambda: {model.KEY: model().model_dump(mode="json") for model in DOCUMENTS}
+    )
     writes: list[str] = field(default_factory=list)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -25,6 +28,10 @@ class MemoryState:
     def set(self, key: str, value: Any) -> None:
         self.documents[key] = value
         self.writes.append(key)
+
+
+def store_of(state: MemoryState, cluster: str = "east") -> StateStore:
+    return StateStore(state, storage_of(cluster))
 
 
 @dataclass

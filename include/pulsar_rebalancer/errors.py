@@ -48,7 +48,7 @@ class SnapshotError(RebalancerError):
 
 
 class StateError(RebalancerError):
-    """The stored state is lost, has an unsupported version, or is newer than the plan (`stale_plan`)."""
+    """The stored state is lost, or newer than the plan (`stale_plan`)."""
 
 
 class PlanError(RebalancerError):

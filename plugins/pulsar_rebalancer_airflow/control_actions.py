@@ -6,27 +6,157 @@ import json
 import logging
 import re
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 from pydantic import JsonValue
 
-from pulsar_rebalancer.config.clusters_file import Origin
-from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import RebalancerError, SnapshotError, StateError
-from pulsar_rebalancer.orders.breaker import Breaker, readable_breaker
-from pulsar_rebalancer.orders.control_document import FILE_NAME, Control, Order
-from pulsar_rebalancer.orders.in_force import JudgedRun, closings, sentence
-from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlans, ShownPlans
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.orders.control_document import Order
+from pulsar_rebalancer.orders.manual_plans import HandedOverPlans, ShownPlans
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.committed import Committed, last_committed
 from pulsar_rebalancer.run.outcome import read_waves
-from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, committed_sequences, copy_of, keep_copy
-from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
+from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits, read_state
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
+from pulsar_rebalancer_airflow.state_store import StateStore
+
+_log = logging.getLogger(__name__)
+
+_NUMBERED = re.compile(r"change-.+-re(?:set|store)\.json")
+
+
+class StateSummary(TypedDict):
+    """A summary of a cluster's state, with at most twenty brokers (most hits first) and twenty stored destinations."""
+
+    seq: int
+    plan_id: str
+    counted_at: str | None
+    strategy: str
+    means: str
+    brokers_with_hits: int
+    most_hits: dict[str, dict[str, float]]
+    recently_unloaded: int
+    destinations_kept: dict[str, str]
+
+
+def summary(store: StateStore) -> StateSummary:
+    """Return a summary of the documents `decision` and `moves`; of initial documents if they are lost."""
+    decision, moves = store.readable(DecisionState), store.readable(MovesState)
+    most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
+    return {
+        "seq": decision.seq,
+        "plan_id": decision.plan_id,
+        "counted_at": decision.counted_at.isoformat() if decision.counted_at else None,
+        "strategy": decision.strategy,
+        "means": decision.means,
+        "brokers_with_hits": len(decision.hits),
+        "most_hits": {broker: {"high": count.high, "low": count.low} for broker, count in most[:20]},
+        "recently_unloaded": len(moves.unloads),
+        "destinations_kept": {bundle: kept.destination for bundle, kept in sorted(moves.kept.items())[:20]},
+    }
+
+
+def export(store: StateStore, now: datetime) -> str:
+    """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return the file's name.
+
+    Raises:
+        StateError: `state_lost`.
+    """
+    file = store.storage.state / f"export-{now:%Y%m%dT%H%M%SZ}.json"
+    file.write_json({model.KEY: store.get(model).model_dump(mode="json") for model in (DecisionState, MovesState)})
+    _log.info("Exported to %s", file.uri)
+    return file.name
+
+
+def change(store: StateStore, action: str, order: Order, name: str) -> dict[str, str]:
+    """Reset the state or restore it from a file, and replace all lost documents by initial ones.
+
+    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded.
+
+    Args:
+        action: `reset` or `restore`.
+        order: the person who requested the change, and the reason.
+        name: name of the export to restore; empty for the state of the last committed plan.
+
+    Returns:
+        Why documents were lost, by key.
+
+    Raises:
+        SnapshotError: there is nothing to restore, or it cannot be read.
+    """
+    lost, before = store.lost(), max(_numbers(store))
+    source, decision, moves = "", DecisionState(), MovesState()
+    if action == "restore":
+        source, decision, moves = _restorable(store.storage, name)
+    # No plan id: a plan recorded earlier must not be carried out after a restore.
+    means = decision.means if decision.means and (store.storage.state / decision.means).exists() else ""
+    state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
+    details = loss(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
+    # Noted first as begun, in case the task is killed before it notes the end.
+    note(store.storage, action, order, details | {"done": False})
+    store.put(state)
+    store.put(_history(store.readable(MovesState), moves, reset=action == "reset"))
+    if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
+        store.put(ShownPlans())
+    store.renew()
+    note(store.storage, action, order, details | {"done": True})
+    if decision.means and not means:
+        _log.warning("%s is gone: the means of bundles start from scratch", decision.means)
+    return lost
+
+
+def _numbers(store: StateStore) -> Iterator[int]:
+    """Yield the sequence numbers of the stored state, the last committed plan, later runs and earlier changes."""
+    document = store.raw(DecisionState.KEY)
+    stored = document.get("seq") if isinstance(document, Mapping) else None
+    yield stored if isinstance(stored, int) else 0
+    for run in store.storage.newest_runs(datetime.now(UTC) + SKEW):
+        if committed := Committed.known(run):
+            yield committed.seq
+            break
+        with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark
+            yield StateBefore.read(run).decision.seq
+    state = store.storage.state
+    for name in filter(_NUMBERED.fullmatch, state.names()):
+        with suppress(SnapshotError, KeyError, TypeError):
+            yield int((state / name).read_json()["seq_after"])
+
+
+def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+    """Return the name of the export, or of the run whose plan was committed last, and its documents."""
+    if name:
+        file = storage.state / name
+        document = file.read_json()
+        if not isinstance(document, Mapping) or set(document) != {DecisionState.KEY, MovesState.KEY}:
+            raise SnapshotError(
+                Reason.FILE_DAMAGED, f"{name} is not an export: it must hold {DecisionState.KEY} and {MovesState.KEY}"
+            )
+        decision = DecisionState.parse(document[DecisionState.KEY], name)
+        return name, decision, MovesState.parse(document[MovesState.KEY], name)
+    run = last_committed(storage, datetime.now(UTC) + SKEW)
+    if run is None:
+        raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
+    # Hits that may have led to moves must be earned again.
+    return run.name, read_state(run).carried_out(), MovesState()
+
+
+def _history(present: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
+    """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
+
+    A reset drops the stored destinations, because people reset the state after the leader has restarted and lost its
+    destinations.
+    """
+    return MovesState(
+        unloads=restored.unloads | present.unloads,
+        kept={} if reset else restored.kept | present.kept,
+        splits=restored.splits | present.splits,
+    )
 
 
 def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
@@ -44,167 +174,6 @@ def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[st
     who_and_why = {"at": order.at.isoformat(), "action": action, "by": order.by, "reason": order.reason}
     file.write_json({**who_and_why, **details})
     return file
-
-
-_log = logging.getLogger(__name__)
-
-
-class StateSummary(TypedDict):
-    """A summary of a cluster's state, with at most twenty brokers (most hits first) and twenty stored destinations."""
-
-    seq: int
-    plan_id: str
-    counted_at: str | None
-    strategy: str
-    means: str
-    brokers_with_hits: int
-    most_hits: dict[str, dict[str, float]]
-    recently_unloaded: int
-    destinations_kept: dict[str, str]
-
-
-def export(store: StateStore, storage: ClusterStorage, now: datetime) -> str:
-    """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return the file's name.
-
-    Raises:
-        StateError: `state_version`.
-    """
-    file = storage.state / f"export-{now:%Y%m%dT%H%M%SZ}.json"
-    file.write_json(
-        {
-            DecisionState.KEY: store.get(DecisionState).model_dump(mode="json"),
-            MovesState.KEY: store.get(MovesState).model_dump(mode="json"),
-        }
-    )
-    _log.info("Exported to %s", file.uri)
-    return file.name
-
-
-def change(store: StateStore, storage: ClusterStorage, action: str, order: Order, name: str) -> dict[str, str]:
-    """Reset the state, or restore it from a file. Unreadable documents other than `control` are replaced.
-
-    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded. Only a pause or a
-    resume replaces an unreadable `control` document.
-
-    Args:
-        action: `reset` or `restore`.
-        order: the person who requested the change, and the reason.
-        name: name of the file to restore; empty for the newest copy.
-
-    Returns:
-        The reason why each dropped document could not be read, by key.
-
-    Raises:
-        StateError: the file's name or content is invalid, or there is nothing to restore.
-        SnapshotError: the file cannot be read.
-    """
-    before = _sequence(store.raw(DecisionState.KEY), storage)
-    lost = {key: why for key, why in store.unreadable(storage).items() if key != Control.KEY}
-    details = loss(store, lost)
-    source, decision, moves = ("", DecisionState(), MovesState())
-    if action == "restore":
-        source, decision, moves = _restorable(storage, name)
-    # No plan id: a plan recorded earlier must not be carried out after a restore.
-    means = decision.means if decision.means and (storage.state / decision.means).exists() else ""
-    state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
-    details |= {"file": source, "seq_before": before, "seq_after": state.seq}
-    # Noted first as begun, in case the task is killed before it notes the end.
-    note(storage, action, order, details | {"done": False})
-    store.put(state)
-    store.put(_history(store.raw(MovesState.KEY), moves, reset=action == "reset"))
-    _rewrite(store, storage, lost, order.at)
-    keep_copy(storage, state)
-    note(storage, action, order, details | {"done": True})
-    if decision.means and not means:
-        _log.warning("%s is gone: the means of bundles start from scratch", decision.means)
-    return lost
-
-
-def _rewrite(store: StateStore, storage: ClusterStorage, lost: Collection[str], now: datetime) -> None:
-    """Replace unreadable documents, so that no plan is carried out twice and every readable drain continues.
-
-    The circuit breaker is treated as having just opened.
-    """
-    for model in DOCUMENTS:
-        if model.KEY in lost and model not in (DecisionState, MovesState, Drains, Breaker):
-            store.put(model())
-    if HandedOverPlans.KEY in lost:
-        store.put(ShownPlans())
-    if Drains.KEY in lost:
-        store.put_drains(storage, store.readable_drains(storage)[0])
-    if Breaker.KEY in lost:
-        store.put(readable_breaker(store.raw(Breaker.KEY), now))
-
-
-def last_plan(store: StateStore, storage: ClusterStorage) -> str:
-    """Return the id of the last recorded plan. If the document cannot be read, the newest readable copy is used."""
-    if isinstance(store.raw(DecisionState.KEY), Mapping):
-        return store.last_plan()
-    for seq in reversed(committed_sequences(storage)):
-        try:
-            return DecisionState.parse(copy_of(storage, seq).read_json()).plan_id
-        except (SnapshotError, StateError):
-            continue
-    return ""
-
-
-def _sequence(document: Any, storage: ClusterStorage) -> int:
-    """Return the highest sequence number in the copies and in the stored document; an invalid document is ignored."""
-    stored = document.get("seq") if isinstance(document, Mapping) else None
-    return max([stored if isinstance(stored, int) else 0, *committed_sequences(storage)])
-
-
-def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
-    if not name:
-        copies = committed_sequences(storage)
-        if not copies:
-            raise StateError(Reason.FILE_MISSING, f"{storage.state.uri} holds no copy of a committed state")
-        name = copy_of(storage, copies[-1]).name
-    if re.fullmatch(FILE_NAME, name) is None:
-        raise StateError(
-            Reason.WRONG_SETTING, f"file: {name!r} is neither decision-<number>.json nor export-<time>.json"
-        )
-    document = (storage.state / name).read_json()
-    if name.startswith("export-"):
-        if not isinstance(document, Mapping) or set(document) != {DecisionState.KEY, MovesState.KEY}:
-            raise StateError(
-                Reason.FILE_DAMAGED, f"{name} is not an export: it must hold {DecisionState.KEY} and {MovesState.KEY}"
-            )
-        return name, DecisionState.parse(document[DecisionState.KEY]), MovesState.parse(document[MovesState.KEY])
-    return name, DecisionState.parse(document), MovesState()
-
-
-def _history(stored: Any, restored: MovesState, *, reset: bool) -> MovesState:
-    """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
-
-    A stored history that cannot be read is dropped. A reset drops the stored destinations, because people reset the
-    state after the leader has restarted and lost its destinations.
-    """
-    try:
-        present = MovesState.parse(stored)
-    except StateError:
-        return restored
-    return MovesState(
-        unloads=restored.unloads | present.unloads,
-        kept={} if reset else restored.kept | present.kept,
-        splits=restored.splits | present.splits,
-    )
-
-
-def summary(decision: DecisionState, moves: MovesState) -> StateSummary:
-    """Return a summary of the two documents."""
-    most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
-    return {
-        "seq": decision.seq,
-        "plan_id": decision.plan_id,
-        "counted_at": decision.counted_at.isoformat() if decision.counted_at else None,
-        "strategy": decision.strategy,
-        "means": decision.means,
-        "brokers_with_hits": len(decision.hits),
-        "most_hits": {broker: {"high": count.high, "low": count.low} for broker, count in most[:20]},
-        "recently_unloaded": len(moves.unloads),
-        "destinations_kept": {bundle: kept.destination for bundle, kept in sorted(moves.kept.items())[:20]},
-    }
 
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -232,20 +201,20 @@ class UnderWay(TypedDict):
     without_outcome: int
 
 
-def under_way(store: StateStore, storage: ClusterStorage) -> UnderWay:
+def under_way(store: StateStore) -> UnderWay:
     """Return the last recorded plan, and its bundles that are in progress.
 
     Raises:
-        StateError: `state_version`.
+        StateError: `state_lost`.
         SnapshotError: one of the run's files cannot be read.
     """
     plan = store.get(DecisionState).plan_id
-    run, begun = storage.run(plan), _without_outcome(store, plan)
+    run, begun = store.storage.run(plan), _without_outcome(store, plan)
     to_do = _to_do(run) | begun if run else begun
     return UnderWay(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
 
 
-def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_seconds: float) -> Stopped:
+def wait(store: StateStore, found: UnderWay, longest_seconds: float) -> Stopped:
     """Wait until no bundle is in progress, and return the outcome of the stop.
 
     The task that carries out the plan checks for a stop before each bundle. Until this task ends, it is unknown which
@@ -261,7 +230,7 @@ def wait(store: StateStore, storage: ClusterStorage, found: UnderWay, longest_se
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left &= _without_outcome(store, found["plan"])
-    run = storage.run(found["plan"])
+    run = store.storage.run(found["plan"])
     ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return Stopped(finished, tuple(sorted(left)), found["without_outcome"] - len(finished) - len(left))
@@ -292,25 +261,3 @@ def _without_outcome(store: StateStore, plan: str) -> set[str]:
     known = {bundle: (unload.plan_id, unload.outcome) for bundle, unload in moves.unloads.items()}
     known |= {bundle: (split.plan_id, split.outcome) for bundle, split in moves.splits.items()}
     return {bundle for bundle, (plan_id, outcome) in known.items() if plan_id == plan and not outcome}
-
-
-def in_force(
-    store: StateStore,
-    storage: ClusterStorage,
-    settings: Settings,
-    started: datetime | None,
-    origins: Mapping[str, Origin] | None = None,
-) -> str:
-    """Return a sentence that says which orders apply to the next run and who gave them.
-
-    Args:
-        settings: the effective settings.
-        started: start of the run in progress, to decide whether a stop affects it; None if no run is in progress.
-        origins: source of each setting, by name, if known.
-    """
-    now = datetime.now(UTC)
-    try:
-        orders = replace(store.told(storage, store.drained(storage), started), origins=origins or {})
-    except RebalancerError as error:
-        return f"Nothing is moved: {error.message}"
-    return sentence(settings, closings(settings, orders.control, now, JudgedRun(now, store.last_plan())), orders, now)

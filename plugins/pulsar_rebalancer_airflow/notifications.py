@@ -46,7 +46,7 @@ from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, me
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.options import clusters_file, left_about_run, storage_of, storage_root
+from pulsar_rebalancer_airflow.options import clusters_file, left_about_run, storage_root
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -112,9 +112,6 @@ def receivers(connection: str) -> list[str]:
 
 _log = logging.getLogger(__name__)
 
-_ALERTING = (Reason.BREAKER_OPEN, Reason.CONTROL_UNREADABLE)
-"""Reasons that close the gate without an order from a person. They are reported even if no plan would move anything."""
-
 
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
     """Send alerts about the current run. Errors are only logged, because alerts must not fail a run.
@@ -131,8 +128,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
             _forget(store)
             return
         folder = StoragePath(run) if run else None
-        ended = _ended(context, _closed(store, cluster, settings, now), now)
-        ended = replace(ended, roll=store.readable_roll(storage_of(cluster)))
+        ended = replace(_ended(context, now), closed=_closed(store, settings, now), roll=store.readable(Roll))
         if folder is not None:
             ended = ended.with_documents(folder)
         incidents = store.readable(AlertsState).incidents
@@ -144,10 +140,10 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
 
 
-def _closed(store: StateStore, cluster: str, settings: Settings, now: datetime) -> dict[Reason, str]:
-    """Return details of the reasons in `_ALERTING` that currently close the gate, by reason."""
-    closed = closings(settings, store.control(storage_of(cluster)), now)
-    return {closing.reason: closing.detail for closing in closed if closing.reason in _ALERTING}
+def _closed(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
+    """Return details of the circuit breaker by reason if it closes the gate, even if no plan would move anything."""
+    closed = closings(settings, store.orders().control, now)
+    return {closing.reason: closing.detail for closing in closed if closing.reason is Reason.BREAKER_OPEN}
 
 
 def _forget(store: StateStore) -> None:
@@ -160,7 +156,7 @@ def _forget(store: StateStore) -> None:
             store.put(model())
 
 
-def _ended(context: Context, closed: Mapping[Reason, str], now: datetime) -> EndedRun:
+def _ended(context: Context, now: datetime) -> EndedRun:
     ti, dag_run = context["ti"], context["dag_run"]
     states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
     failures = {task: left_about_run(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}
@@ -170,7 +166,6 @@ def _ended(context: Context, closed: Mapping[Reason, str], now: datetime) -> End
         failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
         seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
         manual=dag_run.run_type != "scheduled",
-        closed=closed,
     )
 
 
@@ -298,8 +293,8 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
 def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
     """Send metrics about a cluster's current orders; do nothing if no metrics system is configured.
 
-    This function is for tasks that can change these orders. Errors are only logged. If drains or the rolling restart
-    cannot be read, only their gauges are left out.
+    This function is for tasks that can change these orders. Errors are only logged. Nothing is sent while the state is
+    lost.
 
     Args:
         context: context of a task that has the cluster's state asset as an inlet.
@@ -323,13 +318,9 @@ def _send(measurements: Iterator[Measurement]) -> None:
 
 
 def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
-    store, storage = StateStore.of(context, cluster), storage_of(cluster)
-    drains, error = store.known_drained(storage)
-    unknown = [] if error is None else ["brokers_drained"]
-    if error is not None and error.reason is not Reason.DRAINS_UNREADABLE:
-        unknown += ["roll_phase", "roll_brokers_left"]
-    measurements = measure_orders(cluster, settings, store.told(storage, drains), datetime.now(UTC))
-    yield from (measurement for measurement in measurements if measurement.name not in unknown)
+    orders = StateStore.of(context, cluster).orders()
+    if not orders.control.lost:
+        yield from measure_orders(cluster, settings, orders, datetime.now(UTC))
 
 
 def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:

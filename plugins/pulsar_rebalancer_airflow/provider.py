@@ -43,7 +43,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "storage_root": _option(
         "{AIRFLOW_HOME}/pulsar_rebalancer",
         "s3://bucket/pulsar-rebalancer",
-        "Folder of runs and of copies of the state: an absolute path, or the address of an object store. "
+        "Folder of runs, means and histories: an absolute path, or the address of an object store. "
         "The DAG processor, the workers, the API server and Spark's executors must see it under this name.",
     ),
     "spark_archive": _option(

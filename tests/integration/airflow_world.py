@@ -147,7 +147,8 @@ class World:
 
     def document(self, model: type[Document]) -> Document:
         """A stored document."""
-        return model.parse(self._document(model.KEY))
+        stored = self._document(model.KEY)
+        return model() if stored is None else model.parse(stored, model.KEY)
 
     def decision(self) -> DecisionState:
         """The stored decision state."""

@@ -7,12 +7,10 @@ busy.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import threading
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -63,11 +61,18 @@ SETTINGS: dict[str, Any] = {
 
 
 DAGS = """
-import os, signal
+import os, signal, time
 from datetime import timedelta
+from pathlib import Path
 
 from pulsar_rebalancer_airflow.dag_factory import build_dags, factory
-from pulsar_rebalancer_airflow.operators import ControlOperator, GateOperator, RecordOperator
+from pulsar_rebalancer_airflow.operators import ControlOperator, GateOperator, RecordOperator, gate
+
+def waits(state, needed):
+    while "/east/" in state.uri and Path(__file__).parents[2].joinpath("record_waits").exists():
+        time.sleep(0.1)
+
+gate.drop_means = waits
 
 def killed_at_first(operator, context):
     of_east = context["dag_run"].dag_id == "pulsar_rebalance__east"
@@ -182,8 +187,8 @@ class Other:
         busy = airflow.trigger(CONTROL, {"action": "stop", "reason": "first"})
         during(lambda: "running" in [task["state"] for task in airflow.tasks(CONTROL, busy)[-1:]], airflow, WEST)
         self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "second"})
-        orders = airflow.home.storage / "west" / "state" / "control.json"
-        during(lambda: "second" in orders.read_text(), airflow, WEST)
+        state = airflow.home.storage / "west" / "state"
+        during(lambda: any("second" in noted.read_text() for noted in state.glob("change-*-stop.json")), airflow, WEST)
         self._meanwhile = airflow.run(CONTROL, busy)["state"]
         self.cluster.faults.clear()
 
@@ -220,10 +225,11 @@ class Story:
 
 
 def stored(airflow: LocalAirflow) -> DecisionState | None:
-    """The state in Airflow's state store; None as long as there is nothing."""
+    """The state in Airflow's state store; None as long as no plan is recorded."""
     for asset in airflow.get("/assets", name_pattern=state_asset("east").name)["assets"]:
         found = airflow.get(f"/assets/{asset['id']}/state-store/{DecisionState.KEY}")
-        return None if found is None else DecisionState.parse(found["value"])
+        state = DecisionState.parse(found["value"], "it") if found else DecisionState()
+        return state if state.seq else None
     return None
 
 
@@ -270,8 +276,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder: Path = tmp_path_factory.mktemp("killed")
     unloads: Counter[str] = Counter()
     silent = threading.Event()
-    hop, report = cluster.unload_at, cluster.load_report_json
-    obstacle = folder / "airflow" / "storage" / "east" / "state" / "decision-0.json"
+    hop = cluster.unload_at
+    # While it exists, *record* waits after it has written to the store.
+    obstacle = folder / "record_waits"
+    obstacle.touch()
 
     def unload_at(at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
         further = hop(at, namespace, range_text, destination)
@@ -282,14 +290,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 silent.set()
         return further
 
-    def load_report_json(index: int) -> bytes:
-        # Collect has looked for copies of the state. Record reads those that it keeps after it has written to the
-        # store: there it waits for somebody who writes into a pipe.
-        with suppress(FileExistsError):
-            obstacle.parent.mkdir(parents=True)
-            os.mkfifo(obstacle)
-        return report(index)
-
     with (
         pytest.MonkeyPatch.context() as patch,
         running(cluster) as served,
@@ -298,7 +298,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         Processes() as processes,
     ):
         patch.setattr(cluster, "unload_at", unload_at)
-        patch.setattr(cluster, "load_report_json", load_report_json)
         patch.setattr(other.cluster, "unload_at", other.unload_at)
         home = Home(
             folder=folder / "airflow",
@@ -342,7 +341,7 @@ def test_record_that_is_killed_before_and_after_its_write_counts_once(story: Sto
     assert recorded.model_copy(update={"plan_hash": ""}) == read_state(story.scheduled.folder)
     assert (recorded.seq, set(recorded.hits.values())) == (1, {(0, 1)})
     seen = (story.manual.folder / "input" / "state.json").read_json()["decision"]
-    assert DecisionState.parse(seen) == recorded
+    assert DecisionState.parse(seen, "it") == recorded
 
 
 def test_a_gate_and_a_wave_whose_processes_are_killed_are_carried_on(story: Story) -> None:

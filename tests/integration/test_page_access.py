@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -22,17 +23,19 @@ from tests.overview_scene import Scene, history, uneven
 
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.routes import app
-from pulsar_rebalancer_airflow.state_store import StoredState
+from pulsar_rebalancer_airflow.state_store import DOCUMENTS
 from pulsar_rebalancer_airflow.validation.findings import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pulsar_rebalancer.state.state_documents import StateDocument
     from pulsar_rebalancer.storage.path import StoragePath
 
 pytestmark = pytest.mark.integration
@@ -104,6 +107,15 @@ def by_dag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized_dag)
 
 
+@contextmanager
+def stored(*documents: StateDocument, damaged: str = "") -> Iterator[None]:
+    """What the state store holds instead of initial documents."""
+    given: dict[str, Any] = {model.KEY: model().model_dump(mode="json") for model in DOCUMENTS}
+    given |= {document.KEY: document.model_dump(mode="json") for document in documents} | {damaged: {}}
+    with mock.patch.object(airflow_facts, "_stored", lambda _session, _asset, key: given.get(key)):
+        yield
+
+
 def header(role: str, name: str = "ada") -> dict[str, str]:
     token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=name, role=role))
     return {"Authorization": f"Bearer {token}"}
@@ -172,12 +184,10 @@ def test_acting_wants_what_triggering_the_dag_wants(
     assert [acts("USER", name)["barred"] for name in ("east", "north")] == [[], ["north", "north"]]
     assert [acts("USER", name)["closed"] for name in ("east", "north")] == ["", "The cluster is paused."]
 
-    # A damaged copy: any release repairs it.
-    drains = ClusterStorage(folder.uri.partition("/east/")[0], "east").drains
-    drains.write_bytes(b"{")
-    assert acts("USER")["marks_damaged"]
-    drains.delete()
-    assert not acts("USER")["marks_damaged"]
+    # Nothing is moved until a person has reset or restored a lost state.
+    with stored(damaged="drains"):
+        lost = acts("USER")
+    assert (lost["closed"], lost["stays_closed"]) == (Reason.STATE_LOST.meaning, Reason.STATE_LOST.meaning)
 
     paused = [f"pulsar_{kind}__east" for kind in ("apply", "by_hand", "control")]
     with create_session() as session:
@@ -194,7 +204,7 @@ def test_acting_wants_what_triggering_the_dag_wants(
 
     # Everyone is told why a rolling restart stands still.
     roll = Roll(id="0a1b", by="bob", order=("a:1",))
-    with mock.patch.object(StoredState, "readable_roll", return_value=roll), create_session() as session:
+    with stored(roll), create_session() as session:
         rolls = DagModel(dag_id="pulsar_roll__east", bundle_name="pages", is_paused=True, is_stale=False, fileloc="")
         session.merge(rolls)
         session.commit()
@@ -218,9 +228,6 @@ def test_a_cluster_that_cannot_be_read_hides_no_other(
     (tmp_path / "root" / "north").mkdir()
     (tmp_path / "root" / "north" / "runs").symlink_to("runs")
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
-    ClusterStorage(str(tmp_path / "root"), "north").drains.write_json(
-        Drains(brokers={"a:1": drain}).model_dump(mode="json")
-    )
     soon = datetime(2100, 1, 1, tzinfo=UTC)
     with create_session() as session:
         session.merge(DagModel(dag_id="pulsar_rebalance__north", next_dagrun_create_after=soon))
@@ -234,7 +241,8 @@ def test_a_cluster_that_cannot_be_read_hides_no_other(
     said = north["sentence"]
     assert "storage_failed" in said
     assert north["next_run_at"] is not None
-    own = server.get("/pulsar_rebalancer/dags/pulsar_rebalance__north/overview", headers=header("USER")).json()
+    with stored(Drains(brokers={"a:1": drain})):
+        own = server.get("/pulsar_rebalancer/dags/pulsar_rebalance__north/overview", headers=header("USER")).json()
     assert (own["status"]["sentence"], own["acts"]["rebalance"]) == (said, "pulsar_rebalance__north")
     assert [(each["broker"], each["bundles"]) for each in own["drains"]] == [("a:1", None)]
     assert own["status"]["next_run_at"] == north["next_run_at"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -12,9 +13,10 @@ from airflow.sdk import timezone
 from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.committed import Committed, last_committed
 from pulsar_rebalancer.run.outcome import BundleHarm
 from pulsar_rebalancer.run.outcome import Outcome as Written
-from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.request import RunRequest
 
 if TYPE_CHECKING:
@@ -93,9 +95,8 @@ def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second
     assert all(seconds is not None and seconds >= delay for seconds in away)
     assert {b: u.outcome for b, u in east.moves().unloads.items()} == {move.bundle: "moved" for move in moves}
     assert east.score_range() < summary.score_range / 2
-    names = east.storage.state.names()
-    assert [name for name in names if name.startswith("decision-")] == ["decision-1.json", "decision-2.json"]
-    assert BundleHarm.FILE in names
+    assert [Committed.read(run.folder).seq for run in (first, second)] == [1, 2]
+    assert BundleHarm.FILE in east.storage.state.names()
 
 
 def test_other_dags_hear_of_runs_that_moved_something_only(east: World, second: Outcome) -> None:
@@ -189,20 +190,25 @@ def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, 
     assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
 
 
-def test_a_lost_state_blocks_until_it_is_restored(east: World, forced: Outcome) -> None:
-    before = east.decision()
-    pause = {"until": "2999-01-01T00:00:00Z", "reason": "disks are changed"}
-    assert east.run("control", action="pause", **pause).state == "success"
+def test_a_lost_state_blocks_until_it_is_restored_and_orders_are_given_again(east: World, forced: Outcome) -> None:
+    before, last = east.decision(), last_committed(east.storage, datetime.now(UTC))
+    assert last is not None
     east.lose_state()
 
-    assert east.run().states["collect"] == "failed"
+    lost = east.run()
+    assert lost.states["collect"] == "failed"
+    assert lost.xcom("collect", "failure") == "state_lost"
+    assert east.run("control", action="resume", reason="it goes on").state == "failed"
+    pause = {"until": "2999-01-01T00:00:00Z", "reason": "disks are changed"}
+    assert east.run("control", action="pause", **pause).xcom("control")["lost"] == {"control": "missing"}
     assert east.run("control", action="restore", reason=" ").state == "failed"
+    assert east.run().states["collect"] == "failed"
     assert east.run("control", action="restore", reason="database was lost").state == "success"
 
-    assert east.decision() == before.model_copy(update={"seq": before.seq + 1})
+    restored = read_state(last).carried_out()
+    assert east.decision() == restored.model_copy(update={"seq": before.seq + 1, "plan_id": ""})
     assert east.run("control", action="show").xcom("control")["state"]["seq"] == before.seq + 1
 
-    # The pause is known all the same.
     disturb(east)
     paused = east.run(**FORCE)
     assert (paused.state, paused.states["unload"], paused.xcom("gate", "reason")) == ("success", "skipped", "paused")

@@ -15,12 +15,12 @@ import pytest
 from tests.patience import awaited
 
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
-from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.child_processes import Processes, _family
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
+from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
@@ -93,9 +93,9 @@ class Cluster:
         self.processes = processes
 
     def roll(self) -> Roll:
-        """The rolling restart, as its copy under the storage root has it."""
-        file = ClusterStorage(str(self.airflow.home.storage), "east").roll
-        return Roll.parse(file.read_json()) if file.exists() else Roll()
+        """The rolling restart in Airflow's state store."""
+        (asset,) = self.airflow.get("/assets", name_pattern=state_asset("east").name)["assets"]
+        return Roll.parse(self.airflow.get(f"/assets/{asset['id']}/state-store/{Roll.KEY}")["value"], "it")
 
     def owners(self) -> dict[str, str]:
         """The broker of each bundle."""

@@ -283,7 +283,7 @@ def asked_from_outside(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as root:
         storage = ClusterStorage(root, given["--cluster"])
         ended_run(storage, 86_400)
-        committed(storage, 1, 86_400)
+        committed(storage, 86_400)
         for limit, code in ((given["--max-age-seconds"], check_age.CRITICAL), ("1e12", check_age.OK)):
             changed = given | {"--root": root, "--max-age-seconds": limit}
             assert main(["check-age", *(part for pair in changed.items() for part in pair)]) == code

@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import committed_sequences, copy_of
+from pulsar_rebalancer.run.committed import Committed, last_committed
 from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage
-from pulsar_rebalancer.storage.path import failures_of
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
@@ -60,16 +59,8 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 
 def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
-    # Use the file's modification time. Its content says when a sample was last counted, and forced runs count none.
-    sequences = committed_sequences(storage)
-    if not sequences:
-        return None
-    copy = copy_of(storage, sequences[-1])
-    file_system, path = copy.open()
-    with failures_of(copy.uri, "looked at"):
-        written: datetime | None = file_system.get_file_info(path).mtime
-    # Also ignore a modification time in the future.
-    return written.astimezone(UTC) if written and written <= now + SKEW else None
+    run = last_committed(storage, now + SKEW)
+    return Committed.read(run).at if run else None
 
 
 def judge_ages(measured: Ages, limit: float) -> int:

@@ -55,7 +55,6 @@ class PlanningSample:
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-            StateError: `state_version`.
         """
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))

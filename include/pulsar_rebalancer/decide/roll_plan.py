@@ -53,7 +53,7 @@ def sample_of(snapshot: Snapshot) -> PlanningSample:
     """Return the input for `removal`, without the grace period, which only slows a drain down.
 
     Raises:
-        SnapshotError, StateError: one of the run's files cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).of_roll()
     # A dry run asks for all brokers' usage at each of their turns.
@@ -205,7 +205,7 @@ def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample
         drained: brokers drained by people, not by the roll.
 
     Raises:
-        SnapshotError, StateError: one of the run's files cannot be read.
+        SnapshotError: one of the run's files cannot be read.
     """
     started, waits = snapshot.started, roll.phase is Phase.WAITING
     home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)

@@ -44,7 +44,6 @@ class RunInput(Snapshot):
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-            StateError: `state_version`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")))
         _ = snapshot.silent, snapshot.bundles_footer, snapshot.counting, snapshot.validation

@@ -18,19 +18,11 @@ from pydantic import JsonValue
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.compaction import Day, RunFolder, compact, days_before, names_of_others
+from pulsar_rebalancer.run.committed import last_committed
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
-from pulsar_rebalancer.state import state_documents
+from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.documents import (
-    BUNDLE_HARM,
-    CONTROL,
-    DRAINS,
-    LOAD_DATA,
-    ROLL,
-    ClusterStorage,
-    day_of,
-    time_of,
-)
+from pulsar_rebalancer.storage.documents import BUNDLE_HARM, LOAD_DATA, ClusterStorage, day_of, time_of
 from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, below, entries, remove, walk
 
 _REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
@@ -48,35 +40,34 @@ class Needed(NamedTuple):
     """The runs and files that must be kept because a cluster's state needs them.
 
     Attributes:
-        plans: names of runs whose plans are in the stored state or a copy of it, or may still be carried out.
-        files: names of files in the state folder: state copies to keep, and files that the state or a copy refers to.
-            None if the stored state is lost, because any file might then be needed to restore it.
+        plans: names of runs whose plans are in the stored state, were committed last, or may still be carried out.
+        files: names of files in the state folder that the stored state or the last committed plan refers to.
     """
 
     plans: frozenset[str]
-    files: frozenset[str] | None
+    files: frozenset[str]
 
     @classmethod
-    def read(cls, storage: ClusterStorage, stored: DecisionState | None, plans: Collection[str] = ()) -> Self:
-        """Return the runs and files that must be kept for a stored state and its copies.
+    def read(cls, storage: ClusterStorage, stored: DecisionState, plans: Collection[str], now: datetime) -> Self:
+        """Return the runs and files that must be kept.
 
         Args:
-            stored: the stored state; None if it is lost.
             plans: names of further runs whose plans are needed.
 
         Raises:
-            StateError: `state_version`.
-            SnapshotError: a copy cannot be read.
+            SnapshotError: the last committed plan cannot be read.
         """
-        sequences = state_documents.committed_sequences(storage)
-        # Copies with a higher number are from before the store was rolled back: `keep_copy` deletes them as well.
-        kept = sequences if stored is None else [seq for seq in sequences if seq <= stored.seq][-state_documents.KEPT :]
-        copies = [state_documents.copy_of(storage, seq) for seq in kept]
-        states = [DecisionState.parse(copy.read_json()) for copy in copies] + ([stored] if stored else [])
-        files = {copy.name for copy in copies}.union(*(state.files for state in states))
-        return cls(
-            frozenset({*plans, *(state.plan_id for state in states)}), None if stored is None else frozenset(files)
-        )
+        last = last_committed(storage, now)
+        # A person may restore this plan's state.
+        state = read_state(last) if last else stored
+        return cls(frozenset({*plans, stored.plan_id, state.plan_id}), stored.files | state.files)
+
+
+def drop_means(folder: StoragePath, needed: Collection[str]) -> None:
+    """Delete the files of means and costs in a state folder that are not needed."""
+    for name in folder.names():
+        if _REFERRED_TO.fullmatch(name) and name not in needed:
+            (folder / name).delete()
 
 
 def is_draft(entry: Entry) -> bool:
@@ -85,19 +76,18 @@ def is_draft(entry: Entry) -> bool:
 
 
 def unneeded_files(
-    folder: StoragePath, needed: Collection[str] | None, now: datetime, retention_days: int
+    folder: StoragePath, needed: Collection[str], now: datetime, retention_days: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return the entries in a state folder that can be deleted.
 
-    These are never deleted: records of changes (who changed what, and why), published load data, drains, orders, the
-    rolling restart and the costs of moves.
+    These are never deleted: records of changes (who changed what, and why), published load data and the costs of moves.
 
     Args:
         needed: names of files that must not be deleted, from `Needed.files`.
         retention_days: age in days at which exports are deleted; 0 to keep them forever.
 
     Returns:
-        Entries to delete, by kind (`copies`, `means`, `exports` or `drafts`), and names of files from other programs.
+        Entries to delete, by kind (`means`, `exports` or `drafts`), and names of files from other programs.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
     foreign = []
@@ -108,7 +98,7 @@ def unneeded_files(
         elif kind == "exports":
             if retention_days and _written(entry) < now - timedelta(days=retention_days):
                 old[kind].append(entry)
-        elif kind in ("copies", "means") and (needed is None or entry.path in needed):
+        elif kind == "means" and entry.path in needed:
             continue
         elif kind not in ("changes", "kept"):
             content = _content(folder, entry)
@@ -127,9 +117,9 @@ def _kind(entry: Entry) -> str | None:
         return None
     if is_draft(entry):
         return "drafts"
-    if entry.path in (LOAD_DATA, DRAINS, CONTROL, ROLL, BUNDLE_HARM):
+    if entry.path in (LOAD_DATA, BUNDLE_HARM):
         return "kept"
-    named = {"copies": state_documents.NAME, "exports": _EXPORT, "changes": _CHANGE}
+    named = {"exports": _EXPORT, "changes": _CHANGE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
 
 

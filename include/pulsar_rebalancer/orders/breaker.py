@@ -6,12 +6,11 @@ Only the *report* task writes the `breaker` document. The breaker closes after a
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import BreakerRules
-from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.state.state_documents import StateDocument
 
 NOISE = 1.0
@@ -135,11 +134,3 @@ def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:
         return f"rounds in a row after which the range of scores had grown: {worse}"
     return ""
-
-
-def readable_breaker(document: Any, now: datetime) -> Breaker:
-    """Return the `breaker` document. If it cannot be read, the breaker is treated as having just opened."""
-    try:
-        return Breaker.parse(document)
-    except StateError as error:
-        return Breaker(opened_at=now, why=error.message)

@@ -1,7 +1,6 @@
 """The `control` document, which contains people's orders. Only `pulsar_control__<cluster>` writes it.
 
-A reset or restore of the state does not change the document. There is a copy under the storage root; the stricter of
-the two applies.
+A reset or restore of the state does not change the document, unless it is lost.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
@@ -46,9 +45,6 @@ class SkipBrokerOrder(Order):
     broker: str
 
 
-_Ordered = TypeVar("_Ordered", bound=Order)
-
-
 class Control(StateDocument):
     """The `control` document.
 
@@ -61,7 +57,7 @@ class Control(StateDocument):
         stop_roll: order to stop the rolling restart that was in progress when the order was given.
         skip_broker: order to end the turn of the rolling restart's current broker.
         breaker: the circuit breaker, which is stored in its own document, not in this one.
-        unreadable: why the document cannot be read; nothing is moved then. Empty if it can be read. Not stored.
+        lost: which documents of the state store are lost, and why; nothing is moved then. Empty if none is. Not stored.
         rolling: True if a rolling restart is finishing its current broker's turn. Not stored.
     """
 
@@ -74,22 +70,8 @@ class Control(StateDocument):
     stop_roll: Order | None = None
     skip_broker: SkipBrokerOrder | None = None
     breaker: Breaker = Field(Breaker(), exclude=True)
-    unreadable: str = Field("", exclude=True)
+    lost: str = Field("", exclude=True)
     rolling: bool = Field(False, exclude=True)
-
-    def stricter(self, other: Self) -> Self:
-        """Merge two copies: keep the pause that ends later and, for every other kind of order, the latest one."""
-        pauses = [pause for pause in (self.pause, other.pause) if pause is not None]
-        return self.model_copy(
-            update={
-                "pause": max(pauses, key=lambda pause: pause.until, default=None),
-                "skip": _latest(self.skip, other.skip),
-                "stop": _latest(self.stop, other.stop),
-                "breaker_closed": _latest(self.breaker_closed, other.breaker_closed),
-                "stop_roll": _latest(self.stop_roll, other.stop_roll),
-                "skip_broker": _latest(self.skip_broker, other.skip_broker),
-            }
-        )
 
     def breaker_open_until(self, rules: BreakerRules | None) -> datetime | None:
         """Return the time at which the breaker closes on its own (see `Breaker.open_until`)."""
@@ -100,12 +82,8 @@ class Control(StateDocument):
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 
-def _latest(one: _Ordered | None, other: _Ordered | None) -> _Ordered | None:
-    return max((order for order in (one, other) if order is not None), key=lambda order: order.at, default=None)
-
-
-FILE_NAME = r"(decision-[0-9]{1,18}|export-[0-9]{8}T[0-9]{6}Z)\.json"
-"""Pattern for the names of files that can be restored; it matches no paths."""
+FILE_NAME = r"export-[0-9]{8}T[0-9]{6}Z\.json"
+"""Pattern for the names of exports; it matches no paths."""
 
 
 class ControlAction(StrEnum):
@@ -146,7 +124,7 @@ class ControlRequest(BaseModel):
     file: str = Field(
         "",
         pattern=f"^({FILE_NAME})?$",
-        description="restore: decision-<number>.json or export-<time>.json; empty: the newest copy",
+        description="restore: export-<time>.json; empty: the state of the last committed plan",
     )
 
     broker: str = Field("", max_length=500, description="skip_broker: the broker whose turn it is, host:port")

@@ -45,7 +45,7 @@ class JudgedRun(NamedTuple):
     previous: str = ""
 
 
-LASTING = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
+LASTING = (Reason.OBSERVE, Reason.STATE_LOST)
 """Reasons that close the gate until a person changes something; all others end by themselves."""
 
 
@@ -60,8 +60,8 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
     closed = []
     if not settings.mode.moves:
         closed.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
-    if control.unreadable:
-        closed.append(Closed(Reason.CONTROL_UNREADABLE, control.unreadable))
+    if control.lost:
+        closed.append(Closed(Reason.STATE_LOST, control.lost))
     until = control.breaker_open_until(settings.breaker)
     if until is not None and now < until:
         closed.append(Closed(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {control.breaker.why}"))
@@ -105,8 +105,7 @@ _NAMED = 3
 """Maximum number of names from a list to show."""
 
 _WORDS = {
-    Reason.CONTROL_UNREADABLE: "what people ordered cannot be read:",
-    Reason.DRAINS_UNREADABLE: "which brokers are drained cannot be read:",
+    Reason.STATE_LOST: "the state is lost, and orders may be lost with it:",
     Reason.BREAKER_OPEN: "circuit breaker open",
     Reason.PAUSED: "paused",
     Reason.BLACKOUT: "blackout",

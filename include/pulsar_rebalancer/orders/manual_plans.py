@@ -1,6 +1,6 @@
 """The documents of manual plans and drains. Each document is written by only one task of `pulsar_by_hand__<cluster>`.
 
-A reset or restore of the state does not change these documents.
+A reset or restore of the state does not change these documents, unless they are lost.
 """
 
 from __future__ import annotations
@@ -132,13 +132,6 @@ class Drains(StateDocument):
         brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
         young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}
         return self.model_copy(update={"brokers": brokers, "released": young | {broker: now}})
-
-    def united(self, other: Self) -> Self:
-        """Merge two copies: return the drains in either copy, and the later release time of each broker."""
-        both = self.released.keys() & other.released.keys()
-        later = {broker: max(self.released[broker], other.released[broker]) for broker in both}
-        released = self.released | other.released | later
-        return self.model_copy(update={"brokers": self.brokers | other.brokers, "released": released})
 
 
 _RELEASE_KEPT = timedelta(days=366)

@@ -1,7 +1,6 @@
 """The `roll` document: a rolling restart. Only the *roll* task of `pulsar_roll__<cluster>` writes it.
 
-A reset or restore of the state does not change the document. There is a copy under the storage root, in case the state
-store is lost.
+A reset or restore of the state does not change the document, unless it is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import parse_typed
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.control_document import Control, Order
-from pulsar_rebalancer.orders.manual_plans import Drain
+from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.texts import number_of, one_line
@@ -164,6 +163,15 @@ class Roll(StateDocument):
         # Moves within the grace period are allowed: the bundles of the last broker have just moved back.
         reason = f"rolling restart {self.id[:12]}: {self.reason}"
         return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
+
+    def with_its_drain(self, drains: Drains) -> Drains:
+        """Return drains with that of the roll, unless a person has released the broker since."""
+        own = {
+            name: drain
+            for name, drain in self.drains().items()
+            if name not in drains.released or drains.released[name] < drain.at
+        }
+        return drains.model_copy(update={"brokers": own | drains.brokers})
 
     def begun(
         self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str, sample: str

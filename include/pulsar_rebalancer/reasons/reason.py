@@ -56,7 +56,7 @@ class Reason(StrEnum):
     # One line for code, effect and traits, one for the meaning, one for the action.
     # fmt: off
     # settings
-    WRONG_SETTING = ("wrong_setting", BLOCK, Trait.TYPED,
+    WRONG_SETTING = ("wrong_setting", BLOCK, HELD | Trait.TYPED,
         "A setting is unknown, of the wrong type or out of range.",
         "Correct the key named; the clusters file overrides the brokers.")
     CONNECTION_NOT_FOUND = ("connection_not_found", BLOCK, Trait.PASSING,
@@ -137,12 +137,10 @@ class Reason(StrEnum):
         "The connection is read-only; the request was not sent.",
         "Remove read_only from the connection to act.")
     # state
-    STATE_LOST = ("state_lost", BLOCK, Trait.NONE,
-        "The state store is empty, but earlier runs were committed.",
-        "Restore the last copy, or reset the state.")
-    STATE_VERSION = ("state_version", BLOCK, Trait.NONE,
-        "The state was written by another version.",
-        "Upgrade, or reset the state.")
+    STATE_LOST = ("state_lost", BLOCK, HELD,
+        "Documents of the state store are missing or unreadable, so nothing is moved.",
+        "Run pulsar_control__<cluster> with restore or reset; then give pauses, drains and other orders again, which "
+        "may be lost.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
         "The state has changed since this plan was made.",
         "The next run makes a new plan.")
@@ -464,9 +462,6 @@ class Reason(StrEnum):
     REJECTED = ("rejected", VERDICT, Trait.NONE,
         "A person rejected these moves within the last max_awaiting_minutes.",
         "To move them sooner, make a manual plan.")
-    APPROVAL_UNREADABLE = ("approval_unreadable", VERDICT, Trait.NONE,
-        "The waiting plan or its answers cannot be read: nothing counts as approved.",
-        "The next plan with moves rewrites them.")
     SUPERSEDED = ("superseded", VERDICT, Trait.TYPED,
         "A newer plan waits for approval, or was carried out.",
         "Approve the newer one, or wait for the next.")
@@ -500,9 +495,6 @@ class Reason(StrEnum):
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person ordered this run to be skipped.",
         "The next run may act.")
-    CONTROL_UNREADABLE = ("control_unreadable", VERDICT, HELD,
-        "People's orders cannot be read, so nothing is moved.",
-        "Repair the storage root or clusters file; resume or pause rewrites the orders.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
         "Validation found a reason to hold.",
         "See the hold reasons of the run.")
@@ -559,9 +551,6 @@ class Reason(StrEnum):
         "Release the broker, or name another one.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is not being drained (any more).")
-    DRAINS_UNREADABLE = ("drains_unreadable", BLOCK, Trait.NONE,
-        "The list of drained brokers cannot be read, so nothing is moved.",
-        "Repair the storage root, or release a broker, which rewrites the list; then drain the missing ones again.")
     STOPPED = ("stopped", VERDICT, HELD,
         "A person stopped the run before the bundle's turn.",
         "To continue, submit the plan hash again, or plan the rest.")

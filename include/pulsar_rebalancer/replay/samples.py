@@ -274,7 +274,6 @@ class RunDocuments:
 
         Raises:
             SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-            StateError: `state_version`.
         """
         validated = _parsed(validation, Validation.FILE, Validation.parse)
         drained = _parsed(state, StateBefore.FILE, StateBefore.parse).drains.brokers

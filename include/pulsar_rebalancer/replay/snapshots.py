@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, Index, KeptSample, Writer, coverage_of, minute_of
@@ -78,7 +78,7 @@ class _Reader:
         self._writer = writer
         self._documents: dict[str, RunDocuments] = {}
         self._bundle_rows: dict[str, int] = {}
-        self._refused: dict[str, SnapshotError | StateError] = {}
+        self._refused: dict[str, SnapshotError] = {}
         self._policies: dict[str | None, int] = {}
         self.unreadable: list[str] = []
 
@@ -104,7 +104,7 @@ class _Reader:
                 self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
                 try:
                     self._documents[row["run"]] = RunDocuments.of(row["validation"], row["state"], policies)
-                except (SnapshotError, StateError) as error:
+                except SnapshotError as error:
                     self._refused[row["run"]] = error
 
     def can_read(self, name: str) -> bool:
@@ -139,7 +139,7 @@ class _Reader:
         """Add files that cannot be read to `unreadable`; storage failures are raised."""
         try:
             yield
-        except (SnapshotError, StateError) as error:
+        except SnapshotError as error:
             if error.reason is Reason.STORAGE_FAILED:
                 raise
             self.unreadable.append(error.message if what in error.message else f"{what}: {error.message}")

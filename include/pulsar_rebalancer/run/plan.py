@@ -433,10 +433,10 @@ def read_state(run: StoragePath) -> DecisionState:
     """Return the state that the *decide* task made for the *record* task to commit.
 
     Raises:
-        SnapshotError: `file_missing` or `file_damaged`.
-        StateError: `state_version`.
+        SnapshotError: `file_missing`, `file_damaged` or `file_version`.
     """
-    return DecisionState.parse((run / _STATE).read_json())
+    file = run / _STATE
+    return DecisionState.parse(file.read_json(), file.uri)
 
 
 def plan_hash(

@@ -76,8 +76,7 @@ class StateBefore(BaseModel):
         """Read the document from the run's folder.
 
         Raises:
-            SnapshotError: `file_missing` or `file_damaged`.
-            StateError: `state_version`.
+            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
         """
         file = run / cls.FILE
         return cls.parse(file.read_json(), file.uri)
@@ -89,11 +88,11 @@ class StateBefore(BaseModel):
             raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a state")
         handed, roll = document.get("handed_over"), document.get("roll")
         return cls(
-            decision=DecisionState.parse(document["decision"]),
-            moves=MovesState.parse(document["moves"]),
-            drains=Drains.parse(document["drains"]),
+            decision=DecisionState.parse(document["decision"], where),
+            moves=MovesState.parse(document["moves"], where),
+            drains=Drains.parse(document["drains"], where),
             handed_over=None if handed is None else load(HandedOver, handed, where),
-            roll=None if roll is None else Roll.parse(roll),
+            roll=None if roll is None else Roll.parse(roll, where),
         )
 
 
@@ -107,8 +106,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Snapshot:
     """The files of a run. Each file is read on first use; it can be missing or damaged.
 
-    Every property can raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`) or a StateError
-    (`state_version`).
+    Every property can raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`).
 
     Attributes:
         folder: the run's folder.

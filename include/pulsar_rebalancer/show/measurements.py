@@ -65,7 +65,6 @@ def scores_of(run: Snapshot) -> Scores:
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
-        StateError: `state_version`.
     """
     unknown, left_out = {*run.silent, *run.validation.quarantined}, left_out_of(run)
     samples = run.brokers_without({})

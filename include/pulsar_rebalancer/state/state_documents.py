@@ -7,21 +7,17 @@ counts are not stored.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.storage.path import StoragePath
-
-VERSION = 1
+from pulsar_rebalancer.storage.documents import Versioned
 
 
 class HitCount(NamedTuple):
@@ -44,39 +40,14 @@ class CountedSample(NamedTuple):
     at: AwareDatetime
 
 
-class StateDocument(BaseModel):
+class StateDocument(Versioned):
     """A document of the state store.
 
     Attributes:
         KEY: the document's key in the store.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     KEY: ClassVar[str]
-
-    version: int = VERSION
-
-    @classmethod
-    def parse(cls, document: Any) -> Self:
-        """Return the parsed document; if the store has none (None), return the initial document.
-
-        Raises:
-            StateError: `state_version` if the document has another version or is damaged.
-        """
-        if document is None:
-            return cls()
-        stored = f"the stored document {cls.KEY!r}"
-        version = document.get("version") if isinstance(document, Mapping) else None
-        if version != VERSION:
-            raise StateError(
-                Reason.STATE_VERSION, f"{stored} has version {version!r:.80}, this release reads {VERSION}"
-            )
-        try:
-            return cls.model_validate(document)
-        except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise StateError(Reason.STATE_VERSION, f"{stored} cannot be read: {why}") from None
 
 
 class DecisionState(StateDocument):
@@ -299,46 +270,6 @@ class Learned:
 
 
 NOTHING = Learned()
-
-
-KEPT = 2
-"""Number of copies kept, each with the files that it refers to."""
-
-NAME = re.compile(r"decision-([0-9]{1,18})\.json")
-"""Pattern for the copies' file names, which contain the sequence number."""
-
-_REFERRED_TO = re.compile(r"(?:means|costs)-.*\.parquet")
-
-
-def committed_sequences(storage: ClusterStorage) -> list[int]:
-    """Return the sequence numbers of the copies in ascending order."""
-    return sorted(int(match[1]) for name in storage.state.names() if (match := NAME.fullmatch(name)))
-
-
-def copy_of(storage: ClusterStorage, seq: int) -> StoragePath:
-    """Return the path of the copy with this sequence number."""
-    return storage.state / f"decision-{seq}.json"
-
-
-def keep_copy(storage: ClusterStorage, state: DecisionState) -> None:
-    """Write a copy of a state that is already in the store, and delete files that no remaining copy needs.
-
-    Repeated calls have no further effect. Files of moving averages and costs are kept if a remaining copy needs them.
-    If a copy is unreadable, for example because another release wrote it, all of them are kept; a reset resolves this.
-    Copies with a higher sequence number are deleted, because the store was rolled back after they were written.
-    """
-    copy_of(storage, state.seq).write_json(state.model_dump(mode="json"))
-    sequences = committed_sequences(storage)
-    kept = [seq for seq in sequences if seq <= state.seq][-KEPT:]
-    for seq in sorted(set(sequences) - set(kept)):
-        copy_of(storage, seq).delete()
-    try:
-        needed = {name for seq in kept for name in DecisionState.parse(copy_of(storage, seq).read_json()).files}
-    except (SnapshotError, StateError):
-        return
-    for name in storage.state.names():
-        if _REFERRED_TO.fullmatch(name) and name not in needed:
-            (storage.state / name).delete()
 
 
 PUNCTUALITY = 0.9

@@ -23,18 +23,36 @@ VERSION = 1
 """Version of all these documents. Any change other than adding a field with a default requires a higher version."""
 
 
-class VersionedDocument(BaseModel):
+class Versioned(BaseModel):
+    """A JSON document with a version number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int = VERSION
+
+    @classmethod
+    def parse(cls, document: Any, where: str) -> Self:
+        """Create the document from parsed JSON.
+
+        Raises:
+            SnapshotError: `file_damaged`, or `file_version` if another release wrote it.
+        """
+        version = document.get("version") if isinstance(document, Mapping) else None
+        if version != VERSION:
+            raise SnapshotError(
+                Reason.FILE_VERSION, f"{where} has version {version!r:.80}, this release reads {VERSION}"
+            )
+        return load(cls, document, where)
+
+
+class VersionedDocument(Versioned):
     """A JSON document with a fixed path in a folder, such as a run's folder.
 
     Attributes:
         FILE: the document's path relative to the folder.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     FILE: ClassVar[str]
-
-    version: int = VERSION
 
     def write(self, folder: StoragePath) -> None:
         """Write the document to its file in a folder."""
@@ -49,18 +67,6 @@ class VersionedDocument(BaseModel):
         """
         file = folder / cls.FILE
         return cls.parse(file.read_json(), file.uri)
-
-    @classmethod
-    def parse(cls, document: Any, where: str) -> Self:
-        """Create the document from parsed JSON.
-
-        Raises:
-            SnapshotError: `file_damaged`, or `file_version` if another release wrote it.
-        """
-        version = document.get("version") if isinstance(document, Mapping) else None
-        if version != VERSION:
-            raise SnapshotError(Reason.FILE_VERSION, f"{where} has version {version!r}, this release reads {VERSION}")
-        return load(cls, document, where)
 
     @classmethod
     def known(cls, folder: StoragePath) -> Self | None:
@@ -135,9 +141,6 @@ LOAD_DATA = "load-data.json"
 BUNDLE_HARM = "bundle-harm.json"
 """File in a cluster's state folder with the client cost of each bundle's last measured move."""
 
-DRAINS, CONTROL, ROLL = "drains.json", "control.json", "roll.json"
-"""Names of files in the state folder: copies of documents that must survive a loss of the state store."""
-
 _DAY = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
@@ -190,23 +193,8 @@ class ClusterStorage:
 
     @property
     def state(self) -> StoragePath:
-        """`<root>/<cluster>/state`: copies of the committed decision state, the bundles' moving averages and costs."""
+        """`<root>/<cluster>/state`: the bundles' moving averages and costs, exports, records of changes."""
         return self.base / "state"
-
-    @property
-    def drains(self) -> StoragePath:
-        """The copy of the list of drained brokers."""
-        return self.state / DRAINS
-
-    @property
-    def control(self) -> StoragePath:
-        """The copy of people's orders."""
-        return self.state / CONTROL
-
-    @property
-    def roll(self) -> StoragePath:
-        """The copy of the `roll` document."""
-        return self.state / ROLL
 
     @property
     def replays(self) -> StoragePath:

@@ -67,18 +67,18 @@ class ApproveOperator(ApprovalOperator):
 
         Raises:
             AirflowSkipException: another plan is awaiting approval now, or the question was already answered.
-            AirflowFailException: `plan_changed`, `approval_unreadable`, or one of the plan's files cannot be read.
+            AirflowFailException: `plan_changed`, `state_lost`, or one of the plan's files cannot be read.
         """
         asked = context["task_state_store"]
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
-            question = store.answers(Question)
+            question = store.get(Question)
             if question.run_id != context["dag_run"].run_id:
                 raise AirflowSkipException(Reason.SUPERSEDED.meaning)
             until = self._wait_for(question)
             if is_retry(context, self) and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
-            if question.plan_id in store.readable(Answers).plans:
+            if question.plan_id in store.get(Answers).plans:
                 raise AirflowSkipException("It was answered before its task was cleared")
             self.subject, self.body = self._texts(question, until)
         try:
@@ -127,12 +127,9 @@ class ApproveOperator(ApprovalOperator):
         return run, summary
 
     def _note(self, context: Context, event: dict[str, Any]) -> PlanError | None:
-        """Record the person's approval or rejection, or return why the person may not approve the plan.
-
-        An unreadable `answers` document is replaced.
-        """
+        """Record the person's approval or rejection, or return why the person may not approve the plan."""
         store = StateStore.of(context, self.entry.name)
-        question, answers = store.answers(Question), store.readable(Answers)
+        question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
             raise PlanError(Reason.SUPERSEDED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
         before, carried_out_by = answers.plans.get(question.plan_id), ""
@@ -157,9 +154,9 @@ class ApproveOperator(ApprovalOperator):
 
     def _refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         """Return why the plan cannot be approved now, or not by this person; None if it can."""
-        question = store.answers(Question)
-        refusal = refusal_now(context, self.entry, self.storage, store, datetime.now(UTC))
-        refusal = refusal or not_of_roll(store, self.storage, question.plan_id)
+        question = store.get(Question)
+        refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
+        refusal = refusal or not_of_roll(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
             refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
         return refusal
@@ -173,18 +170,18 @@ class CarryOutApprovedOperator(HandOverOperator):
 
         Raises:
             AirflowFailException: `not_approved`, `dag_paused`, the reason why nothing may be moved now (`paused`, …),
-                or `approval_unreadable` if the answers cannot be read.
+                or `state_lost`.
         """
         with final_unless_passing(context):
             store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
             # Do not use the asking task's XCom, which others may write, or its state, which people may set.
-            answers = store.answers(Answers).plans.values()
+            answers = store.get(Answers).plans.values()
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
             answer = next(noted, None)
             if answer is None:
                 raise PlanError(Reason.NOT_APPROVED, f"no approval is noted of what {asked_by} asked")
             self._refuse_while_closed(context, store, datetime.now(UTC))
-            if refusal := not_of_roll(store, self.storage, answer.question.plan_id):
+            if refusal := not_of_roll(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
         super().execute(context)

@@ -14,6 +14,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.in_force import LASTING, JudgedRun, closings
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -116,7 +117,7 @@ class HandOverOperator(TriggerDagRunOperator):
         self, context: Context, store: StateStore, now: datetime, *, may_wait: bool = False
     ) -> None:
         """Raise the error that `refusal_now` returns."""
-        refusal = refusal_now(context, self.entry, self.storage, store, now, may_wait=may_wait)
+        refusal = refusal_now(context, self.entry, store, now, may_wait=may_wait)
         if refusal is not None:
             raise refusal
 
@@ -124,7 +125,6 @@ class HandOverOperator(TriggerDagRunOperator):
 def refusal_now(
     context: Context,
     entry: ClusterEntry,
-    storage: ClusterStorage,
     store: StateStore,
     now: datetime,
     *,
@@ -141,14 +141,14 @@ def refusal_now(
     dag_id = f"{REBALANCE_DAG}{entry.name}"
     if context["ti"].get_dag(dag_id).is_paused:
         return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
-    closed = closings(entry.settings, store.control(storage), now, JudgedRun(now, store.last_plan()))
+    closed = closings(entry.settings, store.orders().control, now, JudgedRun(now, store.last_plan()))
     closed = [each for each in closed if not may_wait or each.reason in LASTING]
     return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
 
 
-def not_of_roll(store: StateStore, storage: ClusterStorage, plan_id: str) -> PlanError | None:
+def not_of_roll(store: StateStore, plan_id: str) -> PlanError | None:
     """Return why an approved plan is not carried out in a rolling restart; None if the plan is of the roll's phase."""
-    roll, run = store.readable_roll(storage), storage.run(plan_id)
+    roll, run = store.get(Roll), store.storage.run(plan_id)
     if not roll.active or (run is not None and roll.in_phase_of(StateBefore.read(run).roll)):
         return None
     return PlanError(Reason.ROLLING, roll.progress)
@@ -162,9 +162,9 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
 
     Raises:
         PlanError: `plan_under_way`.
-        StateError: `state_version`.
+        StateError: `state_lost`.
     """
-    runs = {answer.carried_out_by for answer in store.readable(Answers).plans.values()} - {""}
+    runs = {answer.carried_out_by for answer in store.get(Answers).plans.values()} - {""}
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
     runs -= cancelled(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):

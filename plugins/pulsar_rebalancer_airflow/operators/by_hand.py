@@ -20,7 +20,16 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
 from pulsar_rebalancer.decide.sources.requested import target_of_split
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.manual_plans import Answers, Drain, HandedOver, HandedOverPlans, ShownPlan, ShownPlans
+from pulsar_rebalancer.orders.manual_plans import (
+    Answers,
+    Drain,
+    Drains,
+    HandedOver,
+    HandedOverPlans,
+    ShownPlan,
+    ShownPlans,
+)
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import BundleHarm, Outcome, read_waves
@@ -181,12 +190,12 @@ class CarryOutOperator(HandOverOperator):
             self._refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
-                marked = store.drains(self.storage)
+                marked = store.get(Drains)
                 self._mark(store, request.broker, drain)
                 try:
                     self._refuse_while_rolling(store)
                 except PlanError:
-                    store.put_drains(self.storage, marked)
+                    store.put(marked)
                     raise
                 emit_orders(context, self.entry.name, self.entry.settings)
                 return
@@ -195,21 +204,20 @@ class CarryOutOperator(HandOverOperator):
         super().execute(context)
 
     def _refuse_while_rolling(self, store: StateStore) -> None:
-        roll = store.readable_roll(self.storage)
+        roll = store.get(Roll)
         if roll.active:
             raise PlanError(Reason.ROLLING, roll.progress)
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         """Release brokers."""
-        drains, unreadable = store.readable_drains(self.storage)
-        # Unreadable marks are lost; the readable marks are written again.
-        drained = {*drains.brokers, store.readable_roll(self.storage).stranded}
+        drains = store.get(Drains)
+        drained = {*drains.brokers, store.get(Roll).stranded}
         others = ", ".join(name for name in form.broker if name not in drained)
-        if others and not unreadable:
+        if others:
             raise PlanError(Reason.NOT_DRAINED, f"{others}: not drained; drained are: {', '.join(drains.brokers)}")
         for broker in form.broker:
             drains = drains.without(broker, datetime.now(UTC))
-        store.put_drains(self.storage, drains)
+        store.put(drains)
         self.log.warning("%s released %s: %s", by or "unknown", ", ".join(form.broker), form.reason)
 
     def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
@@ -235,23 +243,24 @@ class CarryOutOperator(HandOverOperator):
         An error is raised if one of the brokers was released after the existing record was made, or if another run used
         the plan.
         """
-        drains = store.drained(self.storage)
+        drained = store.orders().drains
         if before is None:
             run = self.storage.run(handed.plan.plan_id)
-            if run is None or drains.brokers.keys() != StateBefore.read(run).drains.brokers.keys():
-                named = ", ".join(drains.brokers)
+            if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
+                named = ", ".join(drained)
                 raise PlanError(Reason.OTHER_PLAN, f"the drained brokers have changed since it was shown: {named}")
             return handed
-        released = [drains.released[broker] for broker in brokers if broker in drains.released]
+        known = store.get(Drains).released
+        released = [known[broker] for broker in brokers if broker in known]
         if before.run_id != handed.run_id or any(at >= before.at for at in released):
             raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
         return before
 
     def _mark(self, store: StateStore, brokers: Iterable[str], drain: Drain) -> None:
         """Mark brokers as drained."""
-        marked = store.drains(self.storage)
+        marked = store.get(Drains)
         drained = marked.brokers | dict.fromkeys(brokers, drain)
-        store.put_drains(self.storage, marked.model_copy(update={"brokers": drained}))
+        store.put(marked.model_copy(update={"brokers": drained}))
         self.log.warning("%s has %s drained: %s", drain.by or "unknown", ", ".join(brokers), drain.reason)
 
     def _next_run(
@@ -266,7 +275,7 @@ class CarryOutOperator(HandOverOperator):
         If an earlier run was already started for the plan, a new run is started only if that run was cancelled in the
         queue, or if orders or settings prevented part of the plan.
         """
-        answers = store.readable(Answers)
+        answers = store.get(Answers)
         refuse_while_plan_waits(context, self.trigger_dag_id, store)
         if before is not None and not self._count(context, {before.run_id}):
             return handed.model_copy(update={"run_id": before.run_id})  # recorded by an attempt that ended early

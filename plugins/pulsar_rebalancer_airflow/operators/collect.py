@@ -18,13 +18,13 @@ from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.in_force import JudgedRun, OrdersInForce, closings, sentence
-from pulsar_rebalancer.orders.manual_plans import HandedOver, Question
+from pulsar_rebalancer.orders.manual_plans import Drains, HandedOver, Question
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer_airflow.failures import final_unless_passing
@@ -61,8 +61,8 @@ class CollectOperator(ClusterOperator):
 
         Raises:
             AirflowSkipException: the mode is `off`.
-            AirflowFailException: the parameters, the connection or the state are invalid, or the brokers refuse the
-                credentials.
+            AirflowFailException: the parameters or the connection are invalid, the state is lost, or the brokers refuse
+                the credentials.
             AdminError: no broker answered. This is retried.
         """
         with final_unless_passing(context):
@@ -72,15 +72,15 @@ class CollectOperator(ClusterOperator):
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
             storage, store = self.storage, self._store(context)
-            roll = store.roll(storage)
+            store.begin()
+            orders = store.orders(context["dag_run"].start_date)
             before = StateBefore(
-                decision=store.decision_or_lost(storage),
+                decision=store.get(DecisionState),
                 moves=store.get(MovesState),
-                drains=store.drained(storage),
-                roll=roll if roll.active else None,
+                drains=Drains(brokers={**orders.drains}),
+                roll=orders.roll if orders.roll.active else None,
                 handed_over=self._handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
-            orders = store.told(storage, before.drains, context["dag_run"].start_date)
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
             run_id, by = context["dag_run"].run_id, requester(context)
@@ -106,14 +106,14 @@ class CollectOperator(ClusterOperator):
                 run could choose the plan. `superseded` if the gate has opened for another plan since an approved plan
                 was made. `same_person` if the mode has changed to `auto` since one person made and handed over a plan
                 that needs two.
-            StateError: `state_version`, `approval_unreadable`.
+            StateError: `state_lost`.
         """
         handed = store.handed_over(identity, airflow_run_id)
         if handed is None:
             raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
         if not handed.approved:
             refuse_alone(self.entry.settings, handed.plan.by, handed.by, asks=True)
-        elif (question := store.answers(Question)).supersedes(handed):
+        elif (question := store.get(Question)).supersedes(handed):
             raise PlanError(Reason.SUPERSEDED, f"the gate has opened since it was made: {question.opening}")
         return handed
 

@@ -20,12 +20,13 @@ from pulsar_rebalancer.orders.control_document import (
     SkipBrokerOrder,
     parse_control_form,
 )
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.committed import last_committed
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
+from pulsar_rebalancer.storage.documents import time_of
 from pulsar_rebalancer_airflow import control_actions
-from pulsar_rebalancer_airflow.control_actions import UnderWay, in_force, loss, note
+from pulsar_rebalancer_airflow.control_actions import UnderWay, loss, note
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
@@ -40,7 +41,7 @@ class Ordered(TypedDict, total=False):
     """Input of the *control* task.
 
     Attributes:
-        lost: the errors for unreadable documents that were dropped, by key.
+        lost: why the `control` document was lost before a pause replaced it, by key.
         found: the plan in progress at the time of a stop or pause; missing if one of the run's files cannot be read.
         undecided: True if a run without a plan was in progress when a stop or pause was ordered.
     """
@@ -62,23 +63,23 @@ class OrderOperator(ClusterOperator):
 
         Raises:
             AirflowFailException: a field is invalid or missing, or a pause would end in the past or before the current
-                pause does (`wrong_setting`, `contradiction`); the stored orders are unreadable, and the action does not
-                replace them (`control_unreadable`); the run was cleared (`no_user`).
+                pause does (`wrong_setting`, `contradiction`); the stored orders are lost, and the action is not a pause
+                (`state_lost`); the run was cleared (`no_user`).
         """
         with final_unless_passing(context):
-            store, storage, ordered = self._store(context), self.storage, Ordered()
+            store, ordered = self._store(context), Ordered()
             if parse_control_form(context["params"]).action.stops:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
                     ordered["undecided"] = self._undecided(context, store)
             request, order = asked(context)
             if request.action in (ControlAction.RESET, ControlAction.RESTORE):
-                _forget_used_skip(store, storage)
+                _forget_used_skip(store)
             elif request.action.is_order:
-                ordered["lost"] = _store(store, storage, request, order)
+                ordered["lost"] = _store(store, request, order)
             if request.action.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
-                    ordered["found"] = control_actions.under_way(store, storage)
+                    ordered["found"] = control_actions.under_way(store)
         emit_orders(context, self.entry.name, self.entry.settings)
         return ordered
 
@@ -107,44 +108,38 @@ def asked(context: Context) -> tuple[ControlRequest, Order]:
     return request, Order(at=datetime.now(UTC), by=requester(context), reason=request.reason)
 
 
-def _store(store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order) -> dict[str, str]:
-    """Store an order in the `control` document; return why dropped parts could not be read, by key.
+def _store(store: StateStore, request: ControlRequest, order: Order) -> dict[str, str]:
+    """Store an order in the `control` document; return why the document was lost, by key.
 
-    If part of the stored orders is unreadable, a pause or resume drops that part, a stop is added to the readable part,
-    and any other order is refused.
+    Only a pause replaces a lost document, so that nothing is moved until people have given all orders again.
 
     Raises:
-        StateError: `control_unreadable`.
+        StateError: `state_lost`.
     """
-    action, present = request.action, store.control(storage)
-    lost = {Control.KEY: present.unreadable} if present.unreadable else {}
+    pauses = request.action is ControlAction.PAUSE
+    lost = store.lost((Control,)) if pauses else {}
+    present = store.readable(Control) if pauses else store.get(Control)
     details = {"until": request.until.isoformat()} if request.until else {}
-    if lost and action is ControlAction.STOP:
-        store.put_stop(storage, order)
-        note(storage, action, order, details)
-        return {}
-    if lost and action not in (ControlAction.PAUSE, ControlAction.RESUME):
-        raise StateError(Reason.CONTROL_UNREADABLE, f"{action} was not ordered: {present.unreadable}")
     was = loss(store, lost)
-    turn = store.readable_roll(storage).broker
+    turn = store.readable(Roll).broker
     if request.broker and request.broker != turn:
         raise SettingsError(
             Reason.CONTRADICTION, f"form: broker: it is not the turn of {request.broker}, but of {turn!r}"
         )
-    store.put_control(storage, _ordered(present, request, order))
-    note(storage, action, order, was | details)
+    store.put(_ordered(present, request, order))
+    note(store.storage, request.action, order, was | details)
     return lost
 
 
-def _forget_used_skip(store: StateStore, storage: ClusterStorage) -> None:
+def _forget_used_skip(store: StateStore) -> None:
     """Remove an order to skip a run once a run has been skipped.
 
     Otherwise, after a reset or restore, the order would apply to another run.
     """
-    control, last = store.control(storage), time_of(control_actions.last_plan(store, storage))
-    used = control.skip is not None and last is not None and last > control.skip.at
-    if used and not control.unreadable:
-        store.put_control(storage, control.model_copy(update={"skip": None}))
+    control, last = store.readable(Control), last_committed(store.storage, datetime.now(UTC))
+    at = time_of(last.name) if last else None
+    if control.skip is not None and at is not None and at > control.skip.at:
+        store.put(control.model_copy(update={"skip": None}))
 
 
 def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
@@ -201,46 +196,43 @@ class ControlOperator(ClusterOperator):
         """Carry out the action.
 
         Returns:
-            `in_force`, the sentence about current orders. Depending on the action, also `state`, `file`, `unreadable`
-            or `lost`. After a stop or a pause, also `stopped` (the outcome of bundles in progress) and
-            `undecided` (True if a run has no plan yet).
+            `in_force`, the sentence about current orders. Depending on the action, also `state`, `file` or `lost` (why
+            documents are lost, or were before they were replaced). After a stop or a pause, also `stopped` (the outcome
+            of bundles in progress) and `undecided` (True if a run has no plan yet).
 
         Raises:
             AirflowFailException: a field is invalid or missing, or the state cannot be restored (`kept_state.change`).
         """
         with final_unless_passing(context):
-            request, order = asked(context)
-            store, storage = self._store(context), self.storage
-            answer = self._act(store, storage, request, order)
+            (request, order), store = asked(context), self._store(context)
+            answer = self._act(store, request, order)
             if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run under way has no plan yet, and will not carry its plan out"}
-            answer = {"in_force": self._in_force(store, storage)} | answer
+            answer = {"in_force": self._in_force(store)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.changes:
             self.log.warning("%s of cluster %s %s", request.action, self.entry.name, order.because)
         return answer
 
-    def _act(
-        self, store: StateStore, storage: ClusterStorage, request: ControlRequest, order: Order
-    ) -> dict[str, object]:
+    def _act(self, store: StateStore, request: ControlRequest, order: Order) -> dict[str, object]:
         action, lost = request.action, self.ordered.get("lost", {})
         told: dict[str, object] = {}
         if action.stops:
-            told["stopped"] = self._stopped(store, storage)
+            told["stopped"] = self._stopped(store)
         elif action is ControlAction.EXPORT:
-            told["file"] = control_actions.export(store, storage, order.at)
+            told["file"] = control_actions.export(store, order.at)
         elif action in (ControlAction.RESET, ControlAction.RESTORE):
-            lost = control_actions.change(store, storage, action, order, request.file)
-            told["state"] = _state(store)
+            lost = control_actions.change(store, action, order, request.file)
+            told["state"] = control_actions.summary(store)
         elif action is ControlAction.SHOW:
-            told |= {"state": _state(store), "unreadable": store.unreadable(storage)}
+            told["state"], lost = control_actions.summary(store), store.lost()
         return told | ({"lost": lost} if lost else {})
 
-    def _stopped(self, store: StateStore, storage: ClusterStorage) -> dict[str, object] | str:
+    def _stopped(self, store: StateStore) -> dict[str, object] | str:
         """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
-            under_way = self.ordered.get("found") or control_actions.under_way(store, storage)
-            stopped = control_actions.wait(store, storage, under_way, self.timeout_seconds)
+            under_way = self.ordered.get("found") or control_actions.under_way(store)
+            stopped = control_actions.wait(store, under_way, self.timeout_seconds)
         except (StateError, SnapshotError) as error:
             return error.message
         return {
@@ -249,12 +241,8 @@ class ControlOperator(ClusterOperator):
             "not_begun": stopped.not_begun,
         }
 
-    def _in_force(self, store: StateStore, storage: ClusterStorage) -> str:
+    def _in_force(self, store: StateStore) -> str:
         last = store.last_plan()
         # A stop is shown while a run that it may affect is in progress.
-        in_progress = control_actions.in_progress(storage, last, datetime.now(UTC))
-        return in_force(store, storage, self.entry.settings, time_of(last) if in_progress else None)
-
-
-def _state(store: StateStore) -> control_actions.StateSummary:
-    return control_actions.summary(store.get(DecisionState), store.get(MovesState))
+        in_progress = control_actions.in_progress(self.storage, last, datetime.now(UTC))
+        return store.in_force(self.entry.settings, time_of(last) if in_progress else None)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_rebalancer.carry_out.gate import Answered, Verdict, judge_plan
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import PlanError, StateError
-from pulsar_rebalancer.orders.manual_plans import Answers, Opening, Question
+from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.maintenance.retention import drop_means
+from pulsar_rebalancer.orders.manual_plans import Opening, Question
 from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.plan import Summary, read_state, verify
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.state.state_documents import DecisionState, commit, keep_copy
+from pulsar_rebalancer.state.state_documents import DecisionState, commit
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
@@ -29,8 +31,8 @@ class RecordOperator(RunOperator):
     """Store the state that results from a plan. The task's XCom is the list of split batches.
 
     A retry does not store a state twice: a plan whose id is already in the store is skipped. A plan that is based on an
-    earlier state is refused without a retry. The copy under the storage root is written after the store; a retry writes
-    it again.
+    earlier state is refused without a retry. The mark in the run's folder is written after the store; a retry writes it
+    if it is missing.
     """
 
     def execute(self, context: Context) -> list[int]:
@@ -42,7 +44,7 @@ class RecordOperator(RunOperator):
 
         Raises:
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (a person marked a failed
-                validation as successful), or the plan or the stored state cannot be read.
+                validation as successful), `state_lost`, or the plan cannot be read.
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -60,7 +62,10 @@ class RecordOperator(RunOperator):
             else:
                 store.put(document)
                 self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
-            keep_copy(storage_of(self.cluster), document)
+                # Runs that only show a plan may still read the files of the state before.
+                drop_means(storage_of(self.cluster).state, document.files | stored.files)
+            if not (run / Committed.FILE).exists():
+                Committed(seq=document.seq, at=datetime.now(UTC)).write(run)
         return [0] if actions.splits else []
 
 
@@ -86,8 +91,8 @@ class GateOperator(RunOperator):
             Numbers of the waves to carry out, ascending; empty if the gate remains closed.
 
         Raises:
-            AirflowFailException: the folder belongs to another run (`foreign_run`), or one of the run's files or the
-                stored state cannot be read.
+            AirflowFailException: the folder belongs to another run (`foreign_run`), or one of the run's files cannot be
+                read.
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -104,14 +109,14 @@ class GateOperator(RunOperator):
         context["ti"].xcom_push(key="reason", value=verdict.reason)
         detail = f" ({verdict.detail})" if verdict.detail else ""
         state = Reason.OPEN if verdict.reason is Reason.OPEN else "closed"
-        self.log.info("Gate %s: %s%s. %s", state, verdict.reason, detail, verdict.reason.meaning)
+        meaning = f"{verdict.reason.meaning} {verdict.reason.action}".strip()
+        self.log.info("Gate %s: %s%s. %s", state, verdict.reason, detail, meaning)
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
         """Open the question about a plan; it replaces the previous question if that is about other moves."""
         store = self._store(context)
-        # Only the gate writes this document, so it may replace an unreadable document.
-        present, now = store.readable(Question), datetime.now(UTC)
+        present, now = store.get(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry
         identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
@@ -138,13 +143,12 @@ class GateOperator(RunOperator):
         recorded = store.get(DecisionState)
         if recorded.restarts:
             store.put(recorded.carried_out())
-            keep_copy(storage_of(self.cluster), recorded.carried_out())
 
     def _ask_no_more(self, context: Context) -> None:
         """Withdraw the open question, and note the opening: a plan made earlier may no longer be valid."""
         store = self._store(context)
-        if store.raw(Question.KEY) is not None:
-            present, opening = store.readable(Question), Opening(datetime.now(UTC), context["dag_run"].run_id)
+        present, opening = store.get(Question), Opening(datetime.now(UTC), context["dag_run"].run_id)
+        if present != Question():
             store.put(Question(before=present.run_id or present.before, opening=opening))
 
 
@@ -159,18 +163,11 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, present: S
 
     Raises:
         SnapshotError: one of the run's files cannot be read.
-        StateError: `state_version`.
     """
     store = StateStore.of(context, cluster)
-    control, now = store.control(storage_of(cluster)), datetime.now(UTC)
-    answered = _answered(store, Summary.read(run), context["dag_run"].run_id)
-    return judge_plan(run, store.get(DecisionState), present, control, now, until, answered)
-
-
-def _answered(store: StateStore, summary: Summary, airflow_run_id: str) -> Answered:
-    try:
-        if store.is_approved(summary, airflow_run_id):
-            return Answered(approved=True)
-        return Answered(answers=store.answers(Answers))
-    except StateError:
-        return Answered()  # no plan counts as approved
+    orders = store.orders()
+    if orders.control.lost:
+        return Verdict(Reason.STATE_LOST, orders.control.lost)
+    approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
+    answered = Answered(approved=approved, answers=orders.answers)
+    return judge_plan(run, store.get(DecisionState), present, orders.control, datetime.now(UTC), until, answered)

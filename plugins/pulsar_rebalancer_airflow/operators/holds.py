@@ -19,8 +19,8 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move, Split
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
-from pulsar_rebalancer_airflow.options import clusters_file, storage_of
-from pulsar_rebalancer_airflow.state_store import StateStore
+from pulsar_rebalancer_airflow.options import clusters_file
+from pulsar_rebalancer_airflow.state_store import ORDERS, StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -59,7 +59,6 @@ class Holds:
     ) -> None:
         self._started = context["dag_run"].start_date
         self._store = store
-        self._storage = storage_of(cluster)
         self._file = _FileNow(cluster, given)
         self._mode = given.mode
         self._planned = planned
@@ -69,7 +68,6 @@ class Holds:
         self._failed = failed
         self._closed_at: datetime | None = None
         self._reason: Reason | None = None
-        self._unreadable = False
         self._before = before
         self._drained: frozenset[str] = frozenset()
         self._rolls = False
@@ -113,10 +111,9 @@ class Holds:
     def _look(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
-        control = self._store.control(self._storage)
-        self._drained = frozenset(self._store.drained(self._storage).brokers)
+        orders = self._store.orders(among=ORDERS)
+        control, roll, self._drained = orders.control, orders.roll, frozenset(orders.drains)
         if self._before.roll is not None:
-            roll = self._store.roll(self._storage)
             ended = roll.stop_in(control) or roll.skip_in(control) or not roll.active
             self._rolls = roll.in_phase_of(self._before.roll) and not ended
         hold = self._found(control)
@@ -127,14 +124,11 @@ class Holds:
 
     def _found(self, control: Control) -> tuple[Reason, str] | None:
         self._closed_at = control.breaker_closed.at if control.breaker_closed else None
-        again, self._unreadable = self._unreadable, bool(control.unreadable)
-        if self._unreadable and not again:
-            return None  # the storage may have failed this once
         if control.stop is not None and control.stopped_since(self._started):
             return Reason.STOPPED, control.stop.because
         settings = self._file.settings()
         if settings is None:
-            return Reason.CONTROL_UNREADABLE, self._file.error
+            return Reason.WRONG_SETTING, self._file.error
         self._present = settings
         closed = closings(settings, control, datetime.now(UTC))
         if closed:

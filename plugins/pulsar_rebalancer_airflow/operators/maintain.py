@@ -40,15 +40,15 @@ class MaintainOperator(ClusterOperator):
             The report of `pulsar_rebalancer.maintenance`.
 
         Raises:
-            AirflowFailException: the state or a copy of it cannot be read (then nothing is deleted, because any file
-                could be in use), or a day's history is damaged (all other days are processed).
+            AirflowFailException: the state is lost, or the last committed plan cannot be read (then nothing is deleted,
+                because any file could be in use), or a day's history is damaged (all other days are processed).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():
             store, storage = self._store(context), self.storage
-            stored = None if store.raw(DecisionState.KEY) is None else store.get(DecisionState)
-            needed = Needed.read(storage, stored, {store.answers(Question).plan_id, *store.answers(Answers).plans})
-            report = maintain(storage, self.entry.settings, needed, datetime.now(UTC), dry_run=dry_run)
+            plans, now = {store.get(Question).plan_id, *store.get(Answers).plans}, datetime.now(UTC)
+            needed = Needed.read(storage, store.get(DecisionState), plans, now)
+            report = maintain(storage, self.entry.settings, needed, now, dry_run=dry_run)
         self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
         if report.problems:
             context["ti"].xcom_push("return_value", report.document())

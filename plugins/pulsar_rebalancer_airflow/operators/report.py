@@ -12,7 +12,8 @@ from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
 from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.breaker import Round
+from pulsar_rebalancer.orders.breaker import Breaker, Round, advance
+from pulsar_rebalancer.orders.control_document import Control
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import TRIES, BundleHarm, Outcome, conclude, failed_moves
 from pulsar_rebalancer.run.plan import Summary
@@ -21,7 +22,6 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.state.state_documents import SETTLED, DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.control_actions import in_force
 from pulsar_rebalancer_airflow.notifications import emit, emit_orders, tell_of_run
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, is_retry
 from pulsar_rebalancer_airflow.options import left_about_run, run_folder, storage_of
@@ -108,14 +108,17 @@ class ReportOperator(RunOperator):
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         if self.settings is not None and self.settings.breaker is not None:
-            closed = store.control(storage_of(self.cluster)).breaker_closed
+            closed = store.readable(Control).breaker_closed
             closed_at = closed.at if closed else None
             failed = failed_moves(outcome.moves, stored.unloads, closed_at)
             seen = _round(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
                 counted = f"{run.name} {outcome.landed} {len(failed)}"
-                store.change_breaker(self.settings.breaker, seen, now, counted, closed_at)
+                present = store.get(Breaker)
+                changed = advance(present, self.settings.breaker, seen, now, counted, closed_at)
+                if changed != present:
+                    store.put(changed)
         # Written last, because it shows which moves have been counted.
         outcome.write(run)
         return outcome
@@ -142,10 +145,10 @@ class ReportOperator(RunOperator):
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
         """Return a sentence about the orders in force at the run's end, based on its settings and the clusters file."""
-        settings, storage = resolved.settings, storage_of(self.cluster)
+        settings = resolved.settings
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})
-        return in_force(store, storage, settings, context["dag_run"].start_date, resolved.origins)
+        return store.in_force(settings, context["dag_run"].start_date, resolved.origins)
 
 
 def _round(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Round:

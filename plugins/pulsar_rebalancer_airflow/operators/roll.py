@@ -15,7 +15,8 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
-from pulsar_rebalancer.orders.in_force import Closed, closings
+from pulsar_rebalancer.orders.control_document import Control
+from pulsar_rebalancer.orders.in_force import LASTING, Closed, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, parse_roll_form
 from pulsar_rebalancer.reasons import Reason
@@ -30,9 +31,6 @@ from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-_REFUSED = (Reason.OBSERVE, Reason.CONTROL_UNREADABLE)
-"""Reasons to refuse a roll. For any other reason, such as a closed maintenance window, a roll waits."""
 
 _FEWEST_INTERVALS = 5
 """Minimum number of intervals for which a roll waits before it stops."""
@@ -71,17 +69,17 @@ class RollOperator(BaseSensorOperator):
         """
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
-            roll = store.roll(self.storage)
+            roll = store.get(Roll)
             if not self._goes_on(context, roll):
                 form = parse_roll_form(context["params"])
                 if not form.plan:
                     return PokeReturnValue(True, self._show(context, store, roll, form))
                 roll = self._begun(context, store, roll, form.plan)
-                store.put_roll(self.storage, roll)
+                store.put(roll)
             after = advance(roll, self._facts(context, store, roll)) if roll.active else roll
             if after != roll:
                 after = tell_of_roll(context, self.entry, after)
-                store.put_roll(self.storage, after)
+                store.put(after)
                 emit_orders(context, self.entry.name, self.entry.settings)
             self.log.info("%s", after.progress)
             if not after.active:
@@ -107,9 +105,9 @@ class RollOperator(BaseSensorOperator):
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run took too long: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
-        closed = (f"{why.reason} {why.detail}" for why in self._closed(store, now) if why.reason not in _REFUSED)
+        closed = (f"{why.reason} {why.detail}" for why in self._closed(store, now) if why.reason not in LASTING)
         waits = "; ".join(filter(None, [*closed, roll_plan.awaited(sample)]))
-        store.put_roll(self.storage, roll.model_copy(update={"shown": shown}))
+        store.put(roll.model_copy(update={"shown": shown}))
         self.log.info("%s", roll_plan.text(shown, planned, refused, waits, context["dag_run"].dag_id))
         return roll_plan.document(shown, planned, refused, waits)
 
@@ -142,10 +140,10 @@ class RollOperator(BaseSensorOperator):
         if roll.active:
             yield PlanError(Reason.ROLL_UNDER_WAY, roll.progress)
             return
-        if drained := store.drained(self.storage).brokers:
+        if drained := store.orders().drains:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         for closed in self._closed(store, now):
-            if closed.reason in _REFUSED:
+            if closed.reason in LASTING:
                 yield PlanError(closed.reason, f"no roll is begun: {closed.detail}")
         try:
             refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
@@ -158,7 +156,7 @@ class RollOperator(BaseSensorOperator):
 
     def _manual_question(self, context: Context, store: StateStore, now: datetime) -> str:
         """Return the hash of the manual plan about which people are asked now; empty if there is none."""
-        question, orders = store.readable(Question), store.told(self.storage, Drains())
+        question, orders = store.get(Question), store.orders()
         run = self.storage.run(question.plan_id)
         if run is None or orders.waits_until(self.entry.settings, now) is None:
             return ""
@@ -183,7 +181,7 @@ class RollOperator(BaseSensorOperator):
 
     def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
-        control, held = store.control(self.storage), self._held(store, now)
+        control, held = store.readable(Control), self._held(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._seen(store, roll)
         stop, skip = roll.stop_in(control), roll.skip_in(control)
@@ -211,11 +209,11 @@ class RollOperator(BaseSensorOperator):
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
     def _closed(self, store: StateStore, now: datetime) -> list[Closed]:
-        return closings(self.entry.settings, store.control(self.storage), now)
+        return closings(self.entry.settings, store.orders().control, now)
 
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
-            drained = store.drains(self.storage).brokers
+            drained = store.get(Drains).brokers
             return roll_plan.seen(self._sample(), roll, drained), ""
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -21,9 +22,9 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import exists, select
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.errors import RebalancerError
+from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.orders.in_force import LASTING
-from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans, Question
+from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun, why_held
@@ -68,18 +69,11 @@ CANCELLED = exists().where(
 """Whether a rebalancing run was marked as failed before it began; it remains queued because of its teardown task."""
 
 
-class _Stored:
-    """Read access to a cluster's documents in Airflow's asset state store, for the API server."""
-
-    def __init__(self, session: Session, cluster: str) -> None:
-        self._session = session
-        self._asset = state_asset(cluster).name
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return a stored value, or the default."""
-        of_asset = select(AssetStateStoreModel.value).join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
-        value = self._session.scalar(of_asset.where(AssetModel.name == self._asset, AssetStateStoreModel.key == key))
-        return default if value is None else json.loads(value)
+def _stored(session: Session, asset: str, key: str) -> Any:
+    """Return a value in Airflow's asset state store; None if there is none."""
+    of_asset = select(AssetStateStoreModel.value).join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
+    value = session.scalar(of_asset.where(AssetModel.name == asset, AssetStateStoreModel.key == key))
+    return None if value is None else json.loads(value)
 
 
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFacts:
@@ -87,37 +81,32 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
 
     If the DAG does not exist, only facts from the state store are included.
     """
-    stored, dag = StoredState(_Stored(session, storage.cluster)), session.get(DagModel, dag_id)
-    (drains, unknown), answers = stored.known_drained(storage), stored.readable(Answers)
+    stored = StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
+    dag = session.get(DagModel, dag_id)
     scheduler = most_recent_job("SchedulerJob", session=session)
-    return AirflowFacts(
+    facts = AirflowFacts(
         paused=dag is not None and dag.is_paused,
         scheduled=scheduler is not None and scheduler.is_alive(),
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
         opened=_opened(session, dag_id),
         queued=_queued(session, dag_id),
         failed=_failed(session, dag_id),
-        control=stored.control(storage),
-        last_plan=stored.last_plan(),
-        drains=drains.brokers,
-        roll=stored.readable_roll(storage),
-        unreadable=unknown.message if unknown else "",
-        marks_damaged=unknown is not None and unknown.reason is Reason.DRAINS_UNREADABLE,
-        question=stored.readable(Question),
-        answers=answers,
-        not_handed_over=_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", answers),
-        handed_over=stored.readable(HandedOverPlans),
-        approvals_unreadable=_approvals_unreadable(stored),
     )
-
-
-def _approvals_unreadable(stored: StoredState) -> str:
     try:
-        stored.answers(Question)
-        stored.answers(Answers)
-    except RebalancerError as error:
-        return error.message
-    return ""
+        orders = stored.orders()
+        of_store = {
+            "control": orders.control,
+            "last_plan": stored.last_plan(),
+            "drains": {**orders.drains},
+            "roll": orders.roll,
+            "question": orders.question,
+            "answers": orders.answers,
+            "not_handed_over": _not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.answers),
+            "handed_over": stored.readable(HandedOverPlans),
+        }
+    except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
+        return facts
+    return facts.model_copy(update=of_store)
 
 
 def _not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[str, Reason]:
@@ -213,7 +202,6 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
         rolls=facts.roll.active,
-        marks_damaged=facts.marks_damaged,
         closed=why_held(closed[0]) if closed else "",
         stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING), ""),
         paused_dags=tuple(sorted(session.scalars(paused))),

@@ -41,8 +41,7 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
     """Return a broker's bundles with the largest current load, largest first; empty if nothing was learned.
 
     Raises:
-        SnapshotError: the newest sample or the costs cannot be read.
-        StateError: the state of the newest run cannot be read.
+        SnapshotError: the newest sample, the state of its run or the costs cannot be read.
     """
     run, _ = newest(storage, now)
     if run is None or run.summary is None:

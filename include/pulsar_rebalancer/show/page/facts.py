@@ -42,13 +42,10 @@ class AirflowFacts(View):
         control: people's orders and the circuit breaker.
         last_plan: id of the last recorded plan.
         roll: the last rolling restart.
-        unreadable: why some drained brokers may be unknown; empty if all are known.
-        marks_damaged: True if marks of drained brokers cannot be read; a release rewrites those that can be read.
         question: the open question, which asks a person to approve a plan.
         answers: people's answers to questions about plans.
         not_handed_over: why plans were not handed over to be carried out although people approved them, by plan id.
         handed_over: manual plans that people handed over to be carried out.
-        approvals_unreadable: why the question or the answers are unknown; empty if they are known.
     """
 
     paused: bool = False
@@ -61,13 +58,10 @@ class AirflowFacts(View):
     last_plan: str = ""
     drains: dict[str, Drain] = {}
     roll: Roll = Roll()
-    unreadable: str = ""
-    marks_damaged: bool = False
     question: Question = Question()
     answers: Answers = Answers()
     not_handed_over: dict[str, Reason] = {}
     handed_over: HandedOverPlans = HandedOverPlans()
-    approvals_unreadable: str = ""
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
         """Return the reasons, other than the mode, why the next run would not carry out the strategy's moves.
@@ -103,8 +97,6 @@ class AirflowFacts(View):
         closed, until = self.closed(settings, now), self.waits_until(settings, now)
         orders = OrdersInForce(control=self.control, drains=self.drains, roll=self.roll, answers=self.answers)
         sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
-        if self.approvals_unreadable:
-            sentences.append(f"Approvals cannot be read: {self.approvals_unreadable}")
         stop = self.control.stop
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
@@ -119,8 +111,7 @@ class AirflowFacts(View):
 
     def closed(self, settings: Settings, now: datetime) -> list[Closed]:
         """Return the reasons why the gate would be closed for any plan now; empty if it would open."""
-        unreadable = [Closed(Reason.DRAINS_UNREADABLE, self.unreadable)] if self.unreadable else []
-        return closings(settings, self.control, now, JudgedRun(now, self.last_plan)) + unreadable
+        return closings(settings, self.control, now, JudgedRun(now, self.last_plan))
 
 
 def why_held(closed: Closed) -> str:

@@ -433,7 +433,6 @@ class Acts(View):
         skips: True if a person has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
         rolls: True if a rolling restart is active.
-        marks_damaged: True if marks of drained brokers cannot be read; a release of any broker repairs them.
         closed: why the gate would be closed for any plan now; empty if it would open.
         stays_closed: the same, if the gate opens only after a person has changed something.
         paused_dags: DAGs that are paused in Airflow, among those that the user may start, those that their runs start,
@@ -451,7 +450,6 @@ class Acts(View):
     skips: bool = False
     breaker: bool = False
     rolls: bool = False
-    marks_damaged: bool = False
     closed: str = ""
     stays_closed: str = ""
     paused_dags: tuple[str, ...] = ()

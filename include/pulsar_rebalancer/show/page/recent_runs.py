@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, read_waves
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary, read_outcomes
@@ -72,7 +72,7 @@ class Run:
         """
         try:
             left_out = left_out_of(self.snapshot)
-        except (SnapshotError, StateError):
+        except SnapshotError:
             left_out = dict.fromkeys(self.snapshot.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
         quarantined = self.validation.quarantined if self.validation else {}
         own = {name: why for name, why in quarantined.items() if left_out.get(name) is not Reason.BROKER_EXCLUDED}
@@ -181,7 +181,7 @@ def known_scores(folder: StoragePath) -> Scores:
     run = Snapshot(folder)
     try:
         scores, excluded = scores_of(run), run.settings.excluded_brokers
-    except (SnapshotError, StateError):
+    except SnapshotError:
         return Scores()
     kept = {sys.intern(broker): score for broker, score in scores.by_broker.items() if broker not in excluded}
     return _scores.put(folder.uri, scores._replace(by_broker=kept), len(kept) + 1)

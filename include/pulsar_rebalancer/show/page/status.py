@@ -31,7 +31,7 @@ _ORDERED = {
     Reason.BLACKOUT: "a blackout was in force.",
     Reason.OUTSIDE_WINDOW: "it was outside the maintenance windows.",
     Reason.SKIPPED: "a person had ordered to skip the run.",
-    Reason.CONTROL_UNREADABLE: "the orders that people gave could not be read.",
+    Reason.STATE_LOST: "the state was lost.",
 }
 """Verdicts that say nothing about the present, because their causes may have ended since the run."""
 
@@ -99,7 +99,7 @@ def answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
         waits: whether a plan is awaiting approval.
     """
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
-    if not asked or run.summary is None or facts.approvals_unreadable:
+    if not asked or run.summary is None:
         return None
     answer, plan = facts.answer_about(run), f"A plan to {_actions(run.summary)}"
     if answer is None:

@@ -21,8 +21,6 @@ import { moment, points } from "./texts.js";
  *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
  */
 
-const MARKS_DAMAGED = "Some marks of drained brokers cannot be read. A release of any broker rewrites the others; " +
-  "then drain again the brokers that are missing.";
 const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
 
 /**
@@ -168,18 +166,15 @@ function balance(dag, pairing) {
  * @param {Overview} view
  * @returns {Act | null} null if there is no broker to release
  */
-function release(dag, { drains, brokers, acts }) {
-  const drained = drains.map(({ broker }) => broker);
-  // Any release repairs damaged marks, also that of a broker whose mark is lost.
-  const names = acts.marks_damaged ? [...new Set([...drained, ...brokers.map(({ name }) => name).sort()])] : drained;
-  if (!names.length) return null;
+function release(dag, { drains }) {
+  if (!drains.length) return null;
   return {
     dag,
     name: "Release",
     title: "Release drained brokers",
-    hint: acts.marks_damaged ? MARKS_DAMAGED : "They take bundles again.",
+    hint: "They take bundles again.",
     noRoll: true,
-    fields: () => choices("Brokers", "broker", names),
+    fields: () => choices("Brokers", "broker", drains.map(({ broker }) => broker)),
     request: () =>
       started(dag, (form) => ({ action: "release", broker: form.getAll("broker"), reason: form.get("reason") })),
   };

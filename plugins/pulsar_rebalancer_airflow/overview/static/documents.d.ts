@@ -10,7 +10,6 @@ export interface Acts {
   skips: boolean;
   breaker: boolean;
   rolls: boolean;
-  marks_damaged: boolean;
   closed: string;
   stays_closed: string;
   paused_dags: string[];

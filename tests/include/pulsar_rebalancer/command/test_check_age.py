@@ -11,6 +11,7 @@ import pytest
 
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages
+from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -34,11 +35,9 @@ def ended_run(storage: ClusterStorage, seconds_ago: float) -> StoragePath:
     return run
 
 
-def committed(storage: ClusterStorage, seq: int, seconds_ago: float) -> None:
-    file = storage.state / f"decision-{seq}.json"
-    file.write_json({})
-    at = datetime.now(UTC).timestamp() - seconds_ago
-    os.utime(file.uri, (at, at))
+def committed(storage: ClusterStorage, seconds_ago: float) -> None:
+    at = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+    Committed(seq=3, at=at).write(storage.new_run(at))
 
 
 def check(storage: ClusterStorage, limit: str = "180") -> int:
@@ -82,7 +81,7 @@ def test_runs_that_decide_nothing_are_a_warning(
     storage: ClusterStorage, capsys: pytest.CaptureFixture[str], seconds_ago: float
 ) -> None:
     ended_run(storage, 20)
-    committed(storage, 3, seconds_ago)
+    committed(storage, seconds_ago)
 
     assert check(storage) == WARNING
     assert capsys.readouterr().out.startswith("WARNING - cluster east: ")
@@ -122,8 +121,8 @@ def test_a_cluster_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_it_runs_without_airflow(storage: ClusterStorage) -> None:
     ended_run(storage, 40)
-    committed(storage, 9, 4000)
-    committed(storage, 10, 41)  # the number counts, not the name
+    committed(storage, 4000)
+    committed(storage, 41)
     command = [sys.executable, "-c", WITHOUT_FRAMEWORKS, *asked(storage, "3000")]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
 

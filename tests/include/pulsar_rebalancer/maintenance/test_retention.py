@@ -96,7 +96,7 @@ def test_history_goes_by_its_own_age(storage: ClusterStorage) -> None:
 
 def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
     state = storage.state
-    kept = {"decision-4.json", "decision-5.json", "means-4-0a0a0a0a.parquet", "means-5-0a0a0a0a.parquet"}
+    kept = {"means-4-0a0a0a0a.parquet", "means-5-0a0a0a0a.parquet"}
     for name in kept - {"means-5-0a0a0a0a.parquet"}:
         aged(state / name, 50)
     (state / "means-5-0a0a0a0a.parquet" / "part-0.parquet").write_bytes(b"as Spark writes it")
@@ -105,29 +105,20 @@ def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
     (state / "means-3-0a0a0a0a.parquet" / "_SUCCESS").write_bytes(b"")
     aged(state / "means-3-0a0a0a0a.parquet", 2)
     under_way = aged(state / "means-6-0b0b0b0b.parquet", 0.01)
-    for name in ("decision-3.json", "costs-2-0c0c0c0c.parquet", ".decision-3.json.0a0a0a0a"):
+    for name in ("costs-2-0c0c0c0c.parquet", ".bundle-harm.json.0a0a0a0a"):
         aged(state / name, 2)
     old_export = aged(state / f"export-{at(20):%Y%m%dT%H%M%SZ}.json", 20)
     export = aged(state / f"export-{at(3):%Y%m%dT%H%M%SZ}.json", 3)
     change = aged(state / "change-20200101T000000Z-3.json", 2000)
     load_data = aged(state / "load-data.json", 2000)
-    orders = {aged(state / name, 2000).name for name in ("drains.json", "control.json", "bundle-harm.json")}
+    harm = aged(state / "bundle-harm.json", 2000)
 
     report = upkeep(storage, Needed(frozenset(), frozenset(kept)))
 
-    assert set(state.names()) == kept | {under_way.name, export.name, change.name, load_data.name} | orders
+    assert set(state.names()) == kept | {each.name for each in (under_way, export, change, load_data, harm)}
     assert not old_export.exists()
-    assert {step.what: step.files for step in report.steps} == {"copies": 1, "means": 3, "drafts": 1, "exports": 1}
+    assert {step.what: step.files for step in report.steps} == {"means": 3, "drafts": 1, "exports": 1}
     assert not report.left
-
-
-def test_nothing_that_could_restore_a_lost_state_goes(storage: ClusterStorage) -> None:
-    for name in ("decision-3.json", "decision-4.json", "decision-5.json", "means-3-0a0a0a0a.parquet"):
-        aged(storage.state / name, 400)
-    before = all_files(storage)
-
-    assert not upkeep(storage, Needed(frozenset(), None)).steps
-    assert all_files(storage) == before
 
 
 # stopped, and hindered
@@ -175,7 +166,7 @@ def test_object_stores_are_kept_up_in_the_same_way(storage: ClusterStorage, monk
     old = {stored_run(storage, at(20, hour)).name for hour in (1, 2)}
     foreign = stored_run(storage, at(21))
     (foreign / "Notes.txt").write_bytes(SECRET.encode())
-    aged(storage.state / "decision-1.json", 3)
+    aged(storage.state / "means-1-0a0a0a0a.parquet", 3)
     aged(table_file(storage, "runs", at(100).date()), 3)
     general = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
     monkeypatch.setattr(StoragePath, "open", lambda folder: (general, folder.uri.lstrip("/")))

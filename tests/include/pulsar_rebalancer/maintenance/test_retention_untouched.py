@@ -111,7 +111,7 @@ FOREIGN = (
     "history/bundles/date=2020-01-01.csv",
     "history/bundles/date=2020-13-01.parquet",
     "history/other/date=2020-01-01.parquet",
-    "state/decision-1.json.bak",
+    "state/means-1-0a0a0a0a.parquet.bak",
     "state/means-1.parquet",
     "state/.hidden",
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
-from pulsar_rebalancer.orders.breaker import Breaker, Round, advance, readable_breaker
+from pulsar_rebalancer.orders.breaker import Breaker, Round, advance
 from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.orders.in_force import closings
 
@@ -101,8 +101,3 @@ def test_bad_brokers_keep_it_open_until_a_person_closes_it_who_knows_of_them() -
         opened.append(state.opened_at == at)
 
     assert opened == [True, True, True, False, False, False, False, True, True, True]
-
-
-def test_one_that_cannot_be_read_counts_as_opened_now() -> None:
-    assert readable_breaker({"version": 99}, NOW).opened_at == NOW
-    assert readable_breaker(None, NOW) == Breaker()

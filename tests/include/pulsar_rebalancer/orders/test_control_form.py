@@ -29,7 +29,7 @@ def test_what_changes_something_needs_a_reason(action: str) -> None:
         ({"action": "pause", "reason": "x"}, "until"),
         ({"action": "pause", "reason": "x", "until": "2027-01-02T06:00:00"}, "until"),
         ({"action": "skip", "reason": "x", "until": UNTIL}, "until"),
-        ({"action": "reset", "reason": "x", "file": "decision-1.json"}, "file"),
+        ({"action": "reset", "reason": "x", "file": "export-20260102T030405Z.json"}, "file"),
         ({"action": "restore", "reason": "x", "file": "/etc/passwd"}, "file"),
         ({"action": "stop", "reason": "x", "by": "root"}, "by"),
         ({"action": "skip_broker", "reason": "x"}, "broker"),

@@ -72,16 +72,8 @@ def test_the_first_run_after_the_order_is_skipped(
     assert found == ([("skipped", "by ada: new disks")] if skipped else [])
 
 
-def test_what_cannot_be_read_holds() -> None:
-    assert closings(settings(), Control(unreadable="damaged"), NOW) == [("control_unreadable", "damaged")]
-
-
-def test_of_two_copies_the_stricter_holds() -> None:
-    later = Order(at=NOW, by="bob", reason="again")
-    one, other = Control(pause=pause(1), stop=ADA), Control(pause=pause(2, "bob"), stop=later, skip=ADA)
-
-    for merged in (one.stricter(other), other.stricter(one)):
-        assert merged == Control(pause=pause(2, "bob"), stop=later, skip=ADA)
+def test_a_lost_state_closes() -> None:
+    assert closings(settings(), Control(lost="drains: missing"), NOW) == [("state_lost", "drains: missing")]
 
 
 def test_a_rolling_restart_finishes_its_broker_when_the_window_closes_but_not_in_a_blackout() -> None:

@@ -61,7 +61,11 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ({}, {"control": Control(stop=ADA)}, CARRIED),  # nothing is under way
         ({}, {"control": Control(stop=ADA), "started": NOW - HOUR / 2}, CARRIED),  # it began later
         ({}, {"control": Control(stop=ADA), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
-        ({}, {"control": Control(unreadable="damaged")}, f"{CLOSED}; what people ordered cannot be read: damaged"),
+        (
+            {},
+            {"control": Control(lost="drains: missing")},
+            f"{CLOSED}; the state is lost, and orders may be lost with it: drains: missing",
+        ),
         (
             {"blackouts": [BLACKOUT]},
             {},

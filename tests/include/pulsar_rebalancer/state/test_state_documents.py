@@ -1,11 +1,14 @@
 import pytest
 
-from pulsar_rebalancer.errors import StateError
+from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.state.state_documents import DecisionState
 
 
-@pytest.mark.parametrize("document", [{"version": 99}, {}, [], "x", {"version": 1, "seq": "many"}])
-def test_a_foreign_document_is_refused(document):
-    with pytest.raises(StateError) as refused:
-        DecisionState.parse(document)
-    assert refused.value.reason == "state_version"
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [({"version": 99}, "file_version"), ([], "file_version"), ({"version": 1, "seq": "many"}, "file_damaged")],
+)
+def test_a_foreign_document_is_refused(document, reason):
+    with pytest.raises(SnapshotError) as refused:
+        DecisionState.parse(document, "it")
+    assert refused.value.reason == reason

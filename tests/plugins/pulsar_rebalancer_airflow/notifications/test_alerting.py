@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, make_run
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect
@@ -23,7 +23,6 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 SETTINGS = Settings(mode="auto", alert_connection="alerts", alert_quiet_minutes=0)
 WITHOUT_ALERTS = Settings(mode="auto")
@@ -66,7 +65,7 @@ def test_a_block_is_told_once_and_its_end_once(
     assert "findings: 1 block" in start
     assert "Run: https://airflow.example/ui/dags/pulsar_rebalance__east/runs/manual__1" in start
     assert "score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in end
-    assert StateStore(state).get(AlertsState).incidents == {}
+    assert store_of(state).get(AlertsState).incidents == {}
 
 
 def test_people_are_told_also_when_report_itself_fails(
@@ -96,7 +95,7 @@ def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(
     own = [r for r in caplog.records if r.name.startswith("pulsar_rebalancer")]
     (warning,) = [r.getMessage() for r in own if r.levelno >= logging.WARNING]
     assert warning.startswith("Alerts: 0 of 1 sent through connection alerts. Failed: ")
-    assert StateStore(state).get(AlertsState).incidents[Condition.BLOCKED].told is False
+    assert store_of(state).get(AlertsState).incidents[Condition.BLOCKED].told is False
     connect(monkeypatch, hook.url)
     for _ in range(2):
         report(blocked(storage), state, states=VALIDATE_FAILED)
@@ -114,7 +113,7 @@ def test_without_a_connection_nothing_is_told_or_kept_and_what_was_open_is_told_
     report(blocked(storage), state, states=VALIDATE_FAILED)
     state.documents["watch"] = state.documents["alerts"]
     report(blocked(storage), state, states=VALIDATE_FAILED, settings=WITHOUT_ALERTS)
-    assert StateStore(state).get(WatchState).incidents == {}
+    assert store_of(state).get(WatchState).incidents == {}
     report(blocked(storage), state, states=VALIDATE_FAILED)
 
     assert hook.titles == ["Pulsar east: validation failed"] * 2

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import (
     DagRunTriggerException,
     TaskAwaitingInput,
 )
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
@@ -29,7 +29,6 @@ from pulsar_rebalancer_airflow.operators import (
     QuestionsOperator,
     RecordOperator,
 )
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1")]
 OTHERS = [move_row(3, "a:1", "b:1"), move_row(4, "a:1", "b:1")]
@@ -45,11 +44,11 @@ def entry(**given: Any) -> ClusterEntry:
 
 
 def question(state: MemoryState) -> Question:
-    return StateStore(state).get(Question)
+    return store_of(state).get(Question)
 
 
 def plan(storage: ClusterStorage, state: MemoryState, moves: Any = MOVES, **given: Any) -> StoragePath:
-    seq = StateStore(state).get(DecisionState).seq
+    seq = store_of(state).get(DecisionState).seq
     run = make_run(storage, moves, base_seq=seq, **({"mode": "approve"} | given))
     (run / "input" / "bundles.parquet").write_table(table([], BUNDLES))
     return run
@@ -66,7 +65,7 @@ def gate(
 ) -> str:
     """What the gate says of a plan; the run that asks is under way unless `runs` says otherwise."""
     given: Any = context(CLUSTER, state, run_id=run_id)
-    given["ti"].runs = {StateStore(state).readable(Question).run_id: "running"} if runs is None else runs
+    given["ti"].runs = {store_of(state).readable(Question).run_id: "running"} if runs is None else runs
     if record:
         RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(given)
     GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from starlette.responses import JSONResponse
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER
 from tests.full_disk import full_disk
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import TOKEN, brokers
@@ -19,6 +19,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.state_documents import DecisionState
@@ -27,7 +28,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
 from pulsar_rebalancer_airflow.operators import collect as collecting
-from pulsar_rebalancer_airflow.state_store import StateStore
+from pulsar_rebalancer_airflow.state_store import DOCUMENTS
 from pulsar_simulator.serve import Running
 
 
@@ -88,7 +89,7 @@ def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto
 
     def given(mode: str, by: str) -> str:
         handed = HandedOver(plan=shown, run_id="manual__1", at=now, by=by)
-        StateStore(state).put(HandedOverPlans(plans={plan: handed}))
+        store_of(state).put(HandedOverPlans(plans={plan: handed}))
         return collect(storage, state, {"two_people": True, "mode": mode}, {"plan": plan})
 
     with pytest.raises(AirflowFailException, match="same_person"):
@@ -174,3 +175,29 @@ def test_a_full_disk_has_a_reason_may_pass_and_leaves_nothing_half_written(
     assert failed.value.reason is Reason.STORAGE_FAILED
     assert not [path for path in Path(storage.root).rglob("*") if path.name.startswith(".")]
     collect(storage, state)
+
+
+@pytest.mark.parametrize("kept", [(), ("control", "watch")])
+def test_the_first_run_writes_every_document(served: Running, storage: ClusterStorage, kept: tuple[str, ...]) -> None:
+    ordered = {key: {"version": 1} for key in kept}  # people may order, and the watch may look, before any run
+    state = MemoryState(documents={**ordered})
+
+    collect(storage, state)
+
+    assert state.documents.keys() == {model.KEY for model in DOCUMENTS}
+    assert {key: state.documents[key] for key in kept} == ordered
+
+
+@pytest.mark.parametrize("key", [model.KEY for model in DOCUMENTS])
+def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(
+    storage: ClusterStorage, state: MemoryState, key: str
+) -> None:
+    Committed(seq=3, at=datetime.now(UTC)).write(storage.new_run(datetime.now(UTC)))
+    del state.documents[key]
+
+    with pytest.raises(AirflowFailException, match=rf"^{key}: missing \[state_lost\]") as blocked:
+        collect(storage, state)
+
+    assert "pulsar_control__<cluster> with restore or reset" in str(blocked.value)
+    assert "give pauses, drains and other orders again" in str(blocked.value)
+    assert key not in state.documents

@@ -7,79 +7,87 @@ from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import MemoryState
+from tests.airflow_context import MemoryState, context, store_of
+from tests.airflow_runs import CLUSTER, make_run, move_row
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.control_document import Control
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains, ShownPlan, ShownPlans
-from pulsar_rebalancer.state.state_documents import (
-    DecisionState,
-    HitCount,
-    MovesState,
-    StateDocument,
-    Unload,
-    committed_sequences,
-    keep_copy,
-)
+from pulsar_rebalancer.run.committed import Committed
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, StateDocument, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
+from pulsar_rebalancer_airflow.operators.gate import present_verdict
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
 
 UNLOAD = Unload(at=datetime(2026, 1, 2, tzinfo=UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
-DECIDED = DecisionState(
-    seq=5, plan_id="p5", strategy="AvgShedder", hits={"b:1": HitCount(1, 4)}, means="means-5-x.parquet"
-)
+BUNDLE, MEANS = "t/n/0x00000000_0xffffffff", "means-5-0a0a0a0a.parquet"
+SETTINGS = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"})
+
+
+def committed(storage: ClusterStorage, state: MemoryState, seq: int, **given: Any) -> StoragePath:
+    """A recorded run whose plan moves a bundle."""
+    run = make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=seq - 1, **given)
+    RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(context(CLUSTER, state))
+    return run
+
+
+def gate(state: MemoryState, run: StoragePath) -> str:
+    given: Any = context(CLUSTER, state)
+    GateOperator(task_id="gate", cluster=CLUSTER, settings=SETTINGS, run=run.uri).execute(given)
+    return str(given["ti"].pushed["reason"])
 
 
 @pytest.fixture
-def filled(storage: ClusterStorage, state: MemoryState) -> StateStore:
-    store = StateStore(state)
-    (storage.state / DECIDED.means).write_bytes(b"")
-    store.put(DECIDED)
-    store.put(MovesState(unloads={"t/n/0x00000000_0xffffffff": UNLOAD}))
-    keep_copy(storage, DECIDED)
+def last(storage: ClusterStorage, state: MemoryState) -> StoragePath:
+    """The last committed run, with the number 5."""
+    store_of(state).put(DecisionState(seq=4))
+    (storage.state / MEANS).write_bytes(b"")
+    return committed(storage, state, 5, hits={"b:1": (1, 4)}, means=MEANS)
+
+
+@pytest.fixture
+def filled(state: MemoryState, last: StoragePath) -> StateStore:
+    store = store_of(state)
+    store.put(MovesState(unloads={BUNDLE: UNLOAD}))
     state.writes.clear()
     return store
 
 
+def changes(storage: ClusterStorage) -> list[Any]:
+    return [(storage.state / name).read_json() for name in storage.state.names() if name.startswith("change-")]
+
+
 def act(storage: ClusterStorage, state: MemoryState, action: str, reason: str = "", file: str | None = None) -> Any:
-    return control(storage, state, Settings(), {"action": action, "reason": reason, "file": file})
+    return control(storage, state, SETTINGS, {"action": action, "reason": reason, "file": file})
 
 
-def test_show_changes_nothing(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
-    shown = act(storage, state, "show")["state"]
+def test_show_changes_nothing(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore, last: StoragePath
+) -> None:
+    answer = act(storage, state, "show")
+    shown = answer["state"]
 
-    assert (shown["seq"], shown["plan_id"], shown["recently_unloaded"]) == (5, "p5", 1)
+    assert (shown["seq"], shown["plan_id"], shown["recently_unloaded"]) == (5, last.name, 1)
     assert shown["most_hits"] == {"b:1": {"high": 1, "low": 4}}
+    assert "lost" not in answer
     assert not state.writes
 
 
-def test_reset_is_the_way_out_of_a_state_of_a_newer_release(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore
-) -> None:
-    newer = DECIDED.model_dump(mode="json") | {"version": 99}
-    state.set(DecisionState.KEY, newer)
-    (storage.state / "decision-5.json").write_json(newer)
-
-    with pytest.raises(AirflowFailException, match=r"version 99.*state_version.*reset the state"):
-        act(storage, state, "show")
-    act(storage, state, "reset", "back to the release before")
-
-    assert filled.get(DecisionState) == DecisionState(seq=6)
-    assert any(name.startswith("change-") for name in storage.state.names())
-    # The newer release may be installed again: its copy and the means that it may point to are kept.
-    assert {"decision-5.json", DECIDED.means} <= set(storage.state.names())
-
-
 def test_reset_makes_plans_under_way_stale(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
+    under_way = make_run(storage, base_seq=5)
+
     act(storage, state, "reset", "load was replayed")
 
     assert filled.get(DecisionState) == DecisionState(seq=6)
-    assert set(filled.get(MovesState).unloads) == {"t/n/0x00000000_0xffffffff"}  # moved lately: still protected
-    assert committed_sequences(storage) == [5, 6]
-    (entry,) = [(storage.state / n).read_json() for n in storage.state.names() if n.startswith("change-")]
+    assert set(filled.get(MovesState).unloads) == {BUNDLE}  # moved lately: still protected
+    (entry,) = changes(storage)
     assert (entry["action"], entry["by"], entry["reason"]) == ("reset", "ada", "load was replayed")
     assert (entry["seq_before"], entry["seq_after"], entry["done"]) == (5, 6, True)
+    with pytest.raises(AirflowFailException, match="stale_plan"):
+        RecordOperator(task_id="record", cluster=CLUSTER, run=under_way.uri).execute(context(CLUSTER, state))
 
 
 def test_a_change_that_is_killed_halfway_is_noted(
@@ -90,19 +98,80 @@ def test_a_change_that_is_killed_halfway_is_noted(
     with pytest.raises(ConnectionError):
         act(storage, state, "reset", "load was replayed")
 
-    (entry,) = [(storage.state / n).read_json() for n in storage.state.names() if n.startswith("change-")]
+    (entry,) = changes(storage)
     assert (entry["by"], entry["seq_after"], entry["done"]) == ("ada", 6, False)
 
 
-def test_restores_a_lost_state_from_the_newest_copy(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore
+# a loss, and the way out of it
+
+DAMAGED: dict[str, dict[str, Any] | None] = {
+    "missing": None,
+    "newer": {"version": 99, "plans": {"a": 1}},
+    "damaged": {"version": 1, "incidents": 7, "seq": float("nan")},
+}
+
+
+def lose(state: MemoryState, key: str, damage: str) -> None:
+    del state.documents[key]
+    if DAMAGED[damage] is not None:
+        state.documents[key] = DAMAGED[damage]
+
+
+@pytest.mark.parametrize(("damage", "action"), [("missing", "restore"), ("newer", "reset"), ("damaged", "reset")])
+@pytest.mark.parametrize("model", DOCUMENTS, ids=lambda model: model.KEY)
+def test_the_loss_of_any_document_closes_the_gate_until_a_person_acts(
+    storage: ClusterStorage,
+    state: MemoryState,
+    last: StoragePath,
+    model: type[StateDocument],
+    damage: str,
+    action: str,
+) -> None:
+    assert gate(state, last) == "open"
+    lose(state, model.KEY, damage)
+
+    assert gate(state, last) == "state_lost"
+    verdict = present_verdict(context(CLUSTER, state), CLUSTER, last, SETTINGS, datetime.now(UTC))
+    assert verdict.detail.startswith(f"{model.KEY}: ")
+    shown = act(storage, state, "show")
+    assert shown["in_force"].startswith("Nothing is moved: mode auto; the state is lost")
+    assert shown["lost"].keys() == {model.KEY}
+
+    answer = act(storage, state, action, "the database was lost")
+
+    assert answer["lost"].keys() == {model.KEY}
+    assert answer["in_force"] == "Moves are carried out: mode auto"
+    (entry,) = changes(storage)
+    assert entry["lost"] == answer["lost"]
+    assert (json.loads(entry["was"][model.KEY]) or {}).keys() == (DAMAGED[damage] or {}).keys()
+    assert gate(state, committed(storage, state, 7)) == "open"
+    assert "lost" not in act(storage, state, action, "nothing is lost now")
+
+
+def test_every_document_of_the_store_can_be_restored() -> None:
+    def below(model: type[StateDocument]) -> set[type[StateDocument]]:
+        return {model}.union(*map(below, model.__subclasses__()))
+
+    assert set(DOCUMENTS) == below(StateDocument) - {StateDocument}
+
+
+@pytest.mark.parametrize("action", ["stop", "skip", "close_breaker", "resume", "pause"])
+def test_only_a_pause_may_be_ordered_before_a_reset_and_outlives_it(
+    storage: ClusterStorage, state: MemoryState, last: StoragePath, action: str
 ) -> None:
     state.documents.clear()
+    params = {"action": action, "reason": "the database was lost", "until": None, "file": None}
 
-    act(storage, state, "restore", "database was lost")
+    if action != "pause":
+        with pytest.raises(AirflowFailException, match=r"control: missing \[state_lost\]"):
+            control(storage, state, SETTINGS, params)
+        assert not state.documents
+        return
+    answer = control(storage, state, SETTINGS, params | {"until": "2100-01-01T00:00:00Z"})
+    assert answer["lost"] == {"control": "missing"}
+    act(storage, state, "reset", "the database was lost")
 
-    # The plan id is gone: what was carried out once must not be carried out again.
-    assert filled.get(DecisionState) == DECIDED.model_copy(update={"seq": 6, "plan_id": ""})
+    assert gate(state, committed(storage, state, 7)) == "paused"
 
 
 def test_restores_an_export_with_the_unload_history(
@@ -115,12 +184,12 @@ def test_restores_an_export_with_the_unload_history(
 
     act(storage, state, "restore", "moved to another Airflow", name)
 
-    assert filled.get(DecisionState).hits == DECIDED.hits
-    assert set(filled.get(MovesState).unloads) == {"t/n/0x00000000_0xffffffff"}
+    assert filled.get(DecisionState).hits == {"b:1": HitCount(1, 4)}
+    assert set(filled.get(MovesState).unloads) == {BUNDLE}
 
 
 def test_means_that_are_gone_start_anew(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
-    (storage.state / DECIDED.means).delete()
+    (storage.state / MEANS).delete()
 
     act(storage, state, "restore", "test")
 
@@ -128,7 +197,7 @@ def test_means_that_are_gone_start_anew(storage: ClusterStorage, state: MemorySt
 
 
 @pytest.mark.parametrize(
-    "name", ["../other/state/decision-1.json", "/etc/passwd", "decision-.json", "change-20260101T000000Z-1.json"]
+    "name", ["../other/state/export-20260101T000000Z.json", "/etc/passwd", "change-20260101T000000Z-1.json"]
 )
 def test_a_file_is_named_and_never_a_path(
     storage: ClusterStorage, state: MemoryState, filled: StateStore, name: str
@@ -150,52 +219,19 @@ def test_a_damaged_export_is_not_an_empty_state(
     assert not state.writes
 
 
-UNREADABLE: dict[str, dict[str, Any]] = {
-    "newer": {"version": 99, "plans": {"a": 1}},
-    "damaged": {"version": 1, "incidents": 7, "seq": float("nan")},
-}
-
-
-@pytest.mark.parametrize("damage", UNREADABLE)
-@pytest.mark.parametrize("model", DOCUMENTS, ids=lambda model: model.KEY)
-def test_every_document_that_cannot_be_read_is_restored_and_said(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, model: type[StateDocument], damage: str
-) -> None:
-    state.documents[model.KEY] = UNREADABLE[damage]
-    action = "resume" if model is Control else "reset"
-
-    answer = act(storage, state, action, "written by a newer release")
-
-    assert model.parse(state.documents[model.KEY]).version == 1
-    assert f"{model.KEY!r}" in answer["lost"][model.KEY]
-    (entry,) = [(storage.state / n).read_json() for n in storage.state.names() if n.startswith("change-")]
-    assert entry["lost"] == answer["lost"]
-    assert json.loads(entry["was"][model.KEY]).keys() == UNREADABLE[damage].keys()
-    assert "lost" not in act(storage, state, "reset", "nothing is lost now")
-
-
-def test_every_document_of_the_store_can_be_restored() -> None:
-    def below(model: type[StateDocument]) -> set[type[StateDocument]]:
-        return {model}.union(*map(below, model.__subclasses__()))
-
-    assert set(DOCUMENTS) == below(StateDocument) - {StateDocument}
-
-
 def test_a_reset_leaves_readable_documents_and_orders_as_they_are(
     storage: ClusterStorage, state: MemoryState, filled: StateStore
 ) -> None:
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
-    filled.put_drains(storage, Drains(brokers={"a:1": drain}))
+    filled.put(Drains(brokers={"a:1": drain}))
     shown = ShownPlan(plan_id="p5", action=None, at=datetime.now(UTC), by="ada")
     filled.put(ShownPlans(plans={"h": shown}))
-    state.documents |= {"control": {"version": 99}, "drains": {"version": 99}, "question": {"version": 99}}
-    (storage.state / "drains.json").write_json(Drains(brokers={"a:1": drain}).model_dump(mode="json"))
+    state.documents |= {"control": {"version": 99}, "question": {"version": 99}}
 
     answer = act(storage, state, "reset", "written by a newer release")
 
-    assert set(answer["lost"]) == {"drains", "question"}
-    assert "cannot be read" in answer["in_force"]  # only a person who resumes or pauses gives orders up
-    assert filled.drains(storage).brokers == {"a:1": drain}
+    assert set(answer["lost"]) == {"control", "question"}
+    assert filled.get(Drains).brokers == {"a:1": drain}
     assert filled.get(ShownPlans).plans == {"h": shown}
 
 
@@ -208,3 +244,55 @@ def test_a_plan_that_may_have_been_carried_out_is_not_carried_out_again(
     act(storage, state, "reset", "written by a newer release")
 
     assert filled.get(ShownPlans).plans == {}
+
+
+@pytest.mark.parametrize(
+    "known_by", ["a document of a newer release", "the mark of a run", "an earlier reset", "a later run"]
+)
+def test_the_number_continues_after_a_loss_so_that_no_old_plan_is_accepted(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore, known_by: str
+) -> None:
+    number = {"a document of a newer release": 40, "the mark of a run": 5}.get(known_by, 6)
+    if known_by == "an earlier reset":
+        act(storage, state, "reset", "load was replayed")
+    elif known_by == "a later run":
+        (committed(storage, state, 6) / Committed.FILE).delete()  # its task was killed before it left the mark
+    under_way = make_run(storage, base_seq=number)
+    if known_by == "a later run":
+        StateBefore(decision=filled.get(DecisionState)).write(under_way)
+    state.documents.clear()
+    if known_by == "a document of a newer release":
+        state.documents[DecisionState.KEY] = {"version": 99, "seq": 40}
+
+    act(storage, state, "reset", "the database was lost")
+
+    assert filled.get(DecisionState) == DecisionState(seq=number + 1)
+    assert filled.get(MovesState) == MovesState()
+    with pytest.raises(AirflowFailException, match="stale_plan"):
+        RecordOperator(task_id="record", cluster=CLUSTER, run=under_way.uri).execute(context(CLUSTER, state))
+
+
+def test_restores_the_last_committed_plan_and_no_later_one(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore, last: StoragePath
+) -> None:
+    decided = filled.get(DecisionState)
+    make_run(storage, base_seq=5, hits={"b:1": (2, 5)})  # not recorded
+    state.documents.clear()
+
+    act(storage, state, "restore", "the database was lost")
+
+    # The plan id is gone: what was carried out once must not be carried out again.
+    expected = decided.model_copy(update={"seq": 6, "plan_id": "", "plan_hash": ""})
+    assert filled.get(DecisionState) == expected
+    assert changes(storage)[0]["file"] == last.name
+
+
+def test_hits_that_may_have_led_to_moves_are_not_restored(
+    storage: ClusterStorage, state: MemoryState, filled: StateStore, last: StoragePath
+) -> None:
+    file = last / "plan" / "state.json"
+    file.write_json(file.read_json() | {"restarts": {"b:1": [30.5, "2026-01-02T00:00:00Z"]}})
+
+    act(storage, state, "restore", "test")
+
+    assert (filled.get(DecisionState).hits, filled.get(DecisionState).restarts) == ({}, {})

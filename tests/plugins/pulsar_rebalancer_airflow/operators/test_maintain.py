@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
+from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.compacted_tables import complete_runs
-from pulsar_rebalancer.state.state_documents import DecisionState, keep_copy
+from pulsar_rebalancer.run.plan import read_state
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import MaintainOperator
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 LONG_AGO = timedelta(days=5)
 
@@ -35,23 +36,21 @@ def day(run: StoragePath) -> date:
     return date.fromisoformat(Path(run.uri).parent.name.removeprefix("date="))
 
 
-def decided(storage: ClusterStorage, state: MemoryState, seq: int, run: StoragePath | None = None) -> None:
-    """A state as record leaves it: in the store, a copy beside it, and the files that it points to."""
-    means = f"means-{seq}-0a0a0a0a.parquet"
-    document = DecisionState(seq=seq, plan_id=run.name if run else "", means=means)
-    for name in document.files:
-        (storage.state / name).write_bytes(b"")
-    StateStore(state).put(document)
-    keep_copy(storage, document)
+def committed(storage: ClusterStorage, state: MemoryState, seq: int) -> StoragePath:
+    """A run as record leaves it: its state in the store, its mark, and the files that the state points to."""
+    run = make_run(storage, base_seq=seq - 1, means=f"means-{seq}-0a0a0a0a.parquet", age=LONG_AGO / seq)
+    document = read_state(run)
+    old(storage, *document.files)
+    store_of(state).put(document)
+    Committed(seq=seq, at=datetime.now(UTC)).write(run)
+    return run
 
 
 def old(storage: ClusterStorage, *names: str) -> None:
     written = (datetime.now(UTC) - LONG_AGO).timestamp()
     for name in names:
-        file = storage.state / name
-        if not file.exists():
-            file.write_bytes(b"{}")
-        os.utime(file.uri, (written, written))
+        (storage.state / name).write_bytes(b"{}")
+        os.utime((storage.state / name).uri, (written, written))
 
 
 def test_a_scheduled_run_acts_whatever_the_form_says(storage: ClusterStorage, state: MemoryState) -> None:
@@ -72,66 +71,53 @@ def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: Memo
 
     assert run.exists()
     (step,) = report["steps"]
-    assert (step["action"], step["runs"], step["files"], step["size"]) == ("compact", 1, 6, size)
-    assert (report["dry_run"], report["files"], report["bytes"]) == (True, 6, size)
+    assert (step["action"], step["runs"], step["files"], step["size"]) == ("compact", 1, 7, size)
+    assert (report["dry_run"], report["files"], report["bytes"]) == (True, 7, size)
 
 
 def test_what_a_person_may_still_have_carried_out_stays(storage: ClusterStorage, state: MemoryState) -> None:
     waiting, approved, other = (make_run(storage, age=LONG_AGO) for _ in range(3))
-    StateStore(state).put(Question(plan_id=waiting.name))
+    store_of(state).put(Question(plan_id=waiting.name))
     answer = Answer(question=Question(plan_id=approved.name), at=datetime.now(UTC), by="ada", reason="")
-    StateStore(state).put(Answers(plans={approved.name: answer}))
+    store_of(state).put(Answers(plans={approved.name: answer}))
 
     maintain(storage, state)
 
     assert [run.exists() for run in (waiting, approved, other)] == [True, True, False]
 
 
-def test_what_the_state_and_its_copies_point_to_stays(storage: ClusterStorage, state: MemoryState) -> None:
-    runs = [make_run(storage, age=LONG_AGO) for _ in range(3)]
-    for seq, run in enumerate(runs, start=1):
-        decided(storage, state, seq, run)
-    tables = ("means", "costs")
-    kept = [
-        name for seq in (2, 3) for name in (f"decision-{seq}.json", *(f"{of}-{seq}-0a0a0a0a.parquet" for of in tables))
-    ]
-    # Left by a record that was stopped, and by a store that was rolled back.
-    old(storage, *kept, "decision-1.json", *(f"{of}-1-0b0b0b0b.parquet" for of in tables), "decision-9.json")
+@pytest.mark.parametrize("state_was_reset", [False, True])
+def test_what_the_state_or_the_last_committed_plan_points_to_stays(
+    storage: ClusterStorage, state: MemoryState, state_was_reset: bool
+) -> None:
+    runs = [committed(storage, state, seq) for seq in (1, 2)]
+    if state_was_reset:
+        store_of(state).put(DecisionState(seq=3))
     state.writes.clear()
 
     maintain(storage, state)
 
-    assert [run.exists() for run in runs] == [False, True, True]
-    assert storage.state.names() == sorted(kept)
+    # A person may restore the last plan's state, and its mark shows that the store has held documents.
+    assert [run.exists() for run in runs] == [False, True]
+    assert storage.state.names() == ["costs-2-0a0a0a0a.parquet", "means-2-0a0a0a0a.parquet"]
     assert not state.writes
 
 
-def test_a_lost_state_can_still_be_restored(storage: ClusterStorage, state: MemoryState) -> None:
-    run, other = make_run(storage, age=LONG_AGO), make_run(storage, age=LONG_AGO)
-    decided(storage, state, 7, run)
-    old(storage, *storage.state.names(), "means-5-0a0a0a0a.parquet")
-    before = storage.state.names()
-    state.documents.clear()
-
-    maintain(storage, state)
-
-    assert storage.state.names() == before
-    assert run.exists()
-    assert not other.exists()
-
-
-@pytest.mark.parametrize("unreadable", ["store", "copy"])
-def test_nothing_is_deleted_while_the_state_cannot_be_read(
-    storage: ClusterStorage, state: MemoryState, unreadable: str
+@pytest.mark.parametrize("why", ["missing", "damaged", "plan"])
+def test_nothing_is_deleted_while_the_state_is_lost_or_could_not_be_restored(
+    storage: ClusterStorage, state: MemoryState, why: str
 ) -> None:
-    run = make_run(storage, age=LONG_AGO)
-    decided(storage, state, 1)
-    if unreadable == "store":
+    runs = [committed(storage, state, seq) for seq in (1, 2)]
+    if why == "missing":
+        state.documents.clear()
+    elif why == "damaged":
         state.documents["decision"] = {"version": 99}
     else:
-        (storage.state / "decision-1.json").write_bytes(b"{")
+        (runs[1] / "plan" / "state.json").write_bytes(b"{")
+    before = storage.state.names()
 
-    with pytest.raises(AirflowFailException, match=r"state_version|file_damaged"):
+    with pytest.raises(AirflowFailException, match="file_damaged" if why == "plan" else "state_lost"):
         maintain(storage, state)
 
-    assert run.exists()
+    assert all(run.exists() for run in runs)
+    assert storage.state.names() == before

@@ -68,20 +68,12 @@ def test_the_very_same_moves_end_no_question(
     assert (question(state) == first) is stands
 
 
-@pytest.mark.parametrize("damaged", [{"version": 99}, "text", {"version": 4, "before": 1}])
-def test_a_question_that_cannot_be_read_is_written_anew(
-    storage: ClusterStorage, state: MemoryState, damaged: Any
-) -> None:
-    state.documents[Question.KEY] = damaged
-    assert asked(storage, state, "ask__1") == "approval_unreadable"
-    assert answer(storage, state, "Approve", run_id="ask__1") == "approval_unreadable"
+def test_a_question_that_is_lost_is_neither_asked_nor_answered(storage: ClusterStorage, state: MemoryState) -> None:
+    state.documents[Question.KEY] = {"version": 99}
 
-    assert gate(storage, state, plan(storage, state, mode="auto"), mode="auto") == "open"
-    assert question(state) == Question(opening=question(state).opening)
-    state.documents[Question.KEY] = damaged
-    run = plan(storage, state)
-    assert gate(storage, state, run) == "awaiting_approval"
-    assert question(state).plan_id == run.name
+    assert asked(storage, state, "ask__1") == "state_lost"
+    assert answer(storage, state, "Approve", run_id="ask__1") == "state_lost"
+    assert gate(storage, state, plan(storage, state)) == "state_lost"
 
 
 def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(

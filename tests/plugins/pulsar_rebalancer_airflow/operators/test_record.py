@@ -5,6 +5,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
+from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -16,7 +17,7 @@ def record(storage: ClusterStorage, run: StoragePath, state: MemoryState) -> lis
     return operator.execute(context(CLUSTER, state))
 
 
-def test_commits_in_one_write_and_keeps_a_copy(storage: ClusterStorage, state: MemoryState) -> None:
+def test_commits_in_one_write_and_marks_the_run(storage: ClusterStorage, state: MemoryState) -> None:
     run = make_run(storage, hits={"b:1": (0, 3)})
 
     assert record(storage, run, state) == []
@@ -24,7 +25,7 @@ def test_commits_in_one_write_and_keeps_a_copy(storage: ClusterStorage, state: M
     assert state.writes == ["decision"]
     assert state.documents["decision"]["plan_id"] == run.name
     assert state.documents["decision"]["hits"] == {"b:1": [0, 3]}
-    assert (storage.state / "decision-1.json").read_json() == state.documents["decision"]
+    assert Committed.read(run).seq == 1
 
 
 def test_a_stale_plan_is_refused_without_a_retry(storage: ClusterStorage, state: MemoryState) -> None:
@@ -46,3 +47,37 @@ def test_a_blocked_run_is_not_recorded_whatever_its_mark_says(storage: ClusterSt
         record(storage, run, state)
 
     assert state.writes == []
+
+
+def test_a_retry_after_a_kill_writes_the_mark_and_any_other_keeps_it(
+    storage: ClusterStorage, state: MemoryState
+) -> None:
+    run = make_run(storage)
+    record(storage, run, state)
+    (run / Committed.FILE).delete()
+
+    record(storage, run, state)
+    written = Committed.read(run)
+    record(storage, run, state)
+
+    assert Committed.read(run) == written
+
+
+def test_the_files_of_the_state_and_of_the_one_before_are_kept(storage: ClusterStorage, state: MemoryState) -> None:
+    files = {seq: [f"{of}-{seq}-0000000{seq}.parquet" for of in ("costs", "means")] for seq in (1, 2, 3)}
+    for seq, (costs, means) in files.items():
+        for name in (costs, means, "export-20260101T000000Z.json"):
+            (storage.state / name).write_bytes(b"")
+        record(storage, make_run(storage, base_seq=seq - 1, means=means), state)
+
+    assert storage.state.names() == sorted([*files[2], "export-20260101T000000Z.json", *files[3]])
+
+
+def test_no_plan_is_recorded_over_a_lost_state(storage: ClusterStorage, state: MemoryState) -> None:
+    record(storage, make_run(storage), state)
+    del state.documents["decision"]
+
+    with pytest.raises(AirflowFailException, match=r"decision: missing \[state_lost\]"):
+        record(storage, make_run(storage), state)
+
+    assert "decision" not in state.documents

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
@@ -22,12 +22,12 @@ from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator
-from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
+from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset
 
 
 def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:
     """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
-    history = WaveHistory(StateStore(state).get(MovesState), StateStore(state).change_moves, run, wave)
+    history = WaveHistory(store_of(state).get(MovesState), store_of(state).change_moves, run, wave)
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
     history.plan(planned, datetime.now(UTC))
     by_bundle = {bundle(number): reason for number, reason in reasons.items()}
@@ -69,7 +69,7 @@ def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(
 
     operator.execute(context(CLUSTER, state, xcoms={("gate", "reason"): "open"}))
 
-    assert StateStore(state).get(Breaker).why == why
+    assert store_of(state).get(Breaker).why == why
 
 
 def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemoryState) -> None:
@@ -102,7 +102,7 @@ def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemorySt
 def test_what_is_in_force_at_the_end_is_said_and_by_whom(storage: ClusterStorage, state: MemoryState) -> None:
     begun = datetime.now(UTC) - timedelta(minutes=1)
     run = make_run(storage, max_bundles_per_run=3)
-    StateStore(state).put_control(storage, Control(stop=Order(at=datetime.now(UTC), by="bob", reason="wait")))
+    store_of(state).put(Control(stop=Order(at=datetime.now(UTC), by="bob", reason="wait")))
     given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): "open"}, started=begun)
     now = Settings.model_validate({"mode": "auto", "blackouts": [{"cron": "* * * * *", "minutes": 1}]})
 
@@ -122,7 +122,7 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, s
 
     report(run, state)
 
-    history = StateStore(state).get(MovesState).unloads
+    history = store_of(state).get(MovesState).unloads
     assert {b: u.outcome for b, u in history.items()} == {
         bundle(0): "moved",
         bundle(2): "interrupted",
@@ -147,7 +147,7 @@ def test_forgets_unloads_once_nothing_depends_on_them(
             outcome="moved",
         )
 
-    StateStore(state).put(MovesState(unloads={bundle(8): unloaded(minutes + 1), bundle(9): unloaded(minutes - 1)}))
+    store_of(state).put(MovesState(unloads={bundle(8): unloaded(minutes + 1), bundle(9): unloaded(minutes - 1)}))
 
     report(make_run(storage, **settings), state, gate="nothing_to_do")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
 
@@ -20,7 +20,6 @@ from pulsar_rebalancer.orders.manual_plans import Drain, Drains, Question
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 OWNED = {broker: {f"t/n/0x{n:08x}_0x{n + 1:08x}": 5.0} for n, broker in enumerate("abc")}
 PAUSE = {"pause": {"until": datetime(2100, 1, 1, tzinfo=UTC), "reason": "holiday"}}
@@ -59,13 +58,13 @@ class Desk:
 
     @property
     def roll(self) -> Roll:
-        return StateStore(self.state).get(Roll)
+        return store_of(self.state).get(Roll)
 
     def empties(self, run: str) -> Any:
         """Have the first broker empty, as if runs had drained it, and take the next step."""
         roll = self.roll.entered(Phase.RESTARTING, datetime.now(UTC), "")
         changed = {"started": NOW - timedelta(days=9), "left": 0, "may_restart": True}
-        StateStore(self.state).put_roll(self.snapshots.storage, roll.model_copy(update=changed))
+        store_of(self.state).put(roll.model_copy(update=changed))
         return self.act(run)
 
 
@@ -95,7 +94,7 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
     desk.runs = {"second": "running"}
     assert desk.act("first", plan=plan) == "roll_under_way", "the former run was cleared"
     stop = Order(at=datetime.now(UTC), by="eve", reason="enough")
-    StateStore(desk.state).put(Control(stop_roll=stop))
+    store_of(desk.state).put(Control(stop_roll=stop))
     assert desk.act("second") == "roll_stopped"
 
 
@@ -131,13 +130,13 @@ def test_what_keeps_a_roll_from_beginning(tmp_path: Path, settings: Any, user: s
 def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_path: Path) -> None:
     desk = Desk(tmp_path, **PAUSE)
     drain = Drain(at=NOW, by="ada", reason="new disks")
-    StateStore(desk.state).put(Drains(brokers={"c:1": drain}))
+    store_of(desk.state).put(Drains(brokers={"c:1": drain}))
     shown = desk.act(user="ada", reason="patch", brokers=["a:1"])
     assert shown["waits"].startswith("paused until 2100-01-01 00:00 UTC")
     assert shown["refused"] == "draining: release these brokers first: c:1"
     assert desk.act(plan=shown["plan"]) == "draining"
 
-    StateStore(desk.state).put(Drains())
+    store_of(desk.state).put(Drains())
     assert desk.act(plan=shown["plan"]) == {}
 
 
@@ -181,7 +180,7 @@ def test_an_order_to_skip_a_broker_skips_no_other(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.act("run", plan=desk.plan(brokers=["a:1", "b:1"]))
     late = SkipBrokerOrder(at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later", broker="a:1")
-    StateStore(desk.state).put(Control(skip_broker=late))
+    store_of(desk.state).put(Control(skip_broker=late))
     desk.act("run")
     desk.act("run")
     assert (desk.roll.done, desk.roll.broker) == ({"a:1": "broker_skipped"}, "b:1")
@@ -235,8 +234,7 @@ def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, s
     assert "restart a:1 now" in asked.body
 
     past = dict.fromkeys(("since", "progress_at"), NOW)
-    StateStore(desk.state).put(desk.roll.model_copy(update=past))
-    desk.snapshots.storage.roll.delete()
+    store_of(desk.state).put(desk.roll.model_copy(update=past))
     assert desk.act("run") == "broker_not_back"
     assert "a:1 stays drained until a person releases it" in sent[1].body
     assert "broker_not_back x1" in sent[1].body
@@ -247,9 +245,9 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     assert desk.pushed == {}
     skipped = {"phase": Phase.RETURNING, "left": 2, "since": NOW}
-    StateStore(desk.state).put_roll(desk.snapshots.storage, desk.roll.model_copy(update=skipped))
+    store_of(desk.state).put(desk.roll.model_copy(update=skipped))
     skip = SkipBrokerOrder(at=datetime.now(UTC), by="eve", reason="enough", broker="a:1")
-    StateStore(desk.state).put(Control(skip_broker=skip))
+    store_of(desk.state).put(Control(skip_broker=skip))
 
     assert desk.act("run") == {"a:1": "broker_rolled"}
     assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
@@ -265,7 +263,7 @@ def test_the_end_that_nobody_was_told_is_noted(tmp_path: Path, monkeypatch: pyte
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     monkeypatch.setattr(notifications, "deliver", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
-    StateStore(desk.state).put(Control(stop_roll=Order(at=datetime.now(UTC), by="eve", reason="enough")))
+    store_of(desk.state).put(Control(stop_roll=Order(at=datetime.now(UTC), by="eve", reason="enough")))
     assert desk.act("run") == "roll_stopped"
     assert desk.roll.untold is not accepted
 
@@ -275,7 +273,7 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
     skip = SkipBrokerOrder(at=datetime.now(UTC), by="eve", reason="later", broker="a:1")
-    StateStore(desk.state).put(Control(skip_broker=skip))
+    store_of(desk.state).put(Control(skip_broker=skip))
     for _ in range(2):
         desk.act("run")
 
@@ -327,7 +325,7 @@ def test_a_manual_plan_that_waits_for_approval_comes_first(
         assert run is not None
         summary.model_copy(update={"by_hand": None}).write(run)
     asked = Question(plan_id=summary.plan_id, hash=summary.hash, at=datetime.now(UTC), run_id="ask")
-    StateStore(desk.state).put(asked)
+    store_of(desk.state).put(asked)
     desk.snapshots.take(after=datetime.now(UTC) - NOW)
     desk.runs = runs
     shown = desk.act(user="ada", reason="patch")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from tests.airflow_context import context
+from tests.airflow_context import context, store_of
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
@@ -21,7 +21,6 @@ from pulsar_rebalancer.run.plan import read_outcomes
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import SplitOperator
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 ACTS = {"split_mode": "auto"}
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -77,10 +76,10 @@ def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene: UnloadS
     planned = [row(scene, rank) for rank in range(2)]
     caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
     run = scene.run([], splits=planned, **ACTS | caps)
-    real, store = scene.cluster.split_at, StateStore(scene.state)
+    real, store = scene.cluster.split_at, store_of(scene.state)
 
     def stopping(*args: Any, **more: Any) -> Any:
-        store.put_control(scene.storage, Control(stop=Order(at=NOW, by="ada", reason="wait")))
+        store.put(Control(stop=Order(at=NOW, by="ada", reason="wait")))
         return real(*args, **more)
 
     scene.monkeypatch.setattr(scene.cluster, "split_at", stopping)
@@ -137,7 +136,7 @@ def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene
     assert [after[each["bundle"]] for each in planned] == expected
     assert ended == Counter(reason for reason, _ in expected)
     assert asked == []
-    kept = tidied(StateStore(scene.state).get(MovesState).splits, outcome, datetime.now(UTC), 60)
+    kept = tidied(store_of(scene.state).get(MovesState).splits, outcome, datetime.now(UTC), 60)
     assert set(kept) == {each["bundle"] for each in planned[:made]}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from tests.airflow_context import context
+from tests.airflow_context import context, store_of
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
@@ -19,6 +19,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.path import StoragePath
@@ -26,7 +27,6 @@ from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperat
 from pulsar_rebalancer_airflow.operators import holds as module
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -45,7 +45,7 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene:
     run = scene.run(moves)
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
     stop = Control(stop=Order(at=NOW, by="ada", reason="wait"))
-    scene.before_unloads(lambda _: StateStore(scene.state).put_control(scene.storage, stop))
+    scene.before_unloads(lambda _: store_of(scene.state).put(stop))
 
     with pytest.raises(AirflowFailException, match="stopped"):
         unload(scene, run, NOW - timedelta(minutes=1))
@@ -60,20 +60,26 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene:
     assert pushed["progress"] == {"done": 4, "of": 4, "failed": 0}
 
 
+NEEDS_PERSON = ("state_lost", "wrong_setting")
 FILE = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1, "breaker": {"failed_moves": 1}}
 
 
 def ordered(scene: UnloadScene) -> None:
     pause = PauseOrder(at=NOW, by="ada", reason="wait", until=datetime(2100, 1, 1, tzinfo=UTC))
-    StateStore(scene.state).put_control(scene.storage, Control(pause=pause))
+    store_of(scene.state).put(Control(pause=pause))
 
 
 def damaged(scene: UnloadScene) -> None:
     scene.state.documents["control"] = {"version": 99}
 
 
+def lost(scene: UnloadScene) -> None:
+    Committed(seq=1, at=NOW).write(scene.storage.new_run(NOW))
+    scene.state.documents.pop("control", None)
+
+
 def opened(scene: UnloadScene) -> None:
-    StateStore(scene.state).put(Breaker(opened_at=datetime.now(UTC), why="worse"))
+    store_of(scene.state).put(Breaker(opened_at=datetime.now(UTC), why="worse"))
 
 
 def nothing(scene: UnloadScene) -> None:
@@ -84,7 +90,8 @@ def nothing(scene: UnloadScene) -> None:
     ("order", "file", "reason"),
     [
         (ordered, FILE, "paused"),
-        (damaged, FILE, "control_unreadable"),
+        (damaged, FILE, "state_lost"),
+        (lost, FILE, "state_lost"),
         (opened, FILE, "breaker_open"),
         (nothing, FILE | {"mode": "observe"}, "observe"),
         (nothing, FILE | {"mode": False}, "observe"),
@@ -96,8 +103,8 @@ def nothing(scene: UnloadScene) -> None:
             FILE | {"maintenance_windows": [{"start": "2020-01-01T00:00", "end": "2020-01-02T00:00"}]},
             "outside_window",
         ),
-        (nothing, FILE | {"modes": "auto"}, "control_unreadable"),
-        (nothing, None, "control_unreadable"),
+        (nothing, FILE | {"modes": "auto"}, "wrong_setting"),
+        (nothing, None, "wrong_setting"),
     ],
 )
 def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
@@ -127,16 +134,14 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
             return real(at, *given)
 
         once.setattr(scene.cluster, "unload_at", unload_at)
-        with failed(reason) if reason == "control_unreadable" else nullcontext():
+        with failed(reason) if reason in NEEDS_PERSON else nullcontext():
             told = carry_out(scene, run)
     counts = conclude(run, Reason.OPEN, NOW).counts
     assert counts[Reason.MOVED] <= 2
     assert counts == {"moved": counts[Reason.MOVED], reason: 5 - counts[Reason.MOVED]}
-    assert reason == "control_unreadable" or told == counts
+    assert reason in NEEDS_PERSON or told == counts
 
-    scene.state.documents |= {key: documents.get(key) for key in ("control", "breaker")}
-    if scene.storage.control.exists():
-        scene.storage.control.delete()
+    scene.state.documents |= {key: documents[key] for key in ("control", "breaker")}
     write(FILE)
     carry_out(scene, run)
     assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 5}
@@ -211,14 +216,14 @@ def opened_by_report(scene: UnloadScene, run: StoragePath, rules: dict[str, Any]
     xcoms = {("gate", "reason"): "open"}
     report = ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate", settings=settings)
     report.execute(context(CLUSTER, scene.state, xcoms=xcoms))
-    return StateStore(scene.state).get(Breaker).why
+    return store_of(scene.state).get(Breaker).why
 
 
 def close_breaker(scene: UnloadScene) -> None:
     """As a person does once the brokers are well again."""
     scene.cluster.faults.clear()
     closed = Order(at=datetime.now(UTC), by="ada", reason="brokers are well again")
-    StateStore(scene.state).put_control(scene.storage, Control(breaker_closed=closed))
+    store_of(scene.state).put(Control(breaker_closed=closed))
 
 
 def test_a_breaker_that_a_person_closes_during_the_run_counts_later_failures_only(scene: UnloadScene) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import store_of
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.orders.control_document import Control, Order, SkipBrokerOrder
@@ -18,7 +19,6 @@ from pulsar_rebalancer.run.outcome import conclude, read_waves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import MovesState
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 HOLD = Validation(findings=(Finding(reason=Reason.BUILTIN_SHEDDING_ON),))
 
@@ -99,10 +99,10 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScen
 
 def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene: UnloadScene) -> None:
     scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
-    moves, store = scene.moves(2), StateStore(scene.state)
+    moves, store = scene.moves(2), store_of(scene.state)
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
     marks = Drains(brokers={move["destination"]: drain for move in moves})
-    scene.before_unloads(lambda _: store.put_drains(scene.storage, marks))
+    scene.before_unloads(lambda _: store.put(marks))
 
     run = scene.run(moves, unload_concurrency=1)
 
@@ -118,7 +118,7 @@ def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(sce
     scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
     first = scene.moves(1)[0]
     moves = [move for move in scene.moves(99) if move["source"] == first["source"]][:3]
-    store, now, source = StateStore(scene.state), datetime.now(UTC), first["source"]
+    store, now, source = store_of(scene.state), datetime.now(UTC), first["source"]
     roll = Roll(id="f", order=(source,), at=now, turn_at=now, since=now, phase=Phase.DRAINING)
     order = {"at": now, "by": "eve", "reason": "enough"}
     released = end == "released"
@@ -126,22 +126,22 @@ def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(sce
 
     def ended(_: str) -> None:
         if end == "released":
-            store.put_drains(scene.storage, drains.without(source, now))
+            store.put(drains.without(source, now))
         elif end == "roll stopped":
-            store.put_control(scene.storage, Control(stop_roll=Order(**order)))
+            store.put(Control(stop_roll=Order(**order)))
         elif end == "broker skipped":
-            store.put_control(scene.storage, Control(skip_broker=SkipBrokerOrder(**order, broker=source)))
+            store.put(Control(skip_broker=SkipBrokerOrder(**order, broker=source)))
         else:
             changed = (
                 {"ended": Reason.ROLL_STOPPED, "ended_at": now} if end == "roll over" else {"phase": Phase.RETURNING}
             )
-            store.put_roll(scene.storage, roll.model_copy(update=changed))
+            store.put(roll.model_copy(update=changed))
 
-    store.put_drains(scene.storage, drains)
+    store.put(drains)
     if not released:
-        store.put_roll(scene.storage, roll)
+        store.put(roll)
     scene.before_unloads(ended)
-    before = StateBefore(drains=store.drained(scene.storage), roll=None if released else roll)
+    before = StateBefore(drains=Drains(brokers={**store.orders().drains}), roll=None if released else roll)
     run = scene.run(moves, before=before, unload_concurrency=1)
 
     assert scene.unload(run) == {"moved": 1, "not_drained" if released else "roll_stopped": 2}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.airflow_context import store_of
 from tests.airflow_runs import CLUSTER, move_row
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import Moves, UnloadScene
 
@@ -28,7 +29,6 @@ from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
-from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_simulator.faults import Fault, FaultKind
 
 ALONE = Path(__file__).with_name("unload_alone.py")
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[4]
 def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minutes: int, resumed: bool) -> None:
     moves = scene.moves(2)
     run = scene.run(moves, age=timedelta(minutes=minutes))
-    store = StateStore(scene.state)
+    store = store_of(scene.state)
     WaveHistory(store.get(MovesState), store.change_moves, run, 0).plan(
         read_moves(run), datetime.now(UTC) - timedelta(minutes=15)
     )
@@ -146,7 +146,7 @@ def excluded(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
 
 def drained(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
-    StateStore(scene.state).put_drains(scene.storage, Drains(brokers={m["destination"]: drain for m in moves}))
+    store_of(scene.state).put(Drains(brokers={m["destination"]: drain for m in moves}))
     return {}
 
 

@@ -3,14 +3,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer_airflow.operators import WatchOperator
-from pulsar_rebalancer_airflow.state_store import StateStore
 
 SETTINGS = Settings(alert_connection="alerts", alert_quiet_minutes=0, interval_seconds=60, alert_after_intervals=3)
 
@@ -22,7 +21,7 @@ def watch(state: MemoryState, settings: Settings = SETTINGS) -> float:
 
 def ran(state: MemoryState, seconds_ago: float) -> None:
     """What report leaves."""
-    StateStore(state).put(AlertsState(run_at=datetime.now(UTC) - timedelta(seconds=seconds_ago)))
+    store_of(state).put(AlertsState(run_at=datetime.now(UTC) - timedelta(seconds=seconds_ago)))
 
 
 def test_runs_that_do_not_end_are_told_once_and_their_return_once(state: MemoryState, hook: Webhook) -> None:
@@ -42,10 +41,10 @@ def test_runs_that_do_not_end_are_told_once_and_their_return_once(state: MemoryS
 def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState, hook: Webhook) -> None:
     assert watch(state) == 0
     first = datetime.now(UTC) - timedelta(seconds=181)
-    StateStore(state).put(StateStore(state).get(WatchState).model_copy(update={"began_at": first}))
+    store_of(state).put(store_of(state).get(WatchState).model_copy(update={"began_at": first}))
 
     assert watch(state) >= 181
 
     (message,) = hook.messages
     assert "no run has ended yet" in message["message"]
-    assert AlertsState.KEY not in state.documents
+    assert AlertsState.KEY not in state.writes

@@ -73,7 +73,7 @@ def test_a_plan_says_what_became_of_it(
         (Reason.BLACKOUT, "a blackout was in force.", "held back"),
         (Reason.OUTSIDE_WINDOW, "it was outside the maintenance windows.", "held back"),
         (Reason.SKIPPED, "a person had ordered to skip the run.", "held back"),
-        (Reason.CONTROL_UNREADABLE, "the orders that people gave could not be read.", "held back"),
+        (Reason.STATE_LOST, "the state was lost.", "held back"),
     ],
 )
 def test_what_held_a_plan_back_is_over_once_it_is_over(tmp_path: Path, verdict: Reason, why: str, state: str) -> None:
@@ -149,7 +149,7 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
         ({"blackouts": [BLACKOUT]}, {}, 0, "held back", f"{Reason.BLACKOUT.meaning} {WOULD_FIRE}"),
         (RULES, {"control": OPEN_BREAKER}, 0, "held back", f"{Reason.BREAKER_OPEN.meaning} {WOULD_FIRE}"),
         ({}, {"control": SKIP}, 0, "held back", f"The next run moves nothing. {WOULD_FIRE}"),
-        ({}, {"unreadable": "damaged"}, 0, "held back", f"{Reason.DRAINS_UNREADABLE.meaning} {WOULD_FIRE}"),
+        ({}, {"control": Control(lost="x")}, 0, "held back", f"{Reason.STATE_LOST.meaning} {WOULD_FIRE}"),
         ({}, {"roll": ROLL}, 0, "held back", f"{Reason.ROLLING.meaning} {WOULD_FIRE}"),
         ({}, {"roll": ROLL, "control": Control(pause=PAUSE)}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
         ({}, {"scheduled": False}, 0, "held back", f"{NO_SCHEDULER}, so no run starts. {WAITS}."),

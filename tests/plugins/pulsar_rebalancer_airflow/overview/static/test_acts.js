@@ -17,7 +17,6 @@ const NONE = {
   skips: false,
   breaker: false,
   rolls: false,
-  marks_damaged: false,
   closed: "",
   stays_closed: "",
   paused_dags: [],
@@ -275,24 +274,13 @@ for (
 }
 
 test("the brokers that are ticked are released", () => {
-  const { dag, request } = offered(HAND, () => NOW).find((each) => each.name === "Release");
+  const released = (drains) => offered({ ...HAND, drains }, () => NOW).find((each) => each.name === "Release");
+  assert.equal(released([]), undefined);
+  const { dag, request, fields } = released([{ broker: "gone:1" }, { broker: "a:1" }]);
+  assert.deepEqual(all("input", fields()).map((box) => box.attributes.value), ["gone:1", "a:1"]);
   assert.deepEqual([dag, request().body(form({ broker: ["a:1"] })).conf], ["h", {
     ...{ action: "release", broker: ["a:1"], reason: "a party" },
   }]);
-});
-
-test("while marks cannot be read, any broker is released, also one that is not known to be drained", () => {
-  const named = (acts, rest) => {
-    const release = offered({ ...HAND, ...rest, acts: { ...HAND.acts, ...acts } }, () => NOW).at(-1);
-    return release && [release.hint.slice(0, 4), ...all("input", release.fields()).map((box) => box.attributes.value)];
-  };
-  const gone = { drains: [{ broker: "gone:1" }, { broker: "a:1" }] };
-  assert.deepEqual(named({}, gone), ["They", "gone:1", "a:1"]);
-  assert.deepEqual(named({ marks_damaged: true }, gone), ["Some", "gone:1", "a:1", "b:1"]);
-  assert.deepEqual(named({ marks_damaged: true }, { drains: [] }), ["Some", "a:1", "b:1"]);
-  for (const rest of [{}, { acts: { ...HAND.acts, marks_damaged: true }, brokers: [] }]) {
-    assert.deepEqual(offered({ ...HAND, drains: [], ...rest }, () => NOW), []);
-  }
 });
 
 test("what has changed in the cluster since a plan was made is told", () => {
