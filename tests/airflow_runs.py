@@ -93,7 +93,7 @@ def make_run(
         pairs_fired=int(bool(moves)),
         hits=(8, 0),
         bundles_taken=len(moves),
-        bundles_passed_over={},
+        bundle_skip_reasons={},
         waves=len({row["wave"] for row in moves}),
         predicted_min=None,
         predicted_max=None,

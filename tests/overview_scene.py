@@ -33,7 +33,7 @@ from pulsar_rebalancer.run.tables import (
     write,
 )
 from pulsar_rebalancer.show.page import overview
-from pulsar_rebalancer.show.page.facts import AirflowFacts
+from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -266,7 +266,7 @@ def history(scene: Scene, until: datetime, runs: int) -> None:
 def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
     """The page of a cluster; its card in the list says the same."""
     entry = ClusterEntry(name="east", given={}, settings=made.settings, error=error)
-    known = AirflowFacts(**{"next_run_at": NOW + timedelta(seconds=30)} | facts)
+    known = AirflowContext(**{"next_run_at": NOW + timedelta(seconds=30)} | facts)
     found = overview.present(made.storage, entry, known, NOW)
     assert overview.status(made.storage, entry, known, NOW) == found.status
     return found

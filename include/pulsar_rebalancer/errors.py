@@ -7,12 +7,7 @@ from pulsar_rebalancer.texts import one_line
 
 
 class RebalancerError(Exception):
-    """An error that an operator can act on.
-
-    Args:
-        message: what went wrong, with the invalid value but without secrets. It becomes one line, because the value can
-            come from a person, the network or foreign code.
-    """
+    """An error that an operator can act on. Its message becomes one line and contains no secrets."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         message = one_line(message)
@@ -31,7 +26,7 @@ class AdminError(RebalancerError):
     Args:
         broker: brokerId, or the address to which the request was sent.
         status: HTTP status; None if there was no answer.
-        sent: False if no connection to the broker could be made, so the broker cannot have carried out the request.
+        sent: False if no connection could be made, so the broker cannot have carried out the request.
     """
 
     def __init__(

@@ -26,9 +26,9 @@ class IsolationPolicy(BaseModel):
     Attributes:
         namespaces: patterns of `tenant/namespace`.
         primary: patterns of host names; matching brokers are reserved for the policy's namespaces.
-        secondary: patterns of host names; matching brokers are used for failover.
+        secondary: patterns of host names for failover.
         min_limit: secondary brokers are used while fewer than this many primary brokers are active.
-        problems: errors in Pulsar's document, by field name. Invalid parts are left out of the attributes above.
+        problems: errors in Pulsar's document, by field name; invalid parts are left out above.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,21 +41,15 @@ class IsolationPolicy(BaseModel):
     problems: dict[str, str] = {}
 
     def covers(self, namespace: str) -> bool:
-        """Return whether one of `namespaces` matches the whole name of a namespace (NamespaceIsolationPolicyImpl)."""
+        """Return whether `namespaces` match a namespace's whole name (NamespaceIsolationPolicyImpl)."""
         return _matches(self.namespaces, namespace)
 
     def reserves(self, broker: str) -> bool:
-        """Return whether a broker is a primary broker of this policy; only its host is compared, not its port."""
+        """Return whether a broker is a primary broker of this policy; its port is ignored."""
         return _matches(self.primary, host_of(broker))
 
     def candidates(self, brokers: Sequence[str]) -> list[str]:
-        """Return the brokers that may own the policy's namespaces.
-
-        The rules are those of LoadManagerShared.applyNamespacePolicies and MinAvailablePolicy.
-
-        Args:
-            brokers: all active brokers.
-        """
+        """Return the permitted brokers (LoadManagerShared.applyNamespacePolicies, MinAvailablePolicy)."""
         primary = [broker for broker in brokers if self.reserves(broker)]
         if len(primary) >= self.min_limit:
             return primary
@@ -63,7 +57,6 @@ class IsolationPolicy(BaseModel):
 
 
 def host_of(broker: str) -> str:
-    """Return the host part of a brokerId."""
     return broker.rpartition(":")[0]
 
 
@@ -90,14 +83,10 @@ def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> d
 
 
 def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: IsolationPolicy | None) -> str:
-    """Return why the permitted brokers of a namespace are unknown; empty if they are known.
+    """Return why the permitted brokers of a namespace, to which `ruling` applies, are unknown; empty if known.
 
-    If a policy's namespaces cannot be read, it could apply to any namespace that no earlier policy covers. If a
-    policy's primary brokers cannot be read, any broker could be reserved, so the permitted brokers for namespaces
-    without a policy are also unknown.
-
-    Args:
-        ruling: the policy that applies to the namespace, from `rulings`.
+    A policy with unreadable namespaces could apply to any namespace that no earlier policy covers. One with
+    unreadable primary brokers could reserve any broker, which affects namespaces without a policy.
     """
     if not is_name(namespace):
         return f"no namespace of Pulsar is named {_quoted(namespace)}"
@@ -163,13 +152,12 @@ class Policies(VersionedDocument):
 
     Attributes:
         isolation: isolation policies in Pulsar's order.
-        groups: anti-affinity group by namespace, only for namespaces that have one.
+        groups: anti-affinity group by namespace.
         domains: each broker's failure domain; empty if failure domains are off.
         unknown: why the permitted brokers are unknown, by namespace: an admin reason code or a sentence.
         without_persistent: brokers that accept no persistent topics; empty if no broker accepts any.
         readable: True if the policies of at least one namespace are known, or there is no namespace.
-        problem: text that lists the policies that could not be read and those without an active broker; empty if there
-            is no problem.
+        problem: the policies that could not be read, or have no active broker, as text.
     """
 
     FILE: ClassVar[str] = "input/policies.json"
@@ -195,13 +183,12 @@ class Policies(VersionedDocument):
         return {namespace: kind(namespace) for namespace in namespaces}
 
     def kind(self, namespace: str) -> str | None:
-        """Return the result of `kinds` for one namespace."""
         return self.kinds([namespace])[namespace]
 
     def reserved_by(self, broker: str) -> str | None:
-        """Return the first isolation policy that has the broker as a primary broker; None if there is no such policy.
+        """Return the first isolation policy that has the broker as a primary broker; None if there is none.
 
-        The policy keeps all other namespaces off the broker (NamespaceIsolationPolicies.isSharedBroker). Pulsar does
-        not apply this rule to manually chosen destinations.
+        It keeps other namespaces off the broker (NamespaceIsolationPolicies.isSharedBroker), but Pulsar does not
+        apply this rule to manually chosen destinations.
         """
         return next((policy.name for policy in self.isolation if policy.reserves(broker)), None)

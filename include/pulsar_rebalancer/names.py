@@ -16,20 +16,13 @@ CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Pattern for cluster names, which become part of folder names and DAG ids."""
 
 SHEDDING = "loadBalancerSheddingEnabled"
-"""The dynamic setting that the leader checks, together with `loadBalancerEnabled`, before it sheds.
-
-See LoadSheddingTask, and UnloadScheduler in the extensible load manager.
-"""
+"""The dynamic setting that the leader checks before it sheds (LoadSheddingTask, UnloadScheduler)."""
 
 BALANCER = "loadBalancerEnabled"
-"""A static setting. Without it, a broker never sheds bundles, even if `loadBalancerSheddingEnabled` is true."""
+"""A static setting; without it, a broker never sheds, even if `loadBalancerSheddingEnabled` is true."""
 
 SPLITTING = "loadBalancerAutoBundleSplitEnabled"
-"""The dynamic setting that Pulsar checks before it automatically splits a bundle.
-
-The leader splits bundles (ModularLoadManagerImpl.checkNamespaceBundleSplit). With the extensible load manager, every
-broker splits its own bundles (SplitScheduler).
-"""
+"""The dynamic setting for automatic splits (ModularLoadManagerImpl, SplitScheduler)."""
 
 HEARTBEAT_NAMESPACE = r"(?:pulsar|sla-monitor)/[^:/]+:[0-9]+"
 """Heartbeat and SLA-monitor namespaces, which Pulsar's strategies ignore (NamespaceService, 4.2.4 and 5.0.1)."""
@@ -42,13 +35,12 @@ _OF_BROKERS = ("pulsar/", "sla-monitor/")
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
-"""Maximum length of a brokerId: the longest host name (RFC 1035), the brackets of an IPv6 address, and a port."""
+"""The longest host name (RFC 1035), the brackets of an IPv6 address, and a port."""
 _LONGEST_PATTERN = 256
 _LAST_HASH = 0xFFFFFFFF
 
 
 def is_broker_id(text: str) -> bool:
-    """Return whether a string has the form of a brokerId, `host:port`, and can be part of a URL."""
     if len(text) > _LONGEST_BROKER_ID or _BROKER_ID.fullmatch(text) is None:
         return False
     try:
@@ -59,35 +51,25 @@ def is_broker_id(text: str) -> bool:
 
 
 def namespace_of(bundle: str) -> str:
-    """Return the namespace (`tenant/namespace`) from a bundle's name."""
     return bundle.rpartition("/")[0]
 
 
 def range_of(bundle: str) -> str:
-    """Return the hash range (`0x…_0x…`) from a bundle's name."""
     return bundle.rpartition("/")[2]
 
 
 def is_heartbeat(bundle: str) -> bool:
-    """Return whether the bundle belongs to a heartbeat or SLA-monitor namespace."""
     # The prefix is cheap to check, and this is called for hundreds of thousands of clients' bundles.
     return bundle.startswith(_OF_BROKERS) and _HEARTBEAT.fullmatch(namespace_of(bundle)) is not None
 
 
 def is_of_brokers(bundle: str) -> bool:
-    """Return whether a bundle contains the brokers' own topics; such bundles are never moved or split."""
+    """Return whether a bundle contains the brokers' own topics; it is never moved or split."""
     return is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE
 
 
 def is_in_bundle(topic: str, bundle: str) -> bool:
-    """Return whether a topic belongs to a bundle: the CRC32 of its full name is in the bundle's range.
-
-    A range excludes its upper bound, except for a namespace's last range (NamespaceBundle.includes, Hashing.crc32).
-
-    Args:
-        topic: full name, `domain://tenant/namespace/topic`.
-        bundle: `tenant/namespace/0x…_0x…`.
-    """
+    """Return whether a topic's CRC32 is in a bundle's range (NamespaceBundle.includes, Hashing.crc32)."""
     namespace, _, hash_range = bundle.rpartition("/")
     low, high = (int(bound, 16) for bound in hash_range.split("_"))
     position = crc32(topic.encode())
@@ -96,12 +78,12 @@ def is_in_bundle(topic: str, bundle: str) -> bool:
 
 
 def is_extensible(load_manager: str) -> bool:
-    """Return whether a class name, with or without its package, is that of the extensible load manager."""
+    """Return whether a class name, with or without its package, is the extensible load manager's."""
     return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Return the items of a comma-separated list, which can be in brackets, as in broker responses: `[a, b]`."""
+    """Return the items of a comma-separated list, which can be in brackets, as in broker responses."""
     text = text.strip()
     # A list with one IPv6 address and a port does not end in a bracket: "[::1]:8080".
     if text.startswith("[") and text.endswith("]"):
@@ -130,7 +112,6 @@ def _pattern(text: str) -> str:
 
 
 def _items(value: object) -> object:
-    """Return the items of a list, or of a comma-separated string, without surrounding spaces."""
     if isinstance(value, str):
         return split_list(value)
     if isinstance(value, (list, tuple)):
@@ -146,19 +127,15 @@ Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeV
 
 
 class HashRange(NamedTuple):
-    """The hash range of a bundle."""
-
     lower: int
     upper: int
 
     @classmethod
     def of(cls, bundle: str) -> HashRange:
-        """Parse the hash range in a bundle's name, `tenant/namespace/0x…_0x…`."""
         lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
         return cls(lower, upper)
 
     def contains(self, other: HashRange) -> bool:
-        """Return whether this range contains another range."""
         return self.lower <= other.lower and other.upper <= self.upper
 
 
@@ -191,10 +168,7 @@ def of_glob(pattern: str) -> str:
 
 
 def is_as_in_java(pattern: str) -> bool:
-    """Return whether a Java regular expression gives the same results in RE2.
-
-    Look-around, back-references, possessive quantifiers and Java's own character classes are not supported.
-    """
+    """Return whether RE2 gives the same results; look-around, for example, is not supported."""
     if len(pattern) > _LONGEST or _SAME_IN_JAVA.fullmatch(pattern) is None:
         return False
     if "(?i" in pattern and not pattern.isascii():
@@ -223,5 +197,4 @@ def matching(pattern: str, names: Any) -> Any:
 
 @lru_cache(maxsize=1 << 16)
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a regular expression matches the whole name; for many names, `matching` is faster."""
     return bool(matching(pattern, pa.scalar(name)).as_py())

@@ -72,7 +72,7 @@ def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: in
         if strategy is Strategy.AVG and summary.pairs_fired < (brokers - 2) // 2:
             raise BenchmarkError(f"{summary.pairs_fired} of {summary.pairs} pairs fired, all should")
         notes: dict[str, Any] = {"hash": summary.hash, "moves": summary.bundles_taken}
-        notes |= json.loads(json.dumps(summary.bundles_passed_over))
+        notes |= json.loads(json.dumps(summary.bundle_skip_reasons))
     goal = _goal(strategy, brokers, taken)
     return Comparison(name, taken, goal, GOAL_MIB if brokers == 10000 else None, notes)
 

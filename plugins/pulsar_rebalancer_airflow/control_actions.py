@@ -116,7 +116,7 @@ def _numbers(store: StateStore) -> Iterator[int]:
     document = store.raw(DecisionState.KEY)
     stored = document.get("seq") if isinstance(document, Mapping) else None
     yield stored if isinstance(stored, int) else 0
-    for run in store.storage.newest_runs(datetime.now(UTC) + SKEW):
+    for run in store.storage.latest_runs(datetime.now(UTC) + SKEW):
         if committed := Committed.known(run):
             yield committed.seq
             break

@@ -46,7 +46,7 @@ from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, me
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.options import clusters_file, left_about_run, storage_root
+from pulsar_rebalancer_airflow.options import clusters_file, current_xcom, storage_root
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _forget(store: StateStore) -> None:
 def _ended(context: Context, now: datetime) -> EndedRun:
     ti, dag_run = context["ti"], context["dag_run"]
     states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
-    failures = {task: left_about_run(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}
+    failures = {task: current_xcom(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}
     started = dag_run.start_date
     return EndedRun(
         states={task: str(state) for task, state in states.items()},

@@ -142,7 +142,7 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
     """Return the current run's folder. Its address is checked, because it comes from an XCom.
 
     The address is also stored as an XCom of the task, to record which folder its other XComs refer to
-    (`left_about_run`).
+    (`current_xcom`).
 
     Raises:
         PlanError: `foreign_run` if the folder belongs to another cluster or DAG run.
@@ -152,7 +152,7 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
     return find_run(storage_of(cluster), str(address), context["dag_run"].run_id)
 
 
-def left_about_run(context: Context, task: str, key: str) -> Any:
+def current_xcom(context: Context, task: str, key: str) -> Any:
     """Return a task's XCom if it refers to the run's current folder; None if it refers to an earlier folder.
 
     If the *collect* task is cleared, the run gets a new folder. Tasks that have not run again still have their old

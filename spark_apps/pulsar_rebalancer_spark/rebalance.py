@@ -88,8 +88,8 @@ def _report(summary: Summary, seconds: float) -> str:
         f"  {summary.resolved.settings.strategy}: {summary.sentence}",
         f"  {number_of(summary.bundles_taken, 'bundle')} to move in {number_of(summary.waves, 'wave')}",
     ]
-    if summary.bundles_passed_over:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in summary.bundles_passed_over.items())
+    if summary.bundle_skip_reasons:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in summary.bundle_skip_reasons.items())
         lines.append(f"  passed over: {reasons}")
     if summary.bundles_taken:
         lines.append(f"  predicted scores {summary.predicted_min:.1f} to {summary.predicted_max:.1f} percent")

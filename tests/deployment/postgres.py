@@ -87,7 +87,7 @@ class Postgres:
 
 
 def _programs() -> Path:
-    """The newest installed server's folder; on Debian as root one is installed if there is none."""
+    """The latest installed server's folder; on Debian as root one is installed if there is none."""
     config = Path("/etc/postgresql-common/createcluster.conf")
     if not (_found() or config.exists()) and os.getuid() == 0 and shutil.which("apt-get"):
         # Without this Debian starts a server of its own on the usual port.

@@ -151,10 +151,10 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     assert wise.queued("apply") == []
     _, second = ask(wise, max_bundles_per_run=1)
     ended(wise, first)
-    newest, question = ask(wise)
+    latest, question = ask(wise)
     ended(wise, second)
     wise.begin(question, "apply", last="approve")
-    assert f"plan `{hash_of(newest)[:16]}`" in wise.asked(question)
+    assert f"plan `{hash_of(latest)[:16]}`" in wise.asked(question)
     assert wise.decision().hits == earned
 
     # Only who may act may answer, once; the first answer comes before Airflow knows that the task waits.
@@ -171,13 +171,13 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     done = wise.begin(approved)
 
     summary, outcome = Summary.read(done.folder), Written.read(done.folder)
-    moves = read_moves(newest.folder)
+    moves = read_moves(latest.folder)
     assert len(moves) == 2
-    assert summary.bundles_passed_over == {}
-    assert ends(done) == ends(newest)
+    assert summary.bundle_skip_reasons == {}
+    assert ends(done) == ends(latest)
     assert outcome.counts == {"moved": len(moves)}
     assert summary.by_hand is not None
-    assert (summary.by_hand.by, summary.by_hand.carries_out) == ("ada", hash_of(newest))
+    assert (summary.by_hand.by, summary.by_hand.carries_out) == ("ada", hash_of(latest))
     assert "approved by ada (it is quiet now): 2 bundles to move" in describe(outcome, done.folder)
     assert all(wise.served.cluster.owner(move.bundle) == move.destination for move in moves)
     moved = {end for move in moves for end in (move.source, move.destination)}

@@ -248,7 +248,7 @@ def test_the_tab_of_a_dag_leads_to_run_log_and_validation(chromium: Browser, url
 
     for text, end in (
         ("its log", "/tasks/validate"),
-        ("newest run", quote(blocked.run.run_id)),
+        ("latest run", quote(blocked.run.run_id)),
         ("DAG", blocked.run.dag_id),
         ("people's requests", "/dag_runs"),
     ):

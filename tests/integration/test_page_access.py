@@ -54,7 +54,7 @@ def server() -> Iterator[TestClient]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
-    """Three clusters, one of them with a broken entry; the folder of the newest run of `east`."""
+    """Three clusters, one of them with a broken entry; the folder of the latest run of `east`."""
     clusters = tmp_path / "clusters.yaml"
     clusters.write_text(
         yaml.safe_dump(

@@ -171,7 +171,7 @@ def test_a_run_that_cannot_ask_the_brokers(stage: Stage) -> None:
     assert stage.ended() == "success"
     stage.says("waiting")
     stage.cluster.faults.add("unauthorized")
-    stage.says("failed", "The newest run failed in collect (unauthorized):")
+    stage.says("failed", "The latest run failed in collect (unauthorized):")
     assert stage.chromium.run("document.querySelector('nav.links a[href$=\"/tasks/collect\"]') !== null")
 
 

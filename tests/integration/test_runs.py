@@ -186,7 +186,7 @@ def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, 
     assert again.state == "success"
     assert {move.source for move in read_moves(again.folder)} & set(moved.values())
     assert {bundle: east.served.cluster.owner(bundle) for bundle in moved} == moved
-    assert Summary.read(again.folder).bundles_passed_over[Reason.RECENTLY_UNLOADED] > 0
+    assert Summary.read(again.folder).bundle_skip_reasons[Reason.RECENTLY_UNLOADED] > 0
     assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
 
 

@@ -21,7 +21,7 @@ RUN: dict[str, Any] = {
     "decisions": [{"source": "b:1", "reason": "fired", "explanation": "hot"}],
     "splits": [],
     "state": {"seq": 1, "hits": {"b:1": [0, 2]}},
-    "summary": {"hash": "1", "bundles_passed_over": {"over_remaining": 1, "same_broker": 2}},
+    "summary": {"hash": "1", "bundle_skip_reasons": {"over_remaining": 1, "same_broker": 2}},
 }
 
 
@@ -52,7 +52,7 @@ def test_texts_may_be_ignored(tmp_path: Path) -> None:
 def test_two_codes_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def merged(run: dict[str, Any]) -> None:
         run["moves"][0]["reason"] = "stays"
-        run["summary"]["bundles_passed_over"] = {"stays": 3}
+        run["summary"]["bundle_skip_reasons"] = {"stays": 3}
 
     assert compared(tmp_path, merged) == 1
     monkeypatch.setattr(same_decisions, "RENAMED", dict.fromkeys(("over_remaining", "same_broker"), "stays"))

@@ -41,8 +41,8 @@ def reader() -> Iterator[Browser]:
     """A browser that asks a proxy which is not there for all but files."""
     index = built(ROOT / "README.md")
     known = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
-    newest = max((ROOT / name).stat().st_mtime for name in known if (ROOT / name).is_file())
-    if not index.exists() or index.stat().st_mtime < newest:
+    latest = max((ROOT / name).stat().st_mtime for name in known if (ROOT / name).is_file())
+    if not index.exists() or index.stat().st_mtime < latest:
         done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     with browser() as opened:

@@ -75,7 +75,7 @@ def moved(hand: World, **form: Any) -> Outcome:
     run = hand.begin(waiting)
     assert run.state == "success", run.states
     summary, written = Summary.read(run.folder), Written.read(run.folder)
-    assert written.counts == {"moved": 1}, (written.verdict, summary.bundles_passed_over)
+    assert written.counts == {"moved": 1}, (written.verdict, summary.bundle_skip_reasons)
     by_hand = summary.by_hand
     assert by_hand is not None
     assert by_hand.by == "dag_test"

@@ -51,7 +51,7 @@ def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
             report = load.report()
     assert summary.forced is not None
     assert (summary.forced.by, summary.forced.reason) == ("admin", "new brokers shall be filled")
-    assert summary.waves > 1, (summary.sentence, summary.reasons, summary.bundles_passed_over)
+    assert summary.waves > 1, (summary.sentence, summary.reasons, summary.bundle_skip_reasons)
     for counts in report.values():
         assert counts.errors == 0
         assert counts.acked == counts.sent > 0

@@ -144,7 +144,7 @@ def world(
 def test_what_the_shedder_decides_is_carried_out(world: World, strategy: Strategy) -> None:
     world.back_to_broker_zero()
     summary, moves, outcomes = world.run(strategy=strategy, **SHEDDING[strategy])
-    assert moves, (summary.sentence, summary.reasons, summary.bundles_passed_over)
+    assert moves, (summary.sentence, summary.reasons, summary.bundle_skip_reasons)
     assert {move.source for move in moves} == {world.cluster.broker_ids[0]}
     assert all(outcome.ok for outcome in outcomes), outcomes
     planned = {move.bundle: move.destination for move in moves}
@@ -183,7 +183,7 @@ def test_planned_destinations_obey_policies(world: World) -> None:
     summary, moves, outcomes = world.run(strategy=Strategy.AVG, **settings)
     assert all(outcome.ok for outcome in outcomes), outcomes
     # Broker 1 is set apart, so broker 0 has one partner; of the group one bundle may go there.
-    assert [move.destination for move in moves] == [shared], (summary.sentence, summary.bundles_passed_over)
+    assert [move.destination for move in moves] == [shared], (summary.sentence, summary.bundle_skip_reasons)
     assert moves[0].bundle.startswith(SPREAD)
 
 
@@ -194,5 +194,5 @@ def test_placement_brings_an_isolated_namespace_home(world: World) -> None:
     settings = SHEDDING[Strategy.OVERLOAD] | {"excluded_namespaces": (FREE, *SPREAD)}
     summary, moves, outcomes = world.run(strategy=Strategy.OVERLOAD, **settings)
     assert all(outcome.ok for outcome in outcomes), outcomes
-    assert moves, (summary.sentence, summary.bundles_passed_over)
+    assert moves, (summary.sentence, summary.bundle_skip_reasons)
     assert {move.destination for move in moves} == {reserved}

@@ -1,9 +1,8 @@
-"""Move a bundle: unload it, look up a topic to have the bundle assigned, and query the brokers for the owner.
+"""Move a bundle: unload it, look up one of its topics, and query the brokers for the owner.
 
-With the modular load manager, the leader keeps a planned destination in memory, and the next placement of the bundle
-consumes that destination (ModularLoadManagerImpl.setNamespaceBundleAffinity). A successful unload therefore does not
-prove that the bundle is on its destination; only a response from the new owner itself proves it. The extensible load
-manager transfers a bundle before it responds; brokers under this load manager are queried in the same way.
+With the modular load manager, the leader keeps a planned destination in memory until the bundle's next
+placement (ModularLoadManagerImpl.setNamespaceBundleAffinity), so only a response from the new owner itself
+proves that the bundle is on its destination.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The result of one attempt, or of the whole move. `again` is true if another unload might succeed."""
+    """The result of one attempt, or of the whole move. `again`: another unload might succeed."""
 
     reason: Reason
     owner: str = ""
@@ -53,11 +52,11 @@ class BundleMove:
 
     Attributes:
         retries: maximum number of additional unloads if the bundle is not placed on its destination.
-        timeout_s: time limit in seconds for each of two phases: until an unload reaches a broker, and from then until
-            the bundle has an owner.
+        timeout_s: limit in seconds for each phase: until an unload reaches a broker, and until the bundle has
+            an owner.
         unloaded: True if an earlier attempt might have unloaded the bundle.
-        leaves: function that returns the reason to call off the move; None if it can go ahead.
-        begin: function that is called before the first unload, to record that the bundle is being unloaded.
+        skip_reason: returns the reason to call off the move; None if it can go ahead.
+        begin: called before the first unload, to record it.
     """
 
     admin: BundleAdmin
@@ -65,7 +64,7 @@ class BundleMove:
     retries: int
     timeout_s: float
     unloaded: bool
-    leaves: Callable[[Move], Reason | None]
+    skip_reason: Callable[[Move], Reason | None]
     begin: Callable[[Move], Awaitable[None]]
     _attempts: int = field(default=0, init=False)
     _owner: str | None = field(default=None, init=False)  # as last read
@@ -73,11 +72,7 @@ class BundleMove:
     _refusal: str = field(default="", init=False)  # why the last remaining topic could not be looked up
 
     async def outcome(self) -> MoveOutcome:
-        """Move the bundle and return the outcome.
-
-        Raises:
-            SnapshotError: `begin` could not write its record; nothing was unloaded.
-        """
+        """Move the bundle. Raises SnapshotError if `begin` could not write its record; nothing was unloaded."""
         begun = time.monotonic()
         try:
             end = await self._move_bundle()
@@ -127,7 +122,6 @@ class BundleMove:
     # before an unload
 
     async def _check(self) -> _Result | None:
-        """Return None if an unload is necessary and possible, otherwise the result to report instead."""
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
@@ -141,14 +135,11 @@ class BundleMove:
             return None
         if self._owner not in (None, self.move.source):
             return _Result(Reason.OWNER_CHANGED, self._owner or "")
-        left = self.leaves(self.move)
+        left = self.skip_reason(self.move)
         return None if left is None else _Result(left, self._owner or "")
 
     async def _check_destination(self, if_owner: Reason) -> _Result | None:
-        """Return a result if the destination owns the bundle or does not respond; else None.
-
-        The destination itself is queried, because a killed broker is listed as active until its session ends.
-        """
+        """Query the destination itself, because a killed broker is listed as active until its session ends."""
         try:
             arrived = await self.admin.owns(self.move.destination, self.move.bundle)
         except AdminError as error:
@@ -157,7 +148,7 @@ class BundleMove:
         return _Result(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
-        """Return the bundle's topics to look up, persistent topics first, because these exist even when not loaded."""
+        """Return the topics to look up, persistent ones first, because these exist even when not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
         return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
 
@@ -202,11 +193,7 @@ class BundleMove:
         return _Result(Reason.ASTRAY, self._owner, again=True)
 
     def _keeps(self, error: AdminError, owner: str | None) -> bool:
-        """Return whether the leader might still remember the destination after a failed unload.
-
-        The leader stores the destination after its own checks, and then redirects the unload to the owner
-        (NamespacesBase, unload of a bundle). A destination that an earlier attempt stored is remembered as well.
-        """
+        """Return whether the leader, which stores a destination before the unload (NamespacesBase), may keep it."""
         if not error.sent:
             return self._kept or error.broker == owner
         return self._kept or not error.reason.has(Trait.NOT_UNLOADED) or error.reason.has(Trait.MAY_HAVE_PLAN)
@@ -214,11 +201,8 @@ class BundleMove:
     async def _unload(self) -> None:
         """Unload the bundle. If the request reaches no broker, repeat it until the timeout.
 
-        If the leader or the owner has died, requests still go to the dead broker until its session ends. If the owner
-        has died, the leader has already stored the destination, and a client's lookup can have placed the bundle there.
-
-        Raises:
-            AdminError: the unload was refused, failed, or reached no broker within the timeout.
+        If the leader or the owner has died, requests still go to the dead broker until its session ends. In
+        the meantime, a client's lookup can have placed the bundle on the stored destination.
         """
         waits, until = pauses(), time.monotonic() + self.timeout_s
         while True:
@@ -234,18 +218,7 @@ class BundleMove:
                     return None
 
     async def _settled(self, topics: list[str], leaving: str | None) -> str | None:
-        """Return the bundle's owner after an unload, or None if it has no owner.
-
-        One of `topics` is looked up repeatedly, until the timeout or until brokers have refused lookups for all of
-        them.
-
-        Args:
-            leaving: a broker that might still be unloading the bundle. While this broker is the owner, the wait
-                continues.
-
-        Raises:
-            AdminError: the owner cannot be determined.
-        """
+        """Return the bundle's owner after an unload, or None. While `leaving` is the owner, wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.timeout_s):
                 placed = await self._placed(topics, leaving)
@@ -254,13 +227,11 @@ class BundleMove:
         return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
     async def _placed(self, topics: list[str], leaving: str | None) -> str | None:
-        """Look up a topic until the broker named in the response confirms that it owns the bundle; return this broker.
+        """Look up a topic until the broker named in the response confirms that it owns the bundle.
 
-        If brokers refuse the lookup, because the topic was deleted or they do not know its domain, the next topic is
-        tried immediately. Return None if no topics are left.
-
-        The first lookup that reaches the leader consumes the destination, and later ones are redirected to other
-        brokers until the destination owns the bundle (apache/pulsar#24884). Lookups therefore go to the destination.
+        If brokers refuse the lookup, the next topic is tried. Return None if no topics are left. Lookups go
+        to the destination: the first one that reaches the leader consumes it, and later ones are redirected
+        to other brokers until the destination owns the bundle (apache/pulsar#24884).
         """
         waits, destination, left = pauses(), self.move.destination, list(topics)
         while left:

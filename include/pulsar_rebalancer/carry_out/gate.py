@@ -25,14 +25,7 @@ from pulsar_rebalancer.texts import number_of, one_line
 
 
 class Verdict(NamedTuple):
-    """The gate's decision on a plan.
-
-    Attributes:
-        reason: `open`, or why nothing is moved.
-        detail: figure or name that explains the reason.
-        moves: the plan's moves if the gate is open, else empty.
-        splits: the plan's splits if the gate is open, else empty.
-    """
+    """The gate's decision on a plan; moves and splits are empty unless the reason is `open`."""
 
     reason: Reason
     detail: str = ""
@@ -41,12 +34,7 @@ class Verdict(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """People's answers to approval questions in mode `approve`.
-
-    Attributes:
-        approved: True if a person approved this run's plan.
-        answers: answers to the approval questions for other plans.
-    """
+    """The operators' answers in mode `approve`: whether this run's plan is approved, and answers for others."""
 
     approved: bool = False
     answers: Answers = Answers()
@@ -64,16 +52,9 @@ def judge_plan(
     until: datetime,
     answered: Answered = NOTHING_ANSWERED,
 ) -> Verdict:
-    """Decide whether a run's plan may be carried out.
+    """Decide whether a run's plan may be carried out by its own and by the current settings.
 
-    Both the plan's settings and the current settings must allow it.
-
-    Args:
-        present: the cluster's current settings, from the clusters file.
-        until: time after which the plan is too old to be carried out.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
+    After `until`, the plan is too old. Raises SnapshotError if one of the run's files cannot be read.
     """
     summary = Summary.read(run)
     # Files that were rewritten since the decision have another hash.
@@ -124,7 +105,7 @@ def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
 
 
 def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
-    """Return why automatic splits are not allowed now; None if they are. Manual splits ignore `split_mode`."""
+    """Return why automatic splits are not allowed now. Manual splits ignore `split_mode`."""
     automatic = [split for split in splits if split.condition]
     if automatic and present.split_mode is not Mode.AUTO:
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
@@ -137,11 +118,6 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 def _unapproved(
     summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
 ) -> Verdict | None:
-    """Return why the plan lacks approval; None if it is approved or no mode requires approval.
-
-    Args:
-        settings: the plan's settings, and the current settings.
-    """
     planned, present = settings
     if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
@@ -192,12 +168,10 @@ LISTED = 20
 
 
 def lacks_second_person(requested_by: Collection[str], person: Collection[str]) -> PlanError | None:
-    """Return why a person may not approve or carry out a plan in a cluster that requires two people; None if they may.
+    """Return why a person may not approve or carry out a plan in a cluster that requires two operators.
 
-    Args:
-        requested_by: users who requested the plan, as in `Summary.requested_by`.
-        person: the user's id and login name. Airflow records both for an answer, but only the login name for a run, so
-            a match on either counts.
+    Airflow records a person's id and login name for an answer, but only the login name for a run, so a match
+    on either counts.
     """
     if "" in requested_by or not any(person):
         return PlanError(Reason.NO_USER, "it is unknown who requested the plan, or who wants it carried out")
@@ -231,12 +205,8 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime,
     """Return the plan as Markdown for the person who approves or rejects it. Names are escaped.
 
     Args:
-        actions: the plan's verified moves and splits.
         until: deadline for approving the plan.
         barred: users who may not approve the plan.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
     """
     moves, splits = actions
     counts = zip(_disturbed(run, actions.unloaded), ("topic", "producer", "consumer"), strict=True)
@@ -279,7 +249,6 @@ def code(text: str) -> str:
 
 
 def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
-    """Return how many topics the bundles have, and how many producers and consumers have to reconnect."""
     clients = Snapshot(run).clients(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

@@ -1,8 +1,7 @@
 """Measure what moves cost clients, using the brokers' topic statistics.
 
-Before a bundle is unloaded, its source is queried for the clients of a few of the bundle's topics. Afterwards the new
-owner is polled until all these clients are back. The measurement delays a move only briefly, before its unload, and
-never makes a move fail. If a broker does not respond, the cost is recorded as unknown.
+A source is queried for clients before the unload; then the new owner is polled until they are back. The
+measurement delays a move only briefly and never makes it fail; without a response, the cost is unknown.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ from pulsar_rebalancer.texts import one_line
 _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 10
-"""Maximum number of a bundle's topics whose clients are counted. More topics would add little, and each costs one
-request before the unload and several afterwards; the move itself takes about ten requests."""
+"""Maximum number of a bundle's topics whose clients are counted: each costs several requests."""
 
 AT_ONCE = 4
 """Maximum number of concurrent counts per broker, so that an unresponsive broker does not hold up moves."""
@@ -49,17 +47,10 @@ _LONG_WAVE_S = 600.0
 
 _REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _ASKED = ("persistent://", "non-persistent://")
-"""Domains whose topics have their own statistics; segments of scalable topics have none."""
 
 
 class HarmMeter:
-    """Measures the moves of one wave.
-
-    Args:
-        moves: the moves of the wave.
-        on_harm: function that is called with a bundle and the cost of its move once the cost is known, possibly after
-            the move's outcome.
-    """
+    """Measures the moves of one wave. `on_harm` gets a move's cost, possibly after the move's outcome."""
 
     def __init__(self, admin: PulsarAdmin, moves: Sequence[Move], on_harm: Callable[[str, Harm], None]) -> None:
         self.admin = admin
@@ -74,23 +65,14 @@ class HarmMeter:
         self._started = time.monotonic()
 
     def of(self, move: Move, *, again: bool) -> MoveHarm:
-        """Return the measurement of one move.
-
-        Args:
-            again: True if an earlier attempt might have unloaded the bundle; its clients can then no longer be counted.
-        """
+        """Return the measurement of one move. `again`: an earlier attempt might have unloaded the bundle."""
         return MoveHarm(self, move, again)
 
     async def topics(self, move: Move) -> list[str]:
-        """Return a bundle's topics that have clients, according to the latest statistics from the bundle's source.
+        """Return a bundle's topics that have clients; counting other topics' clients would load these topics.
 
-        Only these topics' clients are counted later, because counting a topic's clients makes the broker load the
-        topic.
-
-        Raises:
-            AdminError: the source does not respond, or its statistics do not say which of the bundle's topics have
-                clients.
-            TimeoutError: the source took too long earlier in this wave, and has not sent its statistics since.
+        Raises AdminError if the source does not respond or its statistics are unclear, and TimeoutError if it
+        took too long earlier in this wave.
         """
         if move.source in self._slow:
             raise TimeoutError
@@ -114,15 +96,10 @@ class HarmMeter:
         return found
 
     def give_up(self, source: str) -> None:
-        """Stop querying a source before unloads, because the source responds too slowly."""
         self._slow.add(source)
 
     async def count(self, topic: str, broker: str) -> Clients | None:
-        """Return the clients currently connected to a topic; None if the broker responds with an error.
-
-        Raises:
-            AdminError: the broker does not respond, or denies access.
-        """
+        """Return a topic's connected clients; None on an error response. Raises AdminError without a response."""
         async with self._slots[broker]:
             try:
                 return await self.admin.bundles.clients(topic, broker)
@@ -135,26 +112,20 @@ class HarmMeter:
                 return None
 
     def watch(self, counting: Coroutine[Any, Any, Harm]) -> asyncio.Task[Harm]:
-        """Keep counting a bundle's clients in the background."""
         task = asyncio.create_task(counting)
         self._watched.add(task)
         task.add_done_callback(self._watched.discard)
         return task
 
-    async def finish(self, held: Callable[[], object]) -> None:
-        """Wait until all clients are back or have been recorded as not back; stop waiting once the wave must end.
-
-        Args:
-            held: function that returns why the wave must end; None if it may continue.
-        """
+    async def finish(self, stop_reason: Callable[[], object]) -> None:
+        """Wait until all clients are back or late; stop once `stop_reason` returns why the wave must end."""
         try:
-            while self._watched and held() is None and time.monotonic() - self._started < _LONG_WAVE_S:
+            while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
             _log.exception("clients are not counted any longer")
 
     async def close(self) -> None:
-        """Stop counting."""
         tasks = [*self._watched, *self._connected.values()]
         for task in tasks:
             task.cancel()
@@ -165,9 +136,8 @@ class HarmMeter:
 class MoveHarm:
     """The measurement of one move.
 
-    Attributes:
-        again: True if an earlier attempt might have unloaded the bundle; nothing can then be measured.
-        unknown: why the clients cannot be counted; empty if they can be counted.
+    `again` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
+    `unknown` says why clients cannot be counted.
     """
 
     meter: HarmMeter
@@ -184,7 +154,6 @@ class MoveHarm:
     _counting: asyncio.Task[Harm] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Say why nothing can be measured, if that is known already."""
         if self.again:
             self.unknown = "an earlier attempt of the task may have unloaded the bundle"
 
@@ -222,7 +191,7 @@ class MoveHarm:
         self.unknown = f"{type(error).__name__}, see the task's log"
 
     def ended(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return the outcome with the figures known so far, and keep counting in the background."""
+        """Return the outcome with the values known so far, and keep counting in the background."""
         self._unloads = outcome.attempts
         if not outcome.attempts:
             return outcome
@@ -240,8 +209,8 @@ class MoveHarm:
     async def back_within(self, seconds: float) -> bool | None:
         """Return whether all clients reconnected within `seconds` of the unload; None if unknown.
 
-        The result is False if the bundle had no owner by then or was unloaded more than once. If the bundle has no
-        clients, only the time until it has an owner matters.
+        False if the bundle had no owner by then or was unloaded more than once. Without clients, only the
+        owner matters.
         """
         if not self._unloads or self.again:
             return None
@@ -257,7 +226,6 @@ class MoveHarm:
         return None if harm.unknown else (harm.clients_seconds or math.inf) <= seconds
 
     async def _watch(self, owner: str) -> Harm:
-        """Count the clients at the new owner until all are back or the time is up, and report the figures."""
         try:
             async with asyncio.timeout(WATCHED_S):
                 await asyncio.gather(*(self._follow(topic, owner) for topic in self._before))
@@ -272,7 +240,6 @@ class MoveHarm:
         return harm
 
     async def _follow(self, topic: str, owner: str) -> None:
-        """Count a topic's clients until at least as many are connected as before the unload."""
         for pause in pauses(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:

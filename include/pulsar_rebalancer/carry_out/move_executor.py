@@ -17,21 +17,15 @@ from pulsar_rebalancer.run.plan import Move
 _log = logging.getLogger(__name__)
 
 MOST_AT_A_BROKER = 16
-"""Maximum number of concurrent moves from or to one broker. Higher limits did not make waves faster on idle brokers. At
-24 or more, bundles landed on brokers other than the planned ones."""
+"""Maximum number of concurrent moves from or to one broker. With 24 or more, bundles landed on other brokers."""
 
 
 class AdaptivePace:
     """Limits the concurrent moves from or to each broker to what its clients tolerate.
 
-    Each broker's limit starts at one concurrent move. It grows by one with each move whose clients are back in time;
-    after the first late move, it grows by only one per round of moves. It is halved, but stays at least one, when
-    clients are late or a bundle had to be unloaded again. A move counts as running until its clients are back or late.
-    The limit does not change if it is unknown whether clients are back.
-
-    Args:
-        gap_seconds: seconds after an unload within which its clients must be back.
-        limit: maximum number of concurrent moves from or to one broker.
+    Each broker's limit starts at one. It grows by one with each move whose clients are back within
+    `gap_seconds`; after the first late move, by only one per round of moves. It is halved when clients are
+    late or a bundle was unloaded again. A move counts as running until its clients are back or late.
     """
 
     def __init__(self, gap_seconds: float, limit: int = MOST_AT_A_BROKER) -> None:
@@ -43,7 +37,6 @@ class AdaptivePace:
         self._halved_at = Counter[str]()
 
     def begins(self, move: Move) -> bool:
-        """Return whether a move may begin now; if so, count it as running."""
         if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers(move)):
             return False
         self._begun[move.bundle] = len(self._begun) + 1
@@ -51,11 +44,7 @@ class AdaptivePace:
         return True
 
     async def end(self, move: Move, harm: MoveHarm | None) -> None:
-        """Wait until the clients of a moved bundle are back or late, and adapt the limits of its brokers.
-
-        Args:
-            harm: the measurement of the move; None if the move was not begun.
-        """
+        """Wait until a bundle's clients are back or late, and adapt the limits. `harm`: None if not begun."""
         in_time = await harm.back_within(self._gap_seconds) if harm else None
         for broker in _brokers(move):
             self._under_way[broker] -= 1
@@ -71,12 +60,7 @@ class AdaptivePace:
 
 
 class MoveQueue:
-    """The moves of a wave that have not begun yet, shared by several workers.
-
-    Args:
-        moves: the moves of a wave.
-        pace: decides which moves may begin; None to let all begin.
-    """
+    """The moves of a wave that have not begun yet, shared by several workers. Without a pace, all may begin."""
 
     def __init__(self, moves: Sequence[Move], pace: AdaptivePace | None) -> None:
         self._waiting = dict(enumerate(moves))
@@ -95,7 +79,6 @@ class MoveQueue:
         return None
 
     async def ended(self, move: Move, harm: MoveHarm | None) -> None:
-        """Record that a move has ended, so that waiting moves may begin."""
         if self._pace is not None:
             await self._pace.end(move, harm)
             async with self._turn:
@@ -106,7 +89,6 @@ class MoveQueue:
                     self._turn.notify_all()
 
     async def clear(self) -> None:
-        """Prevent further moves from beginning."""
         async with self._turn:
             self._waiting.clear()
             self._turn.notify_all()
@@ -129,39 +111,29 @@ async def carry_out_moves(
     on_outcome: Callable[[MoveOutcome], None],
     unloaded: Container[str] = (),
     affinity: bool = True,
-    held: Callable[[], Reason | None] = lambda: None,
-    leaves: Callable[[Move], Reason | None] = lambda _: None,
+    stop_reason: Callable[[], Reason | None] = lambda: None,
+    skip_reason: Callable[[Move], Reason | None] = lambda _: None,
     begin: Callable[[Move], Awaitable[None]] = _not_recorded,
     meter: HarmMeter | None = None,
     pace: AdaptivePace | None = None,
 ) -> list[MoveOutcome]:
-    """Carry out the moves of one wave. A failed move does not stop the others.
+    """Carry out the moves of one wave and return their outcomes in order. A failure does not stop the others.
 
-    A retry is safe. A bundle that is already on its planned broker is not unloaded again; a bundle that an earlier
-    attempt unloaded is placed. After a cancellation, bundles that were being moved have no outcome and count as
-    recently unloaded.
+    A retry is safe: a bundle on its planned broker is not unloaded again, and one that an earlier attempt
+    unloaded is placed. After a cancellation, bundles that were being moved have no outcome.
 
     Args:
         moves: the moves of one wave; no hash range appears twice.
-        concurrency: maximum number of bundles that are moved at the same time.
         retries: maximum number of additional unloads of a bundle that is not placed on its destination.
-        timeout_seconds: time limit for each of the two phases of an attempt: until the unload reaches a broker, and
-            from then until the bundle has an owner.
-        on_outcome: called for each bundle as soon as its outcome is known. If it raises an error, moves in progress are
-            completed, no further move starts, and the error is raised.
-        unloaded: bundles that an earlier attempt might have unloaded. They are moved even if a third broker, neither
-            source nor destination, owns them now; other bundles that a third broker owns are not moved.
-        held: called before each move; returns why no further move may start, or None. Moves in progress are
-            completed.
-        leaves: called before the first unload of a bundle; returns why this move must not be made, or None. It is
-            not called for bundles that an earlier attempt unloaded.
-        begin: called before the first unload of a bundle. If it raises an error, the bundle is not unloaded.
-        meter: measures what the moves cost clients; None to measure nothing.
+        timeout_seconds: limit for each phase: until the unload reaches a broker, and until the bundle has an
+            owner.
+        on_outcome: called as soon as an outcome is known. If it raises an error, no further move starts.
+        unloaded: bundles that an earlier attempt might have unloaded; only these move from a third broker.
+        stop_reason: called before each move; returns why no further move may start, or None.
+        skip_reason: called before a bundle's first unload; returns why this move must not be made, or None.
+        begin: called before a bundle's first unload. If it raises an error, the bundle is not unloaded.
         pace: adapts the number of concurrent moves per broker, up to `concurrency`. It needs a meter.
         affinity: True if the leader stores destinations, as under the modular load manager.
-
-    Returns:
-        One outcome per move, in the same order as the moves.
     """
     waiting = MoveQueue(moves, pace)
     outcomes: dict[int, MoveOutcome] = {}
@@ -169,19 +141,19 @@ async def carry_out_moves(
     async def carry_out(move: Move) -> tuple[MoveOutcome, MoveHarm | None]:
         before = move.bundle in unloaded
         if meter is None:
-            return await BundleMove(admin, move, retries, timeout_seconds, before, leaves, begin).outcome(), None
+            return await BundleMove(admin, move, retries, timeout_seconds, before, skip_reason, begin).outcome(), None
         harm = meter.of(move, again=before)
 
         async def count_and_begin(move: Move) -> None:
             await harm.before(begin(move))
 
-        moved = BundleMove(admin, move, retries, timeout_seconds, before, leaves, count_and_begin)
+        moved = BundleMove(admin, move, retries, timeout_seconds, before, skip_reason, count_and_begin)
         return harm.ended(await moved.outcome()), harm
 
     async def work() -> None:
         try:
             while (number := await waiting.next()) is not None:
-                move, left = moves[number], held()
+                move, left = moves[number], stop_reason()
                 outcome, harm = await carry_out(move) if left is None else (not_moved(move, left), None)
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
@@ -197,7 +169,7 @@ async def carry_out_moves(
         if failures:
             raise failures[0]
         if meter:
-            await meter.finish(held)
+            await meter.finish(stop_reason)
     finally:
         if meter:
             await meter.close()

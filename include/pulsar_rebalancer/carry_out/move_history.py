@@ -1,8 +1,7 @@
-"""The history of one wave: all moves are recorded as planned, then each move's start and end are recorded.
+"""The history of one wave: all moves are recorded as planned, then each move's start and end.
 
-The unload history in the state store protects bundles from being moved again. The whole wave is written there before
-the first unload. The wave's file in the run's folder records each move before its unload, and the move's outcome
-afterwards (attempts, seconds, errors).
+The state store gets the whole wave before the first unload, so that its bundles are not moved again. The
+wave's file in the run's folder records each move before its unload and its outcome afterwards.
 """
 
 from __future__ import annotations
@@ -39,13 +38,8 @@ _SECONDS_BETWEEN_WRITES = 1.0
 class WaveHistory:
     """The history of one wave, across all attempts of the wave's task.
 
-    Args:
-        stored: the cluster's currently stored unload history.
-        store: function that applies a change to the latest stored history, so that other writers' changes are
-            preserved.
-
-    Attributes:
-        outcomes: outcome by bundle; `interrupted` while its move is in progress.
+    `store` applies a change to the latest stored history, so that other writers' changes are preserved. An
+    outcome is `interrupted` while its move is in progress.
     """
 
     def __init__(
@@ -76,23 +70,16 @@ class WaveHistory:
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:
-        """Return whether an earlier attempt recorded this wave as planned."""
         return any(move.bundle in self._planned for move in moves)
 
     @property
     def unloaded(self) -> frozenset[str]:
-        """Return the bundles that an earlier attempt might have unloaded.
-
-        An unload is recorded before it is requested, so it may have failed or may never have been requested.
-        """
+        """Return the bundles that an earlier attempt might have unloaded, because it recorded the unload."""
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
     @property
     def unsettled_ranges(self) -> frozenset[str]:
-        """Return the hash ranges of other waves' bundles that still have to be placed.
-
-        The leader may still store the destinations of these bundles.
-        """
+        """Return other waves' hash ranges that still have to be placed: the leader may store their destinations."""
         unsettled = (
             move for move in self._other_waves if move.destination_kept or (move.attempts and move.reason.has(RETRIED))
         )
@@ -100,20 +87,15 @@ class WaveHistory:
 
     @property
     def ended(self) -> list[MoveOutcome]:
-        """Return the outcomes of moves that have started and ended."""
         return _ended(self.outcomes.values())
 
     def failed(self, closed_at: datetime | None) -> int:
-        """Return the number of the run's failed moves that the circuit breaker has not counted yet.
-
-        Args:
-            closed_at: time at which a person last closed the breaker; None if never. Failures before then do not count.
-        """
+        """Return the number of failed moves since a person last closed the breaker that it has not counted yet."""
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
 
     def plan(self, moves: Sequence[Move], now: datetime) -> None:
-        """Store the moves as planned. Their bundles now count as recently unloaded, even if the task is killed."""
+        """Store the moves as planned. Their bundles count as recently unloaded, even if the task is killed."""
         for move in moves:
             self._unloads[move.bundle] = Unload(
                 at=now,
@@ -131,11 +113,7 @@ class WaveHistory:
         return last.tries + (last.plan_id != self._plan_id)
 
     async def begin(self, move: Move) -> None:
-        """Record that a bundle is about to be unloaded. If the task is killed, a retry reads this record.
-
-        This returns once the wave's file has been written. Another thread writes the file, and a single write covers
-        all moves that start in the meantime.
-        """
+        """Record for a retry that a bundle is about to be unloaded; return once the wave's file is written."""
         begun = not_moved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
         known = {"attempts": earlier.attempts + 1, "destination_kept": earlier.destination_kept}
@@ -155,14 +133,12 @@ class WaveHistory:
             self.write()
 
     def measured(self, bundle: str, harm: Harm) -> None:
-        """Record what a finished move cost its clients. The wave's file is written at most once a second."""
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
             self._write_details()
             self._measured_at = time.monotonic()
 
     def leave(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
-        """Record the outcomes of moves that will not be started."""
         for outcome in outcomes:
             self._note(outcome, now)
         self._write_details()
@@ -178,7 +154,6 @@ class WaveHistory:
             self._unloads[outcome.bundle] = planned.model_copy(update=ended)
 
     def write(self) -> None:
-        """Write the wave's file and the unload history."""
         self._write_details()
         self._store_unloads()
         self._written_at = time.monotonic()
@@ -206,7 +181,6 @@ class WaveHistory:
         }
 
     def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
-        """Return a move's outcome across all attempts. A bundle that an earlier attempt moved counts as moved."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -230,7 +204,7 @@ def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    """Return the unload history to keep after a run (`attempts.remembered`), without unloads past the grace period."""
+    """Return the unload history to keep after a run (`attempts.remembered`), within the grace period."""
     unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 
@@ -240,11 +214,8 @@ def still_kept(
 ) -> MovesState:
     """Drop destinations that the leader has forgotten because their bundles have a new owner.
 
-    Args:
-        owners: the brokers that reported a bundle, by bundle. Bundles of brokers without a report are not included.
-        collected_at: time of the brokers' reports. Destinations recorded between this time and `now` are not dropped.
-        now: current time. Destinations with a later time may be dropped: they were recorded before the clock was set
-            back.
+    `owners` are the brokers that reported a bundle at `collected_at`. Destinations recorded from then until
+    `now` are kept; later ones were recorded before the clock was set back, and may be dropped.
     """
     kept = {
         bundle: destination

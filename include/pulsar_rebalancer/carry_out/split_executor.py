@@ -1,7 +1,7 @@
 """Carry out a plan's splits one after the other, and check the namespace's bounds after each split.
 
-A broker responds with 204 whether or not it split the bundle, so only the bounds show the outcome. A split cannot be
-undone, so a bundle that already has a bound inside its range is not split again.
+A broker responds with 204 whether or not it split the bundle, so only the bounds show the outcome. A split
+cannot be undone, so a bundle that already has a bound inside its range is not split again.
 """
 
 from __future__ import annotations
@@ -35,29 +35,26 @@ async def carry_out_splits(
     most_bundles: int,
     timeout_seconds: float,
     on_outcome: Callable[[SplitOutcome], None],
-    held: Callable[[], Reason | None] = lambda: None,
-    leaves: Callable[[Split], Reason | None] = lambda _: None,
+    stop_reason: Callable[[], Reason | None] = lambda: None,
+    skip_reason: Callable[[Split], Reason | None] = lambda _: None,
     begin: Callable[[Split], None] = lambda _: None,
 ) -> list[SplitOutcome]:
-    """Carry out splits one after the other. A failed split does not stop the others.
-
-    A retry is safe: a bundle that already has the planned bounds counts as split and is not split again.
+    """Carry out splits one after the other. A failed split does not stop the others; a retry is safe.
 
     Args:
         most_bundles: maximum number of bundles in a namespace.
         timeout_seconds: maximum time until the new bounds appear after a split.
-        on_outcome: called for each bundle as soon as its outcome is known.
-        held: called before each split; returns why no further split may start, or None.
-        leaves: called for each bundle that has not been split yet; returns why it must not be split, or None.
+        stop_reason: called before each split; returns why no further split may start, or None.
+        skip_reason: called for each bundle that has not been split yet; returns why it must not be split, or None.
         begin: called before each request. If it raises an error, the request is not sent.
     """
     outcomes = []
     for split in splits:
         started = time.monotonic()
-        if (left := held()) is not None:
+        if (left := stop_reason()) is not None:
             outcome = not_split(split, left)
         else:
-            work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, leaves, begin)
+            work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, skip_reason, begin)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
         outcomes.append(outcome)
         on_outcome(outcome)
@@ -65,32 +62,26 @@ async def carry_out_splits(
 
 
 class _BundleSplit:
-    """Splits one bundle."""
-
     def __init__(
         self,
         bundles: BundleAdmin,
         split: Split,
         most_bundles: int,
         timeout_s: float,
-        leaves: Callable[[Split], Reason | None],
+        skip_reason: Callable[[Split], Reason | None],
         begin: Callable[[Split], None],
     ) -> None:
         self._bundles = bundles
         self._split = split
         self._most_bundles = most_bundles
         self._timeout_s = timeout_s
-        self._leaves = leaves
+        self._leaves = skip_reason
         self._begin = begin
         self._attempts = 0
         self._found: tuple[int, ...] = ()
 
     async def outcome(self) -> SplitOutcome:
-        """Split the bundle and return the outcome.
-
-        Raises:
-            SnapshotError: `begin` could not write its record; nothing was requested.
-        """
+        """Split the bundle. Raises SnapshotError if `begin` could not write its record; nothing was requested."""
         error = ""
         try:
             reason = await self._check() or await self._ask()
@@ -111,7 +102,6 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        """Check whether the split must be requested; return None if so, else the reason code."""
         bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
         lower, upper = HashRange.of(self._split.bundle)
         if lower not in bounds or upper not in bounds:
@@ -125,11 +115,7 @@ class _BundleSplit:
         return left
 
     async def _ask(self) -> Reason:
-        """Request the split, wait until its bounds appear, and return the reason code of the result.
-
-        Raises:
-            AdminError: the request failed, and the bounds have not changed.
-        """
+        """Request the split and wait for its bounds. Raises AdminError if it failed and they have not changed."""
         self._begin(self._split)
         self._attempts, failed = 1, None
         by_range = self._split.algorithm is SplitAlgorithm.RANGE
@@ -171,14 +157,8 @@ SHORTEST_MEMORY = timedelta(hours=1)
 class SplitHistory:
     """The history of one plan's splits, across all attempts of their task.
 
-    Args:
-        stored: the cluster's currently stored `moves` document.
-        store: function that applies a change to the latest stored document, so that other writers' changes are
-            preserved.
-
-    Attributes:
-        planned: True if an earlier attempt recorded the splits as planned.
-        outcomes: outcome by bundle; `interrupted` while its split is in progress.
+    `store` applies a change to the latest stored document, so that other writers' changes are preserved. An
+    outcome is `interrupted` while its split is in progress.
     """
 
     def __init__(
@@ -195,7 +175,7 @@ class SplitHistory:
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:
-        """Store the splits as planned. From now on they count as recent splits, even if the task is killed."""
+        """Store the splits as planned. They count as recent splits, even if the task is killed."""
         planned = {
             split.bundle: BundleSplit(
                 at=now, plan_id=self._run.name, positions=split.positions, shares=split.shares, outcome=""
@@ -205,14 +185,13 @@ class SplitHistory:
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
     def begin(self, split: Split) -> None:
-        """Record that a split is about to be requested. If the task is killed, a retry reads this record."""
+        """Record that a split is about to be requested, for a retry if the task is killed."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
         self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
         self._write()
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
-        """Record an outcome in the run's splits file and in the state store."""
         merged = self._merged(outcome)
         self.outcomes[outcome.bundle] = merged
         self._write()
@@ -227,10 +206,7 @@ class SplitHistory:
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
     def _merged(self, outcome: SplitOutcome) -> SplitOutcome:
-        """Return a split's outcome across all attempts.
-
-        If an earlier attempt requested the bounds, the bundle counts as split.
-        """
+        """Return the outcome across all attempts. If an earlier one requested the bounds, the bundle is split."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -253,11 +229,8 @@ def tidied(
 ) -> dict[str, BundleSplit]:
     """Return the split records to keep after a run (see `attempts.remembered`).
 
-    A record older than the grace period is dropped once a sample has been counted after the split: by then, the parts
-    have inherited the bundle's moving averages.
-
-    Args:
-        counted_at: time of the last counted sample; None if there are no moving averages to inherit.
+    An older record is dropped once a sample has been counted after the split (`counted_at`): by then, the
+    parts have inherited the bundle's moving averages. None: there are no averages to inherit.
     """
     longest = max(SHORTEST_MEMORY, timedelta(minutes=grace_minutes))
     young = {

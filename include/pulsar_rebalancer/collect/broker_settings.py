@@ -23,8 +23,7 @@ from pulsar_rebalancer.texts import one_line
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 _ASKED = 8
-"""Maximum number of brokers that share the namespace requests: a single broker takes seconds for a thousand
-requests."""
+"""Maximum number of brokers that share the namespace requests: a thousand take one broker seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +35,7 @@ class Isolation:
 
 
 async def read_isolation(admin: PulsarAdmin, cluster: str) -> Isolation | AdminError:
-    """Return the isolation policies, or the error that prevented reading them.
-
-    Args:
-        cluster: the cluster's name in Pulsar; empty to query the brokers for it.
-    """
+    """Return the isolation policies, or the error. Brokers are asked for the cluster's name if it is empty."""
     try:
         cluster = cluster or await admin.cluster_name()
         return Isolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
@@ -61,13 +56,11 @@ async def read_policies(
     """Read the policies for these brokers and bundles. If one request fails, the other policies are still read.
 
     Args:
-        admin: the client, which sends one request per namespace and limits the number of concurrent requests.
-        read: the result of `read_isolation`.
         brokers: brokerIds of all active brokers.
         bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
         failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
         without_persistent: brokers that, according to their load reports, accept no persistent topics.
-        answering: brokers that have just responded; the namespace requests are distributed over some of these brokers.
+        answering: brokers that have just responded; some of them get the namespace requests.
     """
     namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
     if isinstance(read, AdminError):
@@ -103,8 +96,6 @@ async def read_policies(
 async def _groups(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
-    """Return anti-affinity groups by namespace, and the errors from failed requests by namespace."""
-
     async def ask(namespace: str, broker: str) -> str | AdminError:
         try:
             return await admin.anti_affinity_group(namespace, broker)
@@ -121,7 +112,6 @@ async def _groups(
 
 
 def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
-    """Return the failure domain of each broker; invalid domains are ignored."""
     domain_of: dict[str, str] = {}
     for name, domain in document.items():
         brokers = domain.get("brokers") if isinstance(domain, dict) else None
@@ -136,13 +126,7 @@ def _list(value: object) -> list[object]:
 def _unserved(
     isolation: Sequence[IsolationPolicy], brokers: Sequence[str], ruling: Sequence[IsolationPolicy | None]
 ) -> Iterator[str]:
-    """Yield a sentence for each policy that applies to a loaded namespace but has no active broker.
-
-    If policies reserve every broker, and a loaded namespace has no policy, a sentence says so.
-
-    Args:
-        ruling: for each namespace, the policy that applies to it.
-    """
+    """Yield a sentence for each policy, or lack of one, that leaves a loaded namespace without an active broker."""
     names = {policy.name for policy in ruling if policy}
     for policy in isolation:
         if policy.name in names and not policy.candidates(brokers):
@@ -174,13 +158,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Runtimes:
-    """The runtime configuration of a cluster's brokers.
-
-    Attributes:
-        leader: brokerId of the leader; empty if there is none.
-        by_broker: configuration by broker, for brokers whose configuration could be read.
-        failed: reason code by broker, for brokers whose configuration could not be read.
-    """
+    """The runtime configuration of a cluster's brokers; `leader` is empty if there is none."""
 
     leader: str
     by_broker: Mapping[str, Mapping[str, str]]
@@ -192,7 +170,7 @@ class Runtimes:
         return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
 
     def settings(self) -> dict[str, str]:
-        """Return the leader's load-balancer settings; `auto_split` is on if at least one broker splits bundles."""
+        """Return the leader's load-balancer settings; `auto_split` is on if any broker splits bundles."""
         splits = any(map(splitting_is_on, self.by_broker.values()))
         return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
 
@@ -202,11 +180,7 @@ class Runtimes:
         return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
 
     def switches(self) -> dict[str, bool | str]:
-        """Return the columns of the table `cluster` that describe brokers' settings.
-
-        A flag is true if a switch is on for at least one broker. One column lists the settings that differ between
-        brokers.
-        """
+        """Return the table `cluster`'s columns of brokers' settings: a flag is true if any broker has it on."""
         runtimes = self.by_broker.values()
         even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)
         return {
@@ -217,11 +191,7 @@ class Runtimes:
 
 
 async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
-    """Read the leader and every broker's configuration.
-
-    Raises:
-        AdminError: the leader cannot be read, or no configuration can be read.
-    """
+    """Read the leader and every broker's configuration. Raises AdminError without a leader or a configuration."""
     leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configurations(admin, brokers))
     return Runtimes(leader, by_broker, failed)
 

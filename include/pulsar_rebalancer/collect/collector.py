@@ -39,19 +39,13 @@ if TYPE_CHECKING:
 
 
 def owners_of(reported: pa.Table) -> Counter[str]:
-    """Return how many brokers report each bundle, by bundle."""
     return Counter(_texts(reported["bundle"]))
 
 
 def cluster_table(
     request: RunRequest, listed: int, runtimes: Runtimes, reports: UsableReports, bundles: int, policies: Policies
 ) -> pa.Table:
-    """Return the table `cluster`, which has one row.
-
-    Args:
-        listed: number of brokers that the cluster lists.
-        bundles: number of rows in the table `bundles`.
-    """
+    """Return the table `cluster` with its one row. `listed` is the number of brokers that the cluster lists."""
     manager = runtimes.of_leader.get("loadManagerClassName", "").rpartition(".")[2]
     row = {
         "leader": runtimes.leader,
@@ -71,7 +65,7 @@ def cluster_table(
 def broker_table(
     request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
-    """Return the table `brokers`: one row per listed broker, including how many times that broker is listed."""
+    """Return the table `brokers`: one row per listed broker, with how many times it is listed."""
     rows = []
     for broker, times in sorted(listings.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
@@ -82,7 +76,7 @@ def broker_table(
 
 
 def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
-    """Return the table `bundles`: the reported bundles, each with its number of owners and its kind of policy."""
+    """Return the table `bundles`: the reported bundles, with their number of owners and kind of policy."""
     kinds = policies.kinds(set(map(namespace_of, owners)))
     names = _texts(reported["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
@@ -109,13 +103,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """The event that started a run.
-
-    Attributes:
-        now: time of the sample.
-        params: parameters of a manual run.
-        requested_by: the person who started a manual run; empty for scheduled runs.
-    """
+    """The event that started a run. `requested_by` is empty for scheduled runs."""
 
     now: datetime
     airflow_run_id: str
@@ -127,11 +115,8 @@ class Trigger:
 class Earlier:
     """Data from earlier runs.
 
-    Attributes:
-        folder: folder with the bundles' moving averages, and with the load data that brokers under the extensible load
-            manager published; None to neither use nor store such data.
-        before: the documents in the state store before this run.
-        keeps_load_data: True to store the load data that brokers publish for the next run.
+    `folder` has the moving averages and the extensible load manager's load data; None for neither. If
+    `keeps_load_data`, the load data is stored for the next run.
     """
 
     folder: StoragePath | None = None
@@ -139,7 +124,7 @@ class Earlier:
     keeps_load_data: bool = True
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
-        """Return the long-term moving averages of bundles; None if there are none or splitting is off."""
+        """Return the bundles' long-term moving averages; None if there are none or splitting is off."""
         means = self.before.decision.means
         if settings.split_mode is Mode.OFF or self.folder is None or not means:
             return None
@@ -154,12 +139,8 @@ class Earlier:
 class Collected:
     """One sample of a cluster.
 
-    Attributes:
-        request: the run's request, with the effective settings.
-        tables: the tables `cluster`, `brokers` and `bundles`, as described by `tables.INPUT`.
-        policies: policies of the cluster's namespaces and brokers.
-        before: the documents in the state store when the sample was taken.
-        candidates: bundles that may have to be split, with their topics' load.
+    `request` has the effective settings, `tables.INPUT` describes the tables, and `before` has the state
+    store's documents at the time of the sample.
     """
 
     request: RunRequest
@@ -175,15 +156,11 @@ NOTHING_EARLIER = Earlier()
 async def collect(
     admin: PulsarAdmin, entry: ClusterEntry, trigger: Trigger, earlier: Earlier = NOTHING_EARLIER
 ) -> Collected:
-    """Take one sample of a cluster.
-
-    Settings are resolved before any load report is read, so invalid settings are rejected early.
+    """Take one sample of a cluster. Settings are resolved first, so invalid ones are rejected early.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
-        AdminError: the broker list or the leader cannot be read; no configuration can be read; the credentials are
-            invalid; `no_load_report` if the load manager provides no reports; `client_missing`; or the system topics of
-            the extensible load manager cannot be read.
+        AdminError: brokers, leader or system topics cannot be read; `no_load_report`; `client_missing`.
     """
     begun = time.monotonic()
     if entry.error:

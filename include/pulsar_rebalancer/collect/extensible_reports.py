@@ -37,23 +37,18 @@ async def load_reports(
     state_folder: StoragePath | None = None,
     keep: bool = True,
 ) -> dict[str, BrokerReport | AdminError | None]:
-    """Return the load reports of brokers under either load manager.
+    """Return each broker's load report under either load manager, None if it provides none, or the error.
 
-    Each report is judged by the time at which it was read: a broker that does not respond delays the others' reports.
+    Each report is judged by the time at which it was read: a broker that does not respond delays the others'
+    reports.
 
     Args:
-        runtimes: runtime configuration of each broker that is queried, by broker.
-        now: the present.
-        state_folder: folder where messages from the system topics are stored for the next run; None to neither use
-            nor store any.
+        state_folder: where messages from the system topics are stored for the next run; None to use none.
         keep: False to store nothing.
-
-    Returns:
-        For each broker: its report, None if it provides no report, or the error.
 
     Raises:
         AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
-        SettingsError: `contradiction`, if the connection uses https and the brokers' service URL does not use TLS.
+        SettingsError: `contradiction`: the connection uses https but the brokers' service URL no TLS.
     """
     begun, host_interval_s = time.monotonic(), settings.host_usage_interval_minutes * 60
 
@@ -77,16 +72,12 @@ async def load_reports(
 
 @dataclass(frozen=True, slots=True)
 class _OwnFigures:
-    """A broker's own metrics, bundle statistics and version."""
-
     metrics: load_data.Metrics
     bundles: dict[str, dict[str, float]]
     version: str
 
 
 class _ExtensibleBrokers:
-    """The brokers under the extensible load manager."""
-
     def __init__(
         self,
         admin: PulsarAdmin,
@@ -106,7 +97,6 @@ class _ExtensibleBrokers:
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
     async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
-        """Return each broker's load report, None if it provides no report, or the error."""
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
@@ -123,7 +113,6 @@ class _ExtensibleBrokers:
             return error
 
     async def _figures(self, broker: str) -> _OwnFigures:
-        """Query one broker, one request at a time. Different brokers are queried concurrently."""
         metrics = await self._admin.metrics(broker)
         other = load_data.other_host(metrics, broker)
         if other:
@@ -140,7 +129,6 @@ class _ExtensibleBrokers:
         return _OwnFigures(load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
     async def _receive(self, figures: Mapping[str, _OwnFigures]) -> None:
-        """Receive and store the brokers' messages until no message is missing or the time limit is reached."""
         self._published.keep_only(self._runtimes)
         # Brokers publish top bundles regularly, but load data only after changes.
         missing = {LOAD: {b for b in figures if not self._is_current(b, figures[b])}, TOP: set(figures)}
@@ -196,7 +184,6 @@ class _ExtensibleBrokers:
         }
 
     def _is_current(self, broker: str, own: _OwnFigures) -> bool:
-        """Return False if the broker must have published newer load data than the last received."""
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
@@ -210,8 +197,8 @@ class _ExtensibleBrokers:
     def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
         """Return the last top bundles received from a broker; empty if they are known to be outdated.
 
-        Brokers publish top bundles whenever they compute rates (TopBundleLoadDataReporter), and withdraw them when they
-        load or unload a bundle.
+        Brokers publish them with their rates (TopBundleLoadDataReporter) and withdraw them when they load or
+        unload a bundle.
         """
         top = self._published.top.get(broker)
         oldest = 2 * _number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S

@@ -37,15 +37,9 @@ _SUMS = {"numTopics": "topics", "numProducers": "producerCount", "numConsumers":
 
 
 def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]:
-    """Return statistics for a broker's bundles (NamespaceBundleStats), summed over the topics in each bundle.
+    """Return statistics by bundle (NamespaceBundleStats), summed over its loaded topics, without cache sizes.
 
-    Cache sizes are not included.
-
-    Args:
-        topics: the broker's response to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
-
-    Returns:
-        Statistics by bundle, for bundles with at least one loaded topic.
+    `topics` is the response to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
     """
     stats = {}
     for namespace, ranges in topics.items():
@@ -77,11 +71,8 @@ def _sum(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
 class Metrics:
     """A broker's load metrics.
 
-    Attributes:
-        percents: usage in percent, by the resource's name in LocalBrokerData; None if the load manager has no such
-            metrics.
-        load_average: moving average of the load (`weightedMaxEMA`), where 1 is 100 percent; None if not reported.
-        started_at_ms: start time of the broker's process, in ms since 1970; None if not reported.
+    Usage is in percent, by the resource's name in LocalBrokerData; the average (`weightedMaxEMA`) is 1 at 100
+    percent; the start is in ms since 1970.
     """
 
     percents: Mapping[str, float | None] | None
@@ -90,10 +81,7 @@ class Metrics:
 
 
 def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
-    """Parse a broker's response to `broker-stats/metrics`.
-
-    Brokers compute the response for each request (BrokerLoadData.toMetrics).
-    """
+    """Parse a response to `broker-stats/metrics`, computed for each request (BrokerLoadData.toMetrics)."""
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return Metrics(
@@ -104,14 +92,7 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
 
 
 def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
-    """Return a broker's current load, with the published limits of its resources, or limits of 100 if none are known.
-
-    Args:
-        published: the last BrokerLoadData received; empty if there is none.
-
-    Returns:
-        Resources and `weightedMaxEMA`; None if the load manager has no such metrics.
-    """
+    """Return a broker's current load with the published limits, or 100; None if there are no such metrics."""
     if metrics.percents is None:
         return None
     load = {field: _usage(share, published.get(field)) for field, share in metrics.percents.items()}
@@ -119,9 +100,9 @@ def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, 
 
 
 def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
-    """Return the host of the broker that responded if it is another broker; empty if not, or if the host is unknown.
+    """Return the responding broker's host if it is another broker; empty if not, or if the host is unknown.
 
-    The load manager's metrics name the advertised address, which is also the host in brokerIds
+    The metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
     """
     labels = (_mapping(group.get("dimensions")) for group in metrics)
@@ -136,11 +117,10 @@ def _plain(host: str) -> str:
 
 
 def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
-    """Return whether statistics come from another broker: they list several bundles, none of which this broker owns.
+    """Return whether statistics come from another broker: they list several bundles, none of them owned here.
 
-    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so a difference by itself proves nothing: in that
-    time one bundle or, if the broker was drained, every bundle can have moved. Heartbeat bundles are named after their
-    broker and never move.
+    Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so one bundle or, after a drain, every
+    bundle can have moved. Heartbeat bundles are named after their broker and never move.
     """
     if any(":" in bundle for bundle in {*stats} & {*owned}):
         return False
@@ -149,7 +129,6 @@ def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
 
 
 def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
-    """Return the figures of the first group with this metric and these dimensions; None if there is no such group."""
     for group in metrics:
         figures, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
         if name in figures and dimensions.items() <= labels.items():
@@ -167,7 +146,7 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
 
 
 def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the BrokerLoadData figures to store for the next run."""
+    """Return the BrokerLoadData values to store for the next run."""
     figures = {name: figure(published.get(name)) for name in _PUBLISHED}
     pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
     usage: dict[str, JsonValue] = {
@@ -179,15 +158,10 @@ def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 def is_current(
     published: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
 ) -> bool:
-    """Return False if the broker must have published newer load data than this.
+    """Return False if the broker must have published newer load data than `published`, a BrokerLoadData.
 
-    Brokers publish when message rate or throughput has changed by more than loadBalancerReportUpdateThresholdPercentage
-    (BrokerLoadDataReporter.needBrokerDataUpdate).
-
-    Args:
-        published: BrokerLoadData.
-        stats: the broker's current statistics by bundle.
-        threshold_percent: value of loadBalancerReportUpdateThresholdPercentage.
+    Brokers publish when message rate or throughput has changed by more than
+    loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
     """
     for names in (RATES[:2], RATES[2:]):
         then = sum(figure(published.get(name)) or 0.0 for name in names)
@@ -207,10 +181,8 @@ def report(
 ) -> dict[str, JsonValue]:
     """Return the broker's load report, without its version and start time.
 
-    Args:
-        load: resources and `weightedMaxEMA`, from BrokerLoadData or `load_now`.
-        throughput_average: moving average of the broker's throughput, in bytes/s; None if unknown.
-        top: the broker's top bundles, in the published order.
+    `load` has `weightedMaxEMA` and resources; the throughput's moving average is in bytes/s; `top` is in the
+    published order.
     """
     ranks = {bundle: rank for rank, bundle in enumerate(top)}
     return {
@@ -238,13 +210,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicMessage:
-    """A message from a system topic.
-
-    Attributes:
-        broker: brokerId, the message's key.
-        at_ms: publish time, in ms since 1970.
-        data: the content, a JSON object; empty if the broker withdrew its previous message.
-    """
+    """A system topic's message: brokerId, time in ms since 1970, and a JSON object; empty if withdrawn."""
 
     broker: str
     at_ms: int
@@ -252,7 +218,7 @@ class TopicMessage:
 
 
 class TopBundles(BaseModel):
-    """The names of a broker's top bundles, in the broker's order, and the time of the message (in ms since 1970)."""
+    """The names of a broker's top bundles, in its order, and the message's time in ms since 1970."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -261,12 +227,7 @@ class TopBundles(BaseModel):
 
 
 class Published(VersionedDocument):
-    """The last messages from each broker.
-
-    Attributes:
-        load: BrokerLoadData figures that the rebalancer uses, by broker.
-        top: top bundles by broker.
-    """
+    """The last messages from each broker: the BrokerLoadData values in use, and the top bundles."""
 
     model_config = ConfigDict(frozen=False)
 
@@ -277,7 +238,7 @@ class Published(VersionedDocument):
 
     @classmethod
     def earlier(cls, folder: StoragePath | None) -> Self:
-        """Return the messages that earlier runs received; empty if there is no readable file of this version."""
+        """Return what earlier runs received; empty if there is no readable file of this version."""
         try:
             return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:
@@ -285,7 +246,6 @@ class Published(VersionedDocument):
             return cls()
 
     def keep_only(self, brokers: Collection[str]) -> None:
-        """Drop the messages from brokers that are no longer listed."""
         for by_broker in (self.load, self.top):
             for broker in by_broker.keys() - set(brokers):
                 del by_broker[broker]
@@ -338,11 +298,7 @@ _REASONS = {
 
 
 def require_client() -> None:
-    """Check that Pulsar's client is installed.
-
-    Raises:
-        AdminError: `client_missing`.
-    """
+    """Raise an AdminError (`client_missing`) unless Pulsar's client is installed."""
     try:
         import pulsar  # noqa: F401 # a C++ library, loaded only if needed
     except ImportError as error:
@@ -357,16 +313,15 @@ def receive(
     topics: Mapping[str, Callable[[TopicMessage], bool]],
     seconds: float,
 ) -> None:
-    """Pass messages to the handlers until a handler returns True or the time limit is reached. This call blocks.
+    """Pass messages to the handlers until one returns True or the time limit is reached. This call blocks.
 
     Args:
         tokens: the tokens of the admin REST API client, whose event loop runs in another thread.
-        topics: message handler by topic. A handler returns True to stop.
         seconds: time limit, counted from when the topics are open.
 
     Raises:
-        AdminError: `client_missing`; or the topics cannot be read: `forbidden`, `unauthorized`, `timeout` (also if the
-            brokers reject the token), `unreachable`, `bad_answer` (the client rejects the address).
+        AdminError: `client_missing`, `forbidden`, `unauthorized`, `unreachable`, `bad_answer` (the client
+            rejects the address) or `timeout` (also if the brokers reject the token).
     """
     require_client()
     import pulsar
@@ -411,7 +366,6 @@ def _next(reader: Any) -> TopicMessage | None:
 
 
 def _options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:
-    """Return the options for `pulsar.Client`, with the admin REST API's credentials and certificate authority."""
     import pulsar
 
     options: dict[str, object] = {

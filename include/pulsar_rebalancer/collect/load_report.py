@@ -1,8 +1,8 @@
 """Read a broker's load report (the modular load manager's LocalBrokerData) as columns of the snapshot.
 
-Reports from brokers under the extensible load manager are built in the same form (`extensible.load_data`), with moving
-averages and ranks added. Figures are not corrected here, so that validation can report errors: a missing or non-numeric
-figure becomes null; NaN, infinite and negative figures are kept. Unknown fields are ignored.
+`load_data` builds reports of the extensible load manager in the same form. Values are not corrected here, so
+that validation can report errors: a missing or non-numeric value becomes null; NaN, infinite and negative
+values are kept.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class BrokerReport:
     """The data that the tables need from one broker's report.
 
     Attributes:
-        names: the broker's names in the report, as `host:port`. Brokers up to 4.x do not report their brokerId, but
-            their web addresses have the same host and port.
+        names: the broker's names as `host:port`. Brokers up to 4.x do not report their brokerId, but their
+            web addresses have the same host and port.
         columns: the columns of `tables.BROKERS` that depend only on the report.
-        bundles: the columns of `tables.BUNDLES` that depend only on the report. There is one row per bundle with a
-            loaded topic, including system and heartbeat namespaces.
+        bundles: such columns of `tables.BUNDLES`: a row per bundle with a loaded topic, including heartbeat
+            namespaces.
     """
 
     names: tuple[str, ...]
@@ -61,15 +61,10 @@ class BrokerReport:
 def read_report(
     broker: str, report: Mapping[str, JsonValue], *, collected_at: datetime, host_interval_s: float
 ) -> BrokerReport:
-    """Return the data that the tables need from a report.
+    """Return the data that the tables need from a report, a LocalBrokerData parsed from JSON.
 
-    Args:
-        broker: brokerId of the broker that sent the report.
-        report: LocalBrokerData, parsed from JSON.
-        host_interval_s: interval between the broker's host samples in seconds.
-
-    Raises:
-        AdminError: `bad_answer` if the report has no `lastStats` (NamespaceBundleStats by bundle).
+    Raises AdminError `bad_answer` if the report has no `lastStats` (NamespaceBundleStats by bundle).
+    `host_interval_s` is the interval between the broker's host samples in seconds.
     """
     stats = report.get("lastStats")
     if not isinstance(stats, dict):
@@ -85,8 +80,8 @@ def read_report(
 def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, host_interval_s: float) -> dict[str, Cell]:
     """Return the columns of the brokers table for one report.
 
-    `last_update` is the time at which the report was last written to the metadata store. In a healthy cluster, this is
-    at most 15 minutes ago. Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
+    `last_update` is when the report was last written to the metadata store, in a healthy cluster at most 15
+    minutes ago. Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
     """
     now_ms = collected_at.timestamp() * 1000
     updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))
@@ -159,12 +154,7 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class UsableReports:
-    """The load reports of a cluster's brokers.
-
-    Attributes:
-        by_broker: the usable reports, by broker.
-        errors: error by broker, for brokers without a usable report.
-    """
+    """The load reports of a cluster's brokers, and the errors of brokers without a usable report."""
 
     by_broker: Mapping[str, BrokerReport]
     errors: Mapping[str, Reason]
@@ -173,11 +163,7 @@ class UsableReports:
     def of(
         cls, answers: Mapping[str, BrokerReport | AdminError | None], listed: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
-        """Return the usable reports among these responses, and why the other responses are unusable.
-
-        Raises:
-            AdminError: no report is usable, and the cause is the credentials or the load manager.
-        """
+        """Sort the responses. Raises AdminError if none is usable because of the credentials or load manager."""
         judged = {broker: _judge(broker, answer, listed) for broker, answer in answers.items()}
         reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
         refused = {broker: verdict for broker, verdict in judged.items() if isinstance(verdict, Reason)}
@@ -193,7 +179,7 @@ class UsableReports:
         return closed if len(closed) < len(self.by_broker) else []
 
     def bundles(self) -> pa.Table:
-        """Return the reported bundles; a bundle that several brokers report has a row for each of them."""
+        """Return the reported bundles, with a row for each broker that reports a bundle."""
         return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 
@@ -211,7 +197,7 @@ def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collec
 
 
 def _is_of_another(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
-    """Return whether a report is known to come from another listed broker, for example because of a proxy."""
+    """Return whether a report comes from another listed broker, for example because of a proxy."""
     names = {name.lower() for name in report.names}
     return broker.lower() not in names and any(other.lower() in names for other in listed)
 

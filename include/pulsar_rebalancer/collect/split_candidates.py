@@ -36,13 +36,7 @@ MOST_BUNDLES = 20
 
 
 class LargeBundle(NamedTuple):
-    """A bundle that might meet a split condition.
-
-    Attributes:
-        bundle: `tenant/namespace/0x…_0x…`.
-        broker: brokerId of the bundle's owner.
-        excess: the largest ratio of any of the bundle's figures to its bound.
-    """
+    """A bundle that might meet a split condition; `excess` is the largest ratio of a value to its bound."""
 
     bundle: str
     broker: str
@@ -64,7 +58,6 @@ class _Bounds(NamedTuple):
         return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
 
     def exceeded(self) -> pc.Expression:
-        """Return an Arrow filter for the rows of the bundles table that exceed a bound."""
         too_large = (
             (_figure("topics") > self.topics)
             | (_figure("msg_rate_in") + _figure("msg_rate_out") > self.msg_rate)
@@ -75,7 +68,6 @@ class _Bounds(NamedTuple):
         return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
-        """Return the largest ratio of any figure in a row to its bound."""
         return max(
             _times(row["topics"], self.topics),
             _times(_sum(row, "producers", "consumers"), self.sessions),
@@ -84,7 +76,6 @@ class _Bounds(NamedTuple):
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
-        """Return, for each bundle above a bound, the largest ratio of a long-term average to its bound."""
         if means is None:
             return {}
         rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
@@ -102,16 +93,10 @@ def choose(
 ) -> list[LargeBundle]:
     """Return the bundles that might meet a split condition, sorted by `excess`, largest first.
 
-    Only a limited number of bundles is examined, so bundles that would not be split anyway are left out: bundles in the
-    brokers' own namespaces or in excluded ones, and bundles with an invalid figure. Bundles that were split too
-    recently come last.
-
-    A moving average can exceed a bound only if its previous value or the current figure exceeds the bound, so both are
-    checked.
-
-    Args:
-        means: long-term moving averages as of the last counted sample; None if there are none.
-        waits: function that returns whether a bundle was split too recently to be split again.
+    The number of bundles is limited, so those that would not be split anyway are left out: in the brokers'
+    own or in excluded namespaces, or with an invalid value. Those that were split too recently (`waits`) come
+    last. A moving average can exceed a bound only if its previous value (`means`) or the current value does,
+    so both are checked.
     """
     bounds = _Bounds.of(settings)
     of_means = bounds.excess_of_means(means)
@@ -133,7 +118,6 @@ def choose(
 
 
 def _times(figure: float | None, bound: float) -> float:
-    """Return the ratio of a figure to its bound; 0 if the bound is 0 or less."""
     return (figure or 0.0) / bound if bound > 0 else 0.0
 
 
@@ -154,7 +138,7 @@ MOST_TOPICS = 100_000
 """Maximum number of topics read in one run. A bundle whose topics would exceed it can be split only by hash range."""
 
 MOST_SECONDS = 30
-"""Maximum time for reading the topics of all bundles, in seconds, so that the plan does not become too old."""
+"""Maximum seconds for reading the topics of all bundles, so that the plan does not become too old."""
 
 _LARGEST = {"msgRate": LARGEST["msg_rate_in"], "msgThroughput": LARGEST["msg_throughput_in"]}
 
@@ -166,14 +150,10 @@ async def read_candidates(
     settings: Settings,
     waits: Callable[[str], bool] = lambda _: False,
 ) -> Candidates:
-    """Return the bundles that may have to be split, with the load that the bundle's owner reports for each topic.
+    """Return the bundles that may have to be split, with each topic's load; none if `split_mode` is off.
 
-    Nothing is requested if `split_mode` is off.
-
-    Args:
-        bundles: the sample's bundles table.
-        means: long-term moving averages as of the last counted sample (`tables.MEANS`); None if there are none.
-        waits: function that returns whether a bundle was split too recently to be split again.
+    `means` (`tables.MEANS`) is as of the last counted sample; `waits` says whether a bundle was split too
+    recently.
     """
     chosen = choose(bundles, means, settings, waits) if settings.split_mode is not Mode.OFF else []
     if not chosen:
@@ -199,10 +179,7 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    """Return a bundle that a person wants to split, with the load of each topic.
-
-    Unlike other candidates, the bundle may be of any size.
-    """
+    """Return a bundle of any size that a person wants to split, with the load of each topic."""
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 
@@ -226,7 +203,6 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 async def _topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
 ) -> tuple[TopicLoad, ...] | None:
-    """Return the load of each of a bundle's topics; None if it cannot be read or there are more than `most` topics."""
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:
@@ -245,6 +221,5 @@ async def _topics(
 
 
 def _carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
-    """Return the sum of a topic's incoming and outgoing rates; invalid figures count as 0."""
     figures = [figure(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
     return sum(rate for rate in figures if rate is not None and 0 <= rate <= _LARGEST[kind])

@@ -1,4 +1,4 @@
-"""Report how old the newest outcome and decision of a cluster are.
+"""Report how old the latest outcome and decision of a cluster are.
 
 Run it on another machine: a scheduler that is down sends no alerts. It prints
 one line and exits as a Nagios plugin does:
@@ -27,18 +27,14 @@ _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
 
 @dataclass(frozen=True)
 class Ages:
-    """The ages, in seconds, of the newest outcome and of the newest committed decision; None if there is none."""
+    """The ages, in seconds, of the latest outcome and committed decision; None if there is none."""
 
     outcome: float | None
     decision: float | None
 
 
 def ages(storage: ClusterStorage, now: datetime) -> Ages:
-    """Return the ages of a cluster's newest outcome and decision.
-
-    Raises:
-        SnapshotError: the newest outcome or the storage root cannot be read.
-    """
+    """Return a cluster's ages. Raises SnapshotError if the latest outcome or the storage cannot be read."""
     return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage, now), now))
 
 
@@ -48,7 +44,7 @@ def _since(at: datetime | None, now: datetime) -> float | None:
 
 def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
     # Ignore runs from the future: a clock has since been set back.
-    for run in storage.newest_runs(now + SKEW):
+    for run in storage.latest_runs(now + SKEW):
         file = run / "outcome.json"
         if file.exists():
             try:
@@ -85,7 +81,6 @@ def _old(age: float | None) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of this subcommand."""
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
     parser.add_argument("--max-age-seconds", required=True, type=_limit, help="maximum age; five intervals is good")

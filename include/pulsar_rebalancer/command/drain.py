@@ -53,12 +53,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class Airflow:
-    """A client for a cluster's by-hand DAG that uses the REST APIs of Airflow and of the cluster page.
-
-    Args:
-        url: Airflow's base URL, including any path prefix.
-        seconds: time after which the client stops waiting.
-    """
+    """A client for a cluster's by-hand DAG (the APIs of Airflow and of the cluster page) with a time limit."""
 
     def __init__(self, url: str, token: str, cluster: str, seconds: float) -> None:
         self._url = url.rstrip("/")
@@ -70,9 +65,7 @@ class Airflow:
     def drain(self, broker: str, reason: str) -> None:
         """Plan and order the drain of a broker, again if the order comes too late for its plan.
 
-        Raises:
-            RefusedError: the plan or the order was refused or failed.
-            NotYetError: the drain was not ordered in time.
+        Raises RefusedError if the plan or order was refused or failed, NotYetError if it was not in time.
         """
         while True:
             plan = self._run(action="drain", broker=[broker], reason=reason)
@@ -83,13 +76,7 @@ class Airflow:
                 self._pause(str(error))
 
     def _run(self, **form: Any) -> str:
-        """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows no plan.
-
-        Raises:
-            RefusedError: the run was refused or failed.
-            OutdatedError: the plan of an order is out of date.
-            NotYetError: the run did not end in time.
-        """
+        """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows no plan."""
         begun = self._ask(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
         run = quote(str(begun["dag_run_id"]), safe="")
         while True:
@@ -104,9 +91,7 @@ class Airflow:
     def wait(self, broker: str) -> None:
         """Wait until no movable bundle is left on a drained broker.
 
-        Raises:
-            RefusedError: somebody released the broker.
-            NotYetError: movable bundles are left when the time is up.
+        Raises RefusedError if somebody released the broker, NotYetError if bundles are left at the end.
         """
         while True:
             page = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/overview")
@@ -147,7 +132,6 @@ class Airflow:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of this subcommand."""
     parser.add_argument("broker", help="brokerId, host:port")
     parser.add_argument("--cluster", required=True, help="name in the clusters file")
     parser.add_argument("--seconds", required=True, type=float, help="longest time to wait")
@@ -155,7 +139,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Drain the broker, print a sentence, and return the exit code."""
     url, token = os.environ.get("AIRFLOW_URL", ""), os.environ.get("AIRFLOW_TOKEN", "").strip()
     if urlsplit(url).scheme not in ("http", "https") or not token:
         return _said(REFUSED, "the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")

@@ -38,7 +38,6 @@ class _Loader(yaml.SafeLoader):
     """Reads plain YAML values only. An invalid value in one entry does not make the whole file unreadable."""
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document's root; reject a document that is too deeply nested or, counting aliases, too large."""
         try:
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
@@ -66,7 +65,6 @@ _TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
 
 
 def _size(node: yaml.Node, above: tuple[int, ...], known: dict[int, int]) -> int:
-    """Return the number of values in a node; the values of an alias count each time it is used."""
     if id(node) in above:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
     if len(above) >= _DEEPEST:
@@ -87,10 +85,8 @@ class ClusterEntry(BaseModel):
     Attributes:
         name: the cluster's name in this file; folder names and DAG ids contain it.
         given: the cluster's settings in the file, including those from `defaults`, by our field names.
-        settings: the given settings, with Pulsar's defaults for all other settings. The live brokers' settings are
-            added later.
-        error: why the entry cannot be used; empty if it can be used. An entry that cannot be used has the default
-            settings.
+        settings: the given settings with Pulsar's defaults; the live brokers' settings are added later.
+        error: why the entry cannot be used; it then has the default settings.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -104,14 +100,9 @@ class ClusterEntry(BaseModel):
 def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     """Return the clusters in a file, in file order.
 
-    The file contains a mapping `clusters` from names to settings and, optionally, `defaults` for all clusters.
-
-    Args:
-        path: path of the clusters file.
-        check: additional check, as in `validate`.
-
-    Raises:
-        SettingsError: `wrong_setting` if the file as a whole cannot be read. A single invalid entry raises no error.
+    The file maps `clusters` from names to settings, with optional `defaults` for all clusters. `check` is an
+    additional check, as in `validate`. Raises SettingsError `wrong_setting` if the whole file cannot be read;
+    an invalid entry raises no error.
     """
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
@@ -131,7 +122,6 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
 
 
 def _problem(error: Exception) -> str:
-    """Return a one-line description of an error, with its position in the file."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return " ".join(str(error).split())[:_LONGEST_PROBLEM]
     context = f"{error.context}, " if error.context else ""
@@ -177,8 +167,6 @@ def _by_field(entries: _Entries, where: str) -> dict[str, object]:
 
 
 class Origin(StrEnum):
-    """The source of a setting's value."""
-
     DEFAULT = "default"
     BROKERS = "brokers"
     FILE = "file"
@@ -186,7 +174,6 @@ class Origin(StrEnum):
 
 
 PLAN_HASH = "[0-9a-f]{64}"
-"""Regular expression that matches a plan's hash."""
 
 THRESHOLD_FIELDS = ("low_threshold", "high_threshold", "hit_count_low", "hit_count_high", "max_unload_percentage")
 """A manual run that changes any of these settings does not count hits."""
@@ -233,13 +220,11 @@ class RunParams(BaseModel):
 
     @property
     def changes_thresholds(self) -> bool:
-        """Return whether the run's thresholds or broker pairs differ from those of scheduled runs."""
+        """Return whether thresholds or broker pairs differ from those of scheduled runs."""
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
 class Resolved(BaseModel):
-    """Effective settings with the origin of each field."""
-
     model_config = ConfigDict(frozen=True)
 
     settings: Settings
@@ -247,19 +232,14 @@ class Resolved(BaseModel):
 
 
 def parse_params(values: Mapping[str, object]) -> RunParams:
-    """Validate and return the parameters of a manual run.
-
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`; the message names the field.
-    """
+    """Validate a manual run's parameters. Raises SettingsError: `wrong_setting` or `contradiction`."""
     return parse_typed(RunParams, values, "parameters of the run")
 
 
 def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
     """Return the live brokers' load-balancer settings, by our field names.
 
-    Args:
-        runtime: a broker's response to `/admin/v2/brokers/configuration/runtime`; all values are strings.
+    `runtime` is a response to `/admin/v2/brokers/configuration/runtime`, in which all values are strings.
     """
     settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
@@ -289,7 +269,7 @@ def _plain(value: str | None) -> str | None:
 
 
 def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """Return the Pulsar names of the load-balancer settings that differ between brokers, sorted."""
+    """Return the sorted Pulsar names of the load-balancer settings that differ between brokers."""
     runtimes = list(runtimes)
     return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
 
@@ -302,8 +282,7 @@ def resolve(
     Args:
         file: the cluster's entry in the clusters file; its keys are our names or Pulsar's.
         brokers: live settings, from `from_brokers`.
-        params: parameters of a manual run. Their lists are added to the file's; their mode must not be higher than the
-            file's.
+        params: their lists are added to the file's; their mode must not be higher than the file's.
         check: additional check, as in `validate`.
 
     Raises:

@@ -22,7 +22,7 @@ class Mode(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return the mode's position in the list above. A manual run may lower the mode, but never raise it."""
+        """Return the mode's position in the list. A manual run may lower the mode, but never raise it."""
         return list(Mode).index(self)
 
     @property

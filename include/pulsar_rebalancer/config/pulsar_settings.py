@@ -13,17 +13,14 @@ Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
 _LARGEST = 1e12
-"""Maximum value of a setting. No setting needs a larger value, and sums and times computed from it do not overflow."""
+"""Maximum value of a setting, with which sums and times do not overflow."""
 
 MIB = 1048576
 """Number of bytes in what Pulsar's settings call a megabyte."""
 
 
 class PulsarSettings(BaseModel):
-    """Settings that can come from the live brokers. Each has two names: ours and Pulsar's.
-
-    The defaults are those of Pulsar 5.0 (ServiceConfiguration).
-    """
+    """Settings that can come from the live brokers, with our names and Pulsar's, and Pulsar 5.0's defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
@@ -279,4 +276,3 @@ class PulsarSettings(BaseModel):
 FIELD_OF_PULSAR_NAME: dict[str, str] = {
     field.alias: name for name, field in PulsarSettings.model_fields.items() if field.alias is not None
 }
-"""Our field names, by Pulsar's setting names."""

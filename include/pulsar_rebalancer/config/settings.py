@@ -1,7 +1,4 @@
-"""The validated settings of one cluster.
-
-Load-balancer settings have the same meaning as in Pulsar. Both Pulsar's names and ours are accepted.
-"""
+"""The validated settings of one cluster, by Pulsar's names or ours, with the same meaning as in Pulsar."""
 
 from __future__ import annotations
 
@@ -68,7 +65,6 @@ CAPS = (
     "max_bundles_per_namespace",
     "max_bytes_per_run",
 )
-"""Settings that limit the moves in one run."""
 
 
 class Settings(PulsarSettings):
@@ -243,8 +239,7 @@ _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 Check = Callable[[Settings, str], Settings]
-"""Function that checks settings against their strategy and returns them. Its second argument names their source in
-error messages."""
+"""Checks settings against their strategy and returns them. The second argument is the source for messages."""
 
 
 def validate(
@@ -269,16 +264,9 @@ def validate(
 
 
 def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:
-    """Convert a validation error in settings or parameters to a `SettingsError` that names the keys.
+    """Convert a validation error to a `SettingsError` that names the keys; for the arguments, see `validate`.
 
-    Args:
-        error: error from a settings or parameters model.
-        where: source of the settings, such as `clusters.yaml: east`.
-        origins: origin of each field, as in `validate`.
-
-    Returns:
-        An error with the reason `contradiction` if each key is valid but their combination is not, else
-        `wrong_setting`.
+    Its reason is `contradiction` if only the combination is invalid, else `wrong_setting`.
     """
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
@@ -292,7 +280,6 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
 
 
 def _shown(value: object) -> str:
-    """Return a value as text for a message, cut to a fixed length."""
     try:
         return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
     except ValueError:
@@ -306,13 +293,7 @@ def _both_names(name: str) -> str:
 
 
 def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str]) -> Reason | None:
-    """Return why a bundle is excluded: `namespace_excluded` or `bundle_excluded`; None if it is not excluded.
-
-    Args:
-        bundle: name, `tenant/namespace/0x…_0x…`.
-        namespaces: names of excluded namespaces, `tenant/namespace`.
-        patterns: patterns that match the names of excluded bundles.
-    """
+    """Return why a bundle is excluded: `namespace_excluded` or `bundle_excluded`; None if it is not excluded."""
     if namespace_of(bundle) in namespaces:
         return Reason.NAMESPACE_EXCLUDED
     if any(matches(of_glob(pattern), bundle) for pattern in patterns):
@@ -324,12 +305,7 @@ def since(planned: Settings, present: Settings, bundle: str, brokers: Collection
     """Return why a planned move or split is now excluded; None if it is not excluded.
 
     Exclusions that already applied at the time of planning are ignored, because the plan overruled them.
-
-    Args:
-        planned: the plan's settings.
-        present: the current settings from the clusters file.
-        bundle: the bundle to move or split.
-        brokers: the bundle's current broker, and its destination if there is one.
+    `brokers` are the bundle's current broker and any destination.
     """
     return None if _reason(planned, bundle, brokers) else _reason(present, bundle, brokers)
 
@@ -344,14 +320,7 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
-    """Return the values with every string cleaned by `texts.typed`.
-
-    Args:
-        where: source of the values, for error messages.
-
-    Raises:
-        SettingsError: `wrong_setting` if a string cannot be stored; the message names its key.
-    """
+    """Clean every string by `texts.typed`. Raises SettingsError `wrong_setting`, which names the key."""
     cleaned: dict[str, object] = {}
     for key, value in values.items():
         try:
@@ -362,11 +331,7 @@ def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
 
 
 def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> _Form:
-    """Return a form with the values that a person entered; empty fields get their defaults.
-
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`; the message names the fields.
-    """
+    """Return a form with typed values, or defaults. Raises SettingsError: `wrong_setting` or `contradiction`."""
     given = {name: value for name, value in typed_values(values, where).items() if value not in (None, "", [])}
     try:
         return form.model_validate(given)

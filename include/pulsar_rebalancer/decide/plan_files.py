@@ -38,7 +38,6 @@ from pulsar_rebalancer.texts import number_of, one_line
 
 
 def write_run(run: RunInput, plan: Plan) -> Summary:
-    """Write the plan of a run that decided by itself, and return its summary."""
     scores, request, params = _scores(plan.decisions), run.request, run.request.params
     judged = [decision for decision in plan.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
@@ -65,7 +64,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
             max((decision.low_hits or 0 for decision in judged), default=0),
             max((decision.high_hits or 0 for decision in judged), default=0),
         ),
-        splits_passed_over=run.splits.passed_over,
+        split_skip_reasons=run.splits.skip_reasons,
         splits_told=(*run.splits.told, *split_planning.helpful(run, plan.completed, plan.moves, plan.traffic)),
     )
 
@@ -80,11 +79,8 @@ def write_by_hand(
 ) -> Summary:
     """Write a plan that no strategy decided, and return its summary. It counts no hits.
 
-    Args:
-        record: the request and the person who made it.
-        after: predicted scores of the brokers, in percent.
-        splits: rows of the splits table.
-        restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
+    `after` are predicted scores, in percent; `restarts` are brokers whose hits are reset when the plan is
+    carried out.
     """
     before = sample.snapshot.before.decision
     changed = {"seq": before.seq + 1, "plan_id": sample.snapshot.folder.name, "restarts": dict(restarts)}
@@ -107,11 +103,8 @@ def write_by_hand(
 def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row], **fields: Any) -> Summary:
     """Write a plan's moves, decisions, state, splits and, last, its summary.
 
-    Args:
-        state: the state that the *record* task will commit. Its sequence number is one higher than that of the state
-            from which the plan was made.
-        splits: rows of the splits table.
-        fields: fields of the summary that do not follow from the files.
+    `state` is what the *record* task will commit, with a sequence number one higher than that of the state
+    from which the plan was made. `fields` are the summary's fields that do not follow from the files.
     """
     request, decisions = run.request, plan.completed
     moves = move_table(request.cluster, plan.moves)
@@ -122,8 +115,8 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     write_decisions(run.folder, decided, document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
-    passed_over = sum(plan.reasons.values(), Counter[Reason]())
-    del passed_over[Reason.TAKEN]
+    skip_reasons = sum(plan.reasons.values(), Counter[Reason]())
+    del skip_reasons[Reason.TAKEN]
     summary = Summary(
         **fields,
         sentence=plan.sentence,
@@ -136,7 +129,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
         collected_at=request.collected_at,
         reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
         bundles_taken=len(taken),
-        bundles_passed_over=dict(sorted(passed_over.items())),
+        bundle_skip_reasons=dict(sorted(skip_reasons.items())),
         bundles_split=len(cuts),
         waves=max((row["wave"] + 1 for row in taken), default=0),
         in_force=request.in_force,
@@ -166,7 +159,6 @@ def _state(run: RunInput, plan: Plan) -> DecisionState:
 def _with_effect(
     sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ByHand, after: Mapping[str, float]
 ) -> ByHand:
-    """Return a copy of the record that also says how the moves and splits affect brokers and clients."""
     ends = {end for move in plan.taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in plan.taken]
     # A bundle that has moved since its split was planned is split on its present owner.
@@ -183,7 +175,6 @@ def _with_effect(
 
 
 def _scores(decisions: Iterable[Decision]) -> dict[str, float]:
-    """Return the scores of the brokers that were compared, in percent."""
     judged = [decision for decision in decisions if decision.pair is not None]
     sources = [(decision.source, decision.source_score) for decision in judged]
     ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]
@@ -191,7 +182,7 @@ def _scores(decisions: Iterable[Decision]) -> dict[str, float]:
 
 
 def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
-    """Return the moves table. It is built column by column for speed: there can be hundreds of thousands of moves."""
+    """Return the moves table, built by column for speed: there can be hundreds of thousands of moves."""
     columns: dict[str, Any] = dict.fromkeys(MOVES.names, ())
     if moves:
         columns |= zip(CandidateMove._fields, zip(*moves, strict=True), strict=True)
@@ -205,13 +196,7 @@ def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
 
 
 def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
-    """Return the summary's score fields.
-
-    Args:
-        before: scores of the compared brokers before the moves, in percent.
-        after: scores after the moves (`scoring.scores_after`), in percent.
-        apart: brokers that are not compared with other brokers and are therefore left out.
-    """
+    """Return the summary's score fields, in percent; brokers in `apart` are not compared and are left out."""
     before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))
     return {
         "brokers": len(before),
@@ -224,15 +209,10 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
 
 
 LISTED = 20
-"""Maximum number of listed moves, and of listed brokers."""
 
 
 def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> dict[str, JsonValue]:
-    """Return the plan as JSON for programs. Only its first moves and the most loaded brokers are included.
-
-    Args:
-        last: what the last move of each bundle cost clients, by bundle, if known.
-    """
+    """Return the plan as JSON, with its first moves. `last` is the known cost of each bundle's last move."""
     hand, moves = summary.by_hand, read_moves(run)[:LISTED]
     return {
         "plan": summary.hash if summary.has_effect else "",
@@ -240,7 +220,7 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
         "bundles": summary.bundles_taken,
         "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves],
         "splits": list(summary.splits_told),
-        "stay": {str(reason): count for reason, count in summary.bundles_passed_over.items()},
+        "stay": {str(reason): count for reason, count in summary.bundle_skip_reasons.items()},
         "unknown": list(hand.unknown) if hand else [],
         "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _hottest(summary)},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
@@ -250,12 +230,7 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
 
 
 def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Harm]) -> str:
-    """Return the plan as a few lines of text, with the command that carries it out.
-
-    Args:
-        dag_id: id of the DAG that carries out the plan.
-        last: what the last move of each bundle cost clients, by bundle, if known.
-    """
+    """Return the plan as a few lines of text, with the command that carries it out."""
     hand, moves = summary.by_hand, read_moves(run)
     lines = [f"{summary.sentence} (dry run: nothing was moved)"]
     for move in moves[:LISTED]:
@@ -265,7 +240,7 @@ def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Har
         lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
     lines += [
         f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'}: {reason}. {reason.meaning}"
-        for reason, count in summary.bundles_passed_over.items()
+        for reason, count in summary.bundle_skip_reasons.items()
     ]
     lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and summary.has_effect:

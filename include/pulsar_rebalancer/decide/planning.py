@@ -1,8 +1,7 @@
 """One way to a plan, for runs, dry runs, plans that are carried out, rolling restarts and replays.
 
-Every source says what it wants (`sources/`), in this order: a requested or an approved plan; drained brokers; the
-strategy; and, if nothing else moves, the returns of a rolling restart or new brokers to fill. Why a bundle stays is the
-same for all of them (`stays.py`), as are placement, policies and caps.
+Sources (`sources/`) say what they want, in this order: a requested or approved plan; drained brokers; the
+strategy; and, if nothing else moves, the returns of a rolling restart or new brokers to fill.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ HELD_BACK = CAPPED | KEPT_IN_PLACE
 
 
 def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]]:
-    """Return, for each pair, the number of candidates with each reason. All candidates belong to one cluster."""
     counts: dict[int, Counter[Reason]] = {}
     for (pair, reason), count in Counter(map(attrgetter("pair", "reason"), moves)).items():
         counts.setdefault(pair, Counter())[reason] = count
@@ -40,15 +38,7 @@ def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]
 def complete(
     decisions: Iterable[Decision], taken: Iterable[CandidateMove], reasons: Mapping[int, Mapping[Reason, int]]
 ) -> list[Decision]:
-    """Return the decisions with the number and traffic of the bundles that move after policies and caps.
-
-    If a pair fired but none of its bundles moves, the decision also gets the reason.
-
-    Args:
-        decisions: one cluster's decisions.
-        taken: the cluster's accepted candidates.
-        reasons: the result of `reasons_by_pair` for all candidates of the cluster.
-    """
+    """Return the decisions with the bundles that move; a pair that fired without any also gets the reason."""
     of_pair: dict[int | None, list[CandidateMove]] = {}
     for move in sorted(taken, key=lambda move: (move.pair, move.rank)):
         of_pair.setdefault(move.pair, []).append(move)
@@ -78,22 +68,16 @@ def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapp
 
 
 def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
-    """Return two sentences: one about the bundles that move, one about those passed over and the reasons.
-
-    Args:
-        taken: accepted candidates, sorted by pair and rank.
-        reasons: number of candidates with each reason.
-    """
+    """Return two sentences: one about the bundles that move, one about those passed over and the reasons."""
     destination_of_pair = {move.pair: move.destination for move in reversed(taken)}
     there = [move for move in taken if move.source != destination_of_pair[move.pair]]
     back = [move for move in taken if move.source == destination_of_pair[move.pair]]
     words = f"Taken: {moving(there)}" + (f", {moving(back)} in return" if back else "")
-    passed_over = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()) if reason != Reason.TAKEN)
-    return f"{words}. Passed over: {passed_over}." if passed_over else f"{words}."
+    skip_reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()) if reason != Reason.TAKEN)
+    return f"{words}. Passed over: {skip_reasons}." if skip_reasons else f"{words}."
 
 
 def explain(decision: Decision) -> str:
-    """Return a sentence that states AvgShedder's result for a broker or pair."""
     if decision.gap is None:
         return f"{decision.source} is left out. {decision.reason.meaning}"
     return f"{gap_and_hits(decision)}. {decision.reason.meaning}"
@@ -108,11 +92,10 @@ class Sources:
     """Who may want something moved, in order of precedence.
 
     Attributes:
-        requested: the moves of a person's request or of an approved plan; nobody else is asked then.
-        drains: the moves off drained brokers.
-        strategy: function that returns the strategy's moves, given what the drains move.
+        requested: a person's request or an approved plan; nobody else is asked then.
+        strategy: returns the strategy's moves, given what the drains move.
         rolling: text about the rolling restart that postpones the strategy's moves; empty if there is none.
-        otherwise: function that is called if nothing else moves: returns of a rolling restart, or new brokers to fill.
+        otherwise: called if nothing else moves: returns of a rolling restart, or new brokers to fill.
     """
 
     requested: Wanted | None = None
@@ -124,17 +107,14 @@ class Sources:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan before it is written. It may have a million moves, so they are walked through as rarely as possible.
+    """A plan before it is written. With up to a million moves, they are walked through as rarely as possible.
 
     Attributes:
         decisions: one for each pair or broker that was judged; `completed` adds the bundles that move.
         moves: all candidates with destinations and waves, each taken or with the reason why it stays.
         kept: state of the strategy and of its placement, for the next run; None if no strategy was asked.
-        sentence: the result as text.
         traffic: current traffic of the sources, in the measure of their moves (msg/s or bytes/s).
-        samples: brokers' figures that caused moves or a hit of the whole cluster, by broker. For AvgShedder, the
-            figures are in the decisions instead (`sample.used_samples`).
-        drains: progress of each drain, by drained broker.
+        samples: brokers' values that caused moves or a cluster-wide hit; AvgShedder's are in the decisions.
     """
 
     decisions: list[Decision]
@@ -147,12 +127,10 @@ class Plan:
 
     @cached_property
     def taken(self) -> list[CandidateMove]:
-        """Return the moves that are to be made."""
         return [move for move in self.moves if move.reason is Reason.TAKEN]
 
     @cached_property
     def reasons(self) -> dict[int, Counter[Reason]]:
-        """Return the number of candidates by pair and reason."""
         return reasons_by_pair(self.moves)
 
     @cached_property
@@ -162,16 +140,10 @@ class Plan:
 
 
 def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:
-    """Make a plan.
+    """Make a plan with the caps in `settings`; only one bundle of an anti-affinity group in `policies` may move.
 
-    Args:
-        settings: the caps of a run, without those that a person lifted.
-        policies: the anti-affinity groups, of which only one bundle may move.
-        brokers: all brokers that the cluster lists.
-
-    Raises:
-        PlanError: `bad_result` if a custom shedder returns an impossible move.
-        SnapshotError: one of the run's files cannot be read.
+    Raises PlanError `bad_result` if a custom shedder returns an impossible move, SnapshotError if a file of
+    the run cannot be read.
     """
 
     def within_caps(*wanted: Wanted) -> list[list[CandidateMove]]:
@@ -216,7 +188,6 @@ def _arriving(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
 
 
 def _joined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
-    """Return the plan of several sources; the last one's sentence comes first."""
     return Plan(
         decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
@@ -228,10 +199,7 @@ def _joined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan
 
 
 def _with_other(made: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
-    """Return the plan with the moves of a source that acts because nothing else moves.
-
-    The hits of the brokers in these moves are reset. If all bundles stay, only the reasons are added.
-    """
+    """Add a source that acts because nothing else moves; its brokers' hits are reset unless all bundles stay."""
     if not report.decisions and not report.sentence:
         return made
     ends = {end for move in moves if move.taken for end in (move.source, move.destination)}

@@ -31,12 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanningSample:
-    """The sample for one source.
-
-    Attributes:
-        cluster_sample: brokers, bundles and settings, without the rules that a person lifted.
-        policies: isolation policies and anti-affinity groups. They are empty if a person lifted their rules.
-    """
+    """The sample for one source, without the rules that a person lifted."""
 
     snapshot: Snapshot
     cluster_sample: ClusterSample
@@ -48,14 +43,7 @@ class PlanningSample:
         snapshot: Snapshot,
         overruled: Collection[Overrule] = (),
     ) -> Self:
-        """Read the input from a run's snapshot.
-
-        Args:
-            overruled: rules that a person lifted, and that therefore do not apply.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
+        """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of(snapshot, settings, grace=Overrule.GRACE_PERIOD not in overruled)
@@ -67,7 +55,7 @@ class PlanningSample:
         return cls(snapshot, ClusterSample(brokers, _bundles(table), settings), policies)
 
     def draining(self, brokers: Collection[str]) -> Self:
-        """Return a copy in which these brokers are drained as well, except those left out for a more serious reason."""
+        """Return a copy in which these brokers are drained as well, unless left out for a more serious reason."""
         drained = [
             replace(each, left_out=Reason.DRAINING)
             if each.broker in brokers and each.left_out in (None, Reason.NO_PERSISTENT_TOPICS)
@@ -77,10 +65,9 @@ class PlanningSample:
         return replace(self, cluster_sample=replace(self.cluster_sample, brokers=drained))
 
     def of_roll(self) -> Self:
-        """Return a copy with the rules for brokers that a rolling restart drains: `roll_max_score` is the limit.
+        """Return a copy with the limit `roll_max_score`, in which brokers of any version take a roll's bundles.
 
-        Brokers of any version take the bundles, which soon return. During an upgrade, the few brokers of the latest
-        version could not take them.
+        During an upgrade, the few brokers of the latest version could not take them.
         """
         highest = self.settings.roll_max_score
         limit = {} if highest is None else {"overloaded_threshold": highest}
@@ -89,32 +76,26 @@ class PlanningSample:
 
     @property
     def settings(self) -> Settings:
-        """Return the effective settings, minus the rules that a person has lifted."""
         return self.cluster_sample.settings
 
     @property
     def brokers(self) -> Sequence[BrokerSample]:
-        """Return all brokers that the cluster lists."""
         return self.cluster_sample.brokers
 
     @property
     def bundles(self) -> Bundles:
-        """Return all bundles that these brokers report."""
         return self.cluster_sample.bundles
 
     @cached_property
     def left_out(self) -> dict[str, Reason]:
-        """Return the brokers that can be neither source nor destination, each with the reason."""
         return {broker.broker: broker.left_out for broker in self.brokers if broker.left_out is not None}
 
     @cached_property
     def listed(self) -> frozenset[str]:
-        """Return all brokers that the cluster lists."""
         return frozenset(broker.broker for broker in self.brokers)
 
     @cached_property
     def owners(self) -> dict[str, str]:
-        """Return the broker that reports each bundle, by bundle."""
         return self.bundles.owners()
 
     @cached_property
@@ -129,10 +110,7 @@ class PlanningSample:
         return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.brokers}
 
     def policy_filter(self) -> PolicyFilter:
-        """Return a new filter for the brokers that policies permit for a bundle.
-
-        The filter starts without any bundles placed by the plan.
-        """
+        """Return a new filter by policies, without any bundles placed by the plan."""
         return PolicyFilter(self.policies, self.brokers, self.bundles, self.settings)
 
     def stays(self, bundle: BundleSample) -> Reason | None:
@@ -140,10 +118,7 @@ class PlanningSample:
         return stays.of_bundle(bundle, self.left_out)
 
     def share_of_score(self, bundle: BundleSample) -> float:
-        """Return the number of points by which the source's score drops when a bundle is moved.
-
-        This assumes that scores are proportional to traffic.
-        """
+        """Return the points by which the source's score drops with a move, in proportion to the traffic."""
         whole = max(self.traffic[bundle.broker], bundle.msg_throughput)
         return self.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
@@ -172,7 +147,7 @@ def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
 
 
 def _bundles(table: pa.Table) -> Bundles:
-    """Return the bundles. For a bundle without moving averages, the currently reported figures are used instead."""
+    """Return the bundles; without moving averages, the currently reported values are used instead."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)
@@ -181,15 +156,13 @@ def _bundles(table: pa.Table) -> Bundles:
 
 
 class SpareCapacity:
-    """Refuses moves that would raise a broker's score above `overloaded_threshold`, in runs that drain brokers.
+    """Refuses moves that would raise a score above `overloaded_threshold`, in runs that drain brokers.
 
-    The strategy's moves are checked too. If placement's choice lacks capacity for a drained broker's bundle, the bundle
-    moves to the coldest broker that has enough and that policies and the topic ceiling allow. If there is none, the
-    bundle is not moved.
+    The strategy's moves are checked too. If placement's choice lacks capacity for a drained broker's bundle,
+    it moves to the coldest broker that has enough and that policies and the topic ceiling allow, or stays.
 
     Args:
-        samples: by drained broker, the input for its moves, without the rules that a person lifted for this broker.
-        overruled: rules that a person lifted, by drained broker.
+        samples: by drained broker, the input for its moves, without the rules that a person lifted for it.
         fixed: True if a bundle may go only to its planned destination.
         gained: score points that brokers have gained but not yet reported.
     """
@@ -211,10 +184,7 @@ class SpareCapacity:
         self._gained = dict(gained)
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
-        """Return a unit's moves, each with a destination that has enough capacity or with the reason it is not made.
-
-        A unit consists of moves that must be made together.
-        """
+        """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
             return [self._leaving(unit[0])]
         gains = self._gains(unit)
@@ -223,7 +193,6 @@ class SpareCapacity:
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Update the predicted scores with the effect of a unit of accepted moves."""
         for name, gain in self._gains(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]
@@ -247,11 +216,9 @@ class SpareCapacity:
         return self._score(broker, sample or self._sample) + gain <= self._sample.settings.overloaded_threshold
 
     def _score(self, broker: str, sample: PlanningSample) -> float:
-        """Return a broker's predicted score after the moves accepted so far, in percent."""
         return sample.scores[broker] + self._gained.get(broker, 0.0)
 
     def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
-        """Return the points by which a unit of moves raises each destination's score."""
         gains: dict[str, float] = {}
         for move in unit:
             sample = self._samples.get(move.source, self._sample)

@@ -27,7 +27,7 @@ from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.plan import Summary, considered
+from pulsar_rebalancer.run.plan import Summary, candidate_rows
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -38,10 +38,8 @@ from pulsar_rebalancer.texts import number_of
 class Removal(NamedTuple):
     """The predicted effect of removing a broker.
 
-    Attributes:
-        bundles: number of bundles that have to move.
-        limit: highest score that a remaining broker may reach, in percent.
-        stay: number of bundles that cannot move to any other broker, by reason.
+    `limit` is the highest score that a remaining broker may reach, in percent; `stay` counts the bundles that
+    cannot move.
     """
 
     bundles: int
@@ -50,11 +48,7 @@ class Removal(NamedTuple):
 
 
 def sample_of(snapshot: Snapshot) -> PlanningSample:
-    """Return the input for `removal`, without the grace period, which only slows a drain down.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
-    """
+    """Return the input for `removal`, without the grace period, which only slows a drain down."""
     sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).of_roll()
     # A dry run asks for all brokers' usage at each of their turns.
     brokers = [replace(each, weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
@@ -62,13 +56,9 @@ def sample_of(snapshot: Snapshot) -> PlanningSample:
 
 
 def removal(sample: PlanningSample, broker: str) -> Removal:
-    """Predict the effect of removing a broker: its bundles are placed on the others as a drain would place them.
+    """Predict the removal of a broker: its bundles are placed as by a drain; those that never move are ignored.
 
-    Bundles that never move, such as bundles without topics, are ignored.
-
-    Raises:
-        PlanError: `unknown_destination`, `last_broker`, or the reason why the removal cannot be predicted.
-        SnapshotError: one of the run's files cannot be read.
+    Raises PlanError: `unknown_destination`, `last_broker`, or why the removal cannot be predicted.
     """
     sample = sample.draining([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
@@ -92,12 +82,8 @@ _HOST_SAMPLES = 2
 class Turn(NamedTuple):
     """The predicted turn of one broker.
 
-    Attributes:
-        score: the broker's score in percent.
-        traffic: the broker's traffic in bytes/s.
-        bundles: number of bundles that move away and back.
-        minutes: duration of the turn without the restart itself.
-        why_not: why the broker could not restart now; empty if it could.
+    Score is in percent, traffic in bytes/s; the bundles move away and back in `minutes`, without the restart
+    itself. `why_not` says why the broker could not restart now; empty if it could.
     """
 
     broker: str
@@ -109,12 +95,9 @@ class Turn(NamedTuple):
 
 
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
-    """Return the requested roll. If no broker is named, it includes all brokers, sorted by name, with the leader last.
+    """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
-    Raises:
-        PlanError: `unknown_destination` if the cluster does not list a broker; `last_broker` if the cluster has only
-            one broker.
-        SnapshotError: one of the run's files cannot be read.
+    Raises PlanError: `unknown_destination`, or `last_broker` if the cluster has only one broker.
     """
     started = snapshot.started
     unknown = [name for name in brokers if name not in started]
@@ -131,7 +114,6 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
 
 
 def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
-    """Predict the turns of a roll if it started now."""
     settings = snapshot.settings
     ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
@@ -154,7 +136,7 @@ def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
 
 
 def _runs(bundles: int, settings: Settings, way: int | None) -> int:
-    """Return the number of runs in which a broker's bundles move away or back, plus one that sees the result."""
+    """Return the runs in which a broker's bundles move away or back, plus one that sees the result."""
     caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, way)
     return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
 
@@ -167,9 +149,7 @@ def awaited(snapshot: Snapshot) -> str:
 def document(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str) -> dict[str, Any]:
     """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals.
 
-    Args:
-        refused: why the roll would be refused now; empty if it would not.
-        waits: what the roll would wait for before its first turn; empty if nothing.
+    `refused` and `waits` say why it would be refused now, and what it would wait for; empty if nothing.
     """
     return {
         "plan": roll.id,
@@ -182,7 +162,7 @@ def document(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str)
 
 
 def text(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str, dag_id: str) -> str:
-    """Return a shown roll as human-readable text. The arguments `refused` and `waits` are those of `document`."""
+    """Return a shown roll as human-readable text; for the arguments, see `document`."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
@@ -199,14 +179,7 @@ def text(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str, dag
 
 
 def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample:
-    """Return the state of an active roll as of a run's snapshot.
-
-    Args:
-        drained: brokers drained by people, not by the roll.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
-    """
+    """Return the state of an active roll as of a run's snapshot. `drained`: by operators, not by the roll."""
     started, waits = snapshot.started, roll.phase is Phase.WAITING
     home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
     left, stay = _progress(snapshot, roll)
@@ -230,12 +203,11 @@ def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample
 
 
 def _never(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
-    rows = considered(snapshot.folder)
+    rows = candidate_rows(snapshot.folder)
     return tuple(row["bundle"] for row in rows if row["source"] == broker and row["reason"] in NEVER)
 
 
 def _outcome(snapshot: Snapshot) -> str:
-    """Return why the last run that has ended did not carry out its plan; empty if it did."""
     previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.before.decision.plan_id)
     outcome = Outcome.known(snapshot.folder) or (Outcome.known(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
@@ -259,7 +231,6 @@ def _lacks(fit: Removal) -> str:
 
 
 def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
-    """Return `RollSample.left` and `RollSample.stay`."""
     summary = Summary.known(snapshot.folder)
     if summary is None or summary.by_hand is not None:
         return None, {}
@@ -273,11 +244,10 @@ def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reaso
 
 
 def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
-    """Return how many bundles have yet to return; if none of them can, return 0 and the number that stay, by reason.
+    """Return how many bundles have yet to return; if none of them can, 0 and the number that stay, by reason.
 
-    A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows it yet or
-    a broker that is not listed or does not report may own it, or if its home only seems to be full because bundles have
-    just arrived there (`filling.unreported`).
+    A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
+    it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported`).
     """
     home, lately = set(roll.home), moved_lately(snapshot)
     unreported = home - snapshot.owners(home).keys()
@@ -288,7 +258,7 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
         name for name, unload in lately.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
     }
     # Pairs of the strategy, whose moves wait, are not negative.
-    rows = [row for row in considered(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
+    rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
     hiding = snapshot.silent or snapshot.started.keys() < {*snapshot.started, *roll.listed}
     hidden = unreported if hiding else unreported & lately.keys()
@@ -307,13 +277,12 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
 
 
 def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
-    """Return the parts into which Pulsar has split some of the bundles, each with the bundle that it is a part of."""
     batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
     return wholes_of((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
 def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
-    """Return a broker's bundles: those that it reports or has just received, except those that have just left it."""
+    """Return a broker's bundles: reported or just received, and not just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
         for name, unload in moved_lately(snapshot).items()
@@ -323,10 +292,7 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
-    """Return the bundles that the drain has moved off the current broker, including any that no report showed.
-
-    A bundle that another broker reported when the drain began came when that broker was lost.
-    """
+    """Return the bundles that the drain has moved off the current broker, even if no report showed them."""
     unloads, begun = snapshot.before.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
     gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
     owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}

@@ -18,7 +18,7 @@ _LONGEST_GAP = timedelta(minutes=3)
 """Longest time without a step that counts as time without progress."""
 
 REPORTS = 2
-"""Number of samples in which a drained broker must be empty, and in which a restarted broker must have reported."""
+"""Number of samples in which a drained broker must be empty, and a restarted one must have reported."""
 
 
 class RollSample(NamedTuple):
@@ -27,13 +27,12 @@ class RollSample(NamedTuple):
     Attributes:
         run: name of the run's folder.
         at: time of the run's sample.
-        started: start time of each broker's process, by broker; None if unknown or if the broker provided no report.
+        started: start time of each broker's process; None if unknown or without a report.
         unwell: why validation leaves brokers out, by broker.
-        drained: brokers drained by people, not by the roll.
-        home: the current broker's bundles while it waits for its turn; later, those that its drain has moved away.
+        drained: brokers drained by operators, not by the roll.
+        home: the current broker's bundles while it waits for its turn; later, those that its drain has moved.
         never: bundles that never leave the current broker, once no others are left on it.
-        left: number of bundles that must still leave the current broker or return to it; None if that is unknown,
-            because the broker is not listed or does not report, or the run began before this phase or has no plan yet.
+        left: number of bundles still to leave or return; None if unknown.
         stay: number of bundles that do not leave or do not return, by reason.
         outcome: why the last run did not carry out its plan; empty if it did.
         no_room: why the other brokers cannot take the current broker's load; empty if they can.
@@ -57,12 +56,10 @@ class RollFacts(NamedTuple):
 
     Attributes:
         minutes: time without progress after which the roll stops.
-        seen: the state in the latest run; None if there is no recent run.
         unknown: why `seen` is None.
         held: orders or settings that pause the roll; empty if there are none.
-        stop, skip: the order to stop this roll, and the order to skip its current broker; None if there is none.
-        restart: state of the run of the user's own DAG that restarts the broker; empty before this run starts; None if
-            a person restarts the broker.
+        restart: state of the user's own DAG run that restarts the broker; empty before it starts; None if a
+            person restarts the broker.
         dag: name of this DAG and of its run, for messages.
         no_restart: why this DAG cannot run now; empty if it can.
         apart: samples that are not further apart than this count as one.
@@ -84,9 +81,9 @@ class RollFacts(NamedTuple):
 def advance(roll: Roll, facts: RollFacts) -> Roll:
     """Return an active roll after one step; the same document if nothing has changed within a minute.
 
-    The roll stops if a step makes no progress for `facts.minutes`, for example because a broker did not come back. If
-    all that is stalled is moving bundles back, the roll goes on to the next broker instead. Time without steps, because
-    Airflow was down, does not count, nor does time in which orders hold the roll.
+    The roll stops if a step makes no progress for `facts.minutes`; if only returns of bundles are stalled, it
+    goes on to the next broker instead. Time without steps, because Airflow was down, or in which orders hold
+    the roll does not count.
     """
     after = _advanced(_looked(roll, facts.now), facts)
     return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.in_phase_of(roll) else after
@@ -136,7 +133,6 @@ def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
 
 
 def _why_not(roll: Roll, seen: RollSample) -> str:
-    """Return why the current broker's turn may not begin now; empty if it may."""
     if seen.run <= roll.sample:
         return "the next run's sample"
     why = unsafe(roll, seen)
@@ -146,12 +142,10 @@ def _why_not(roll: Roll, seen: RollSample) -> str:
 
 
 def unsafe(roll: Roll, seen: RollSample, *, may_be_down: bool = False) -> str:
-    """Return why the current broker's turn must not begin, and the broker not restart; empty if it is safe.
+    """Return why the current broker's turn must not begin, and it not restart; empty if it is safe.
 
-    It is safe only if all brokers are known to be well and, once the broker is drained, if it is known to be empty.
-
-    Args:
-        may_be_down: True if the current broker may be restarting by now, so that only the others have to be well.
+    All brokers must be known to be well and, once drained, the broker known to be empty. With `may_be_down`,
+    the current broker may be restarting, so only the others have to be well.
     """
     others = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
     unwell = {name: why for name, why in seen.unwell.items() if not (may_be_down and name == roll.broker)}
@@ -166,11 +160,8 @@ def why_none(
 ) -> str:
     """Return why no broker may be drained or restart now; empty if one may.
 
-    Args:
-        listed: brokers that the cluster has to list.
-        started: brokers that it lists.
-        unwell: why validation leaves brokers out, by broker.
-        drained: brokers drained by people.
+    `listed` brokers must be among the `started` ones that the cluster lists; operators drained those in
+    `drained`.
     """
     missing = [name for name in listed if name not in started]
     if missing:
@@ -197,7 +188,7 @@ def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
 
 
 def _observed(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    """Return the roll with one more sample in `seen`, unless it follows the last one too soon, as a dry run may."""
+    """Add one more sample to `seen`, unless it follows the last one too soon, as a dry run may."""
     if roll.seen and abs(seen.at - roll.seen[-1]) <= facts.apart:
         return roll
     return roll.model_copy(update={"seen": (*roll.seen, seen.at)})
@@ -251,7 +242,7 @@ def _counts(stay: Mapping[Reason, int]) -> str:
 
 
 def _counted(roll: Roll, facts: RollFacts, seen: RollSample, what: str) -> Roll:
-    """Return the roll with its number of remaining bundles updated; fewer than ever in this phase are progress."""
+    """Update the number of remaining bundles; fewer than ever in this phase are progress."""
     left = seen.left
     if left is None:
         return roll
@@ -276,7 +267,6 @@ def _dag_of(roll: Roll, facts: RollFacts) -> str:
 
 
 def _is_new(roll: Roll, seen: RollSample | None) -> bool:
-    """Return whether the current broker has restarted since it was empty."""
     at = seen.started.get(roll.broker) if seen else None
     return at is not None and roll.started is not None and at != roll.started
 
@@ -284,8 +274,8 @@ def _is_new(roll: Roll, seen: RollSample | None) -> bool:
 def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
     """Return whether the current broker's turn can end now.
 
-    A broker that restarts is released only if it is up and nothing is about to restart it. The order to skip it
-    therefore waits for a sample, for the broker's report and for the end of the DAG that restarts it.
+    A broker that restarts is released only if it is up and nothing is about to restart it, so the order to
+    skip waits for a sample, the broker's report and the end of the DAG that restarts it.
     """
     if roll.phase is not Phase.RESTARTING:
         return True
@@ -324,7 +314,6 @@ def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
 
 
 def _apart(roll: Roll, reason: Reason) -> str:
-    """Return why the current broker's bundles are elsewhere when the roll stops; empty if none are."""
     if roll.phase is Phase.RETURNING:
         return _not_back(roll)
     if roll.phase is Phase.RESTARTING:
@@ -335,7 +324,6 @@ def _apart(roll: Roll, reason: Reason) -> str:
 
 
 def _renamed(roll: Roll, seen: RollSample) -> str:
-    """Return a new broker on the host of the current broker, which is not listed; empty if there is none."""
     host = roll.broker.rpartition(":")[0]
     new = (name for name in seen.started if name not in roll.listed and name.rpartition(":")[0] == host)
     return "" if roll.broker in seen.started else next(new, "")

@@ -39,11 +39,7 @@ class RunInput(Snapshot):
     def read(cls, run: str) -> Self:
         """Read a run's documents, and check the columns of its tables.
 
-        Args:
-            run: the run's folder.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        Raises SnapshotError: `file_missing`, `file_damaged` or `file_version`; StateError: `state_version`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")))
         _ = snapshot.silent, snapshot.bundles_footer, snapshot.counting, snapshot.validation
@@ -51,7 +47,6 @@ class RunInput(Snapshot):
 
     @cached_property
     def counting(self) -> Counting:
-        """Return the rules for counting this sample."""
         request, before = self.request, self.before.decision
         return decide_counting(
             before,
@@ -64,12 +59,10 @@ class RunInput(Snapshot):
 
     @cached_property
     def splits(self) -> SplitPlan:
-        """Return the bundles to split, and the reasons why other candidates are not split."""
         return split_planning.splits_of(self)
 
     @property
     def to_be_split(self) -> list[str]:
-        """Return the bundles that the run splits."""
         return self.splits.taken
 
     @property
@@ -84,7 +77,6 @@ class RunInput(Snapshot):
 
     @property
     def recent_moves(self) -> dict[str, RecentMove]:
-        """Return the moves that were carried out recently, by bundle."""
         unloads = self.before.moves.unloads
         ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}
         return {
@@ -96,10 +88,7 @@ class RunInput(Snapshot):
 
     @property
     def kept(self) -> KeptState:
-        """Return the strategy's state after the last counted run.
-
-        If another strategy wrote the state, only hits that both strategies count in the same way are used.
-        """
+        """Return the strategy's state after the last counted run; another strategy's hits only if counted alike."""
         before, strategy = self.before.decision, self.settings.strategy
         if before.strategy in ("", strategy):
             return KeptState.parse(before.hits, before.kept)
@@ -108,7 +97,6 @@ class RunInput(Snapshot):
 
     @cached_property
     def learned(self) -> Learned | None:
-        """Return the figures that the strategy learned before this sample; None if it does not learn."""
         if not profile_of(self.settings).learns:
             return None
         learned = self.kept.shedder.learned
@@ -120,17 +108,14 @@ class RunInput(Snapshot):
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the cluster's brokers, sorted by name."""
         return self.brokers_without(left_out_of(self))
 
     @property
     def bundles_quarantined(self) -> list[dict[str, Cell]]:
-        """Return the bundles that validation left out (`spark_tables.QUARANTINED`)."""
         return [{"cluster": self.cluster, "bundle": name} for name in self.validation.quarantined]
 
     @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
-        """Return the parts of recently split bundles: the bundles that they were split into (`spark_tables.PARTS`)."""
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
             for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
@@ -139,42 +124,35 @@ class RunInput(Snapshot):
 
     @property
     def new_means(self) -> StoragePath:
-        """Return the file for the moving averages after this sample."""
         return self.new_state_file("means")
 
     @cached_property
     def known_costs(self) -> StoragePath | None:
-        """Return the file with the bundles' costs after the last counted sample; None if it does not exist."""
         file = self.state_folder / self.before.decision.costs
         return file if self.before.decision.costs and file.exists() else None
 
     @property
     def new_costs(self) -> StoragePath:
-        """Return the file for the bundles' costs after this sample."""
         return self.new_state_file("costs")
 
     def new_state_file(self, kind: str) -> StoragePath:
         """Return the file for the state after this sample; its name contains a hash of the state's input.
 
-        A file that already has this name therefore has the right content. A file that a recorded state refers to is
-        never rewritten.
+        An existing file with this name has the right content; one that a recorded state refers to is never
+        rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
         return self.state_folder / f"{kind}-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
 REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
-"""Columns of the bundles table that are kept in memory."""
 
 OF_MEANS = ["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"]
-"""Columns of the means table that `with_means` needs."""
 
 _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
 class _Reported(NamedTuple):
-    """Bundles of the announced brokers, and the names of all bundles in the namespaces that `served` counts."""
-
     bundles: pa.Table
     counted: pa.Table
 
@@ -182,11 +160,8 @@ class _Reported(NamedTuple):
 class RunBundles(Bundles):
     """The bundles that a run's brokers report, with their moving averages.
 
-    To save time, the bundles are read and sorted while the means are computed.
-
-    Args:
-        means: function that waits for, and returns, the file with the moving averages after this sample.
-        costs: the bundles' costs after this sample (`run.tables.BUNDLE_COSTS`), if they are learned.
+    To save time, the bundles are read and sorted while `means` waits for the averages' file. `costs` are the
+    bundles' costs after this sample (`run.tables.BUNDLE_COSTS`), if learned.
     """
 
     def __init__(self, run: RunInput, means: Callable[[], StoragePath], costs: pa.Table = NO_COSTS) -> None:
@@ -200,14 +175,7 @@ class RunBundles(Bundles):
         self._announced = pa.array(list(brokers), pa.string())
 
     def served(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
-        """Return each namespace's number of reported bundles, by broker.
-
-        Args:
-            namespaces: namespaces to count, such as those in anti-affinity groups; None for all.
-
-        Raises:
-            SnapshotError: the bundles table cannot be read.
-        """
+        """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
             return served(self._reported.counted, namespaces)
         return served(_concatenated(self._batches(_NAMES), _NAMES), None)
@@ -238,14 +206,7 @@ class RunBundles(Bundles):
 
 
 def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
-    """Return the bundles in unchanged order, with their means.
-
-    Each mean is inbound plus outbound traffic (msg/s or bytes/s), and null for a bundle without means.
-
-    Args:
-        bundles: a table with a column of bundle names.
-        means: a means table.
-    """
+    """Return the bundles in unchanged order, with their means of inbound plus outbound traffic (msg/s, bytes/s)."""
     known = means.filter(pc.equal(means["cluster"], pa.scalar(cluster)))
     at: Any = pc.index_in(bundles["bundle"], known["bundle"])
     for name in ("msg_rate", "msg_throughput"):
@@ -254,7 +215,7 @@ def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
 
 
 def with_loads(bundles: pa.Table, costs: pa.Table = NO_COSTS) -> pa.Table:
-    """Return the bundles in unchanged order, with their loads, now and later; null for a bundle without costs."""
+    """Return the bundles in unchanged order, with their loads, now and later; null without costs."""
     at: Any = pc.index_in(bundles["bundle"], costs["bundle"])
     for name, rate in (("load_now", "quick_rate"), ("load_later", "hour_rate")):
         load = pc.multiply(*(costs[of].take(at).cast(pa.float64()) for of in (rate, "cost")))

@@ -1,7 +1,4 @@
-"""The figures that a learning strategy knows after a run's sample (`strategies.learning`, `strategies.costs`).
-
-They are computed from a few columns while Spark computes the means, which do not depend on them.
-"""
+"""What a learning strategy knows after a sample, computed while Spark computes the means."""
 
 from __future__ import annotations
 
@@ -36,25 +33,16 @@ class RunLesson(NamedTuple):
     costs: pa.Table = NO_COSTS
 
     def write(self, run: RunInput) -> None:
-        """Write the costs for the next run if anything was learned.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
         if self.costs and run.counting.counts and not run.new_costs.exists():
             run.new_costs.write_table(self.costs)
 
 
 def lesson_of(run: RunInput) -> RunLesson:
-    """Return the figures known after the run's sample; empty if the strategy does not learn.
+    """Return the values known after the run's sample; empty if the strategy does not learn.
 
-    If several brokers report a bundle, it belongs to the first of them by name. A bundle that moved a few minutes ago
-    belongs to its destination, even if no broker reports it yet. Figures that are missing or that validation left out
-    are ignored. Figures known about a broker without a report, and the costs of a bundle that no broker reports, are
-    kept.
-
-    Raises:
-        SnapshotError: the bundles table or the costs cannot be read.
+    A bundle belongs to the first broker by name that reports it or, if it moved a few minutes ago, to its
+    destination. Missing and quarantined values are ignored. What is known about brokers and bundles without a
+    report is kept.
     """
     before, counts = run.learned, run.counting.counts
     if before is None:
@@ -89,17 +77,14 @@ def lesson_of(run: RunInput) -> RunLesson:
 
 
 def _minutes(run: RunInput) -> float:
-    """Return the minutes since the last counted sample, at least the interval; if there is none, the interval."""
+    """Return the minutes since the last counted sample, at least the interval."""
     last = run.before.decision.counted_at
     since = (run.request.collected_at - last).total_seconds() if last else 0.0
     return max(since, run.settings.interval_seconds) / 60
 
 
 def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
-    """Return each broker's sums over its bundles.
-
-    Whole numbers are added, so the order of the bundles affects neither the sums nor the plan's hash.
-    """
+    """Return each broker's sums of whole numbers, so that the order of bundles does not affect the plan's hash."""
     figures = {name: np.nan_to_num(figure) for name, figure in zip(Sums._fields, summands, strict=True)}
     units = {name: _unit(figure) for name, figure in figures.items()}
     whole: Any = [np.rint(figure / units[name]).astype(np.int64) for name, figure in figures.items()]
@@ -114,7 +99,6 @@ def _unit(figures: Floats) -> float:
 
 
 def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:
-    """Return the correction of each bundle's broker in two rows, `gain` and `shrink`; 0 if there is none."""
     at: Any = pc.index_in(brokers, pa.array(list(corrections), pa.string()))
     of_brokers = np.array([*corrections.values(), Correction()])
     of_bundles: Floats = of_brokers[pc.fill_null(at, len(corrections)).to_numpy()]
@@ -122,7 +106,6 @@ def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correcti
 
 
 def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
-    """Return one row per bundle: its broker (if several, the first by name), its name, and its largest figures."""
     columns = ["broker", "bundle", *figures]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
     for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
@@ -138,13 +121,7 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
 
 
 def _at_destinations(reported: pa.Table, late: Mapping[str, RecentMove]) -> tuple[pa.Table, list[str]]:
-    """Return the rows with bundles that moved at their destinations, and the bundles whose rows were missing.
-
-    Such a row is added without figures. The source may still report a bundle, and so may both brokers.
-
-    Args:
-        late: moves that reports may not show yet, by bundle.
-    """
+    """Move late bundles' rows to their destinations, and return the bundles whose rows were missing."""
     if not late:
         return reported, []
     at: Any = pc.index_in(reported["bundle"], pa.array(list(late), pa.string()))
@@ -167,11 +144,6 @@ def _stored(run: RunInput, before: Learned) -> pa.Table:
 
 
 def _known(run: RunInput, known: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
-    """Return what is known about bundles before this sample.
-
-    Args:
-        known: the stored costs.
-    """
     if parts := run.parts_of_split_bundles:
         # Of several rows, the first is found: that of a part with costs of its own.
         known = pa.concat_tables([known, _parts(known, parts)])
@@ -180,7 +152,6 @@ def _known(run: RunInput, known: pa.Table, bundles: pa.ChunkedArray[Any]) -> Bun
 
 
 def _parts(known: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:
-    """Return rows for the parts of split bundles, each with its share of the rates."""
     split = known.filter(pc.is_in(known["bundle"], pa.array([part["bundle"] for part in parts], pa.string())))
     of_split = {row["bundle"]: row for row in split.to_pylist()}
     rows = []

@@ -34,16 +34,7 @@ from pulsar_rebalancer.texts import capitalized, number_of
 
 
 def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) -> Plan:
-    """Return the plan of a run that decides by itself.
-
-    Args:
-        bundles: the bundles with their means after this sample.
-        learned: figures learned up to this sample, for a strategy that learns.
-
-    Raises:
-        PlanError: `bad_result` if a custom shedder returns an impossible move.
-        SnapshotError: one of the run's files cannot be read.
-    """
+    """Return the plan of a run that decides by itself. Raises PlanError `bad_result` (see `planning.plan`)."""
     request = run.request
     given = strategy.StrategyInput(
         settings=run.settings,
@@ -62,11 +53,7 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) 
 
 
 def plan_with(run: RunInput, chosen: Callable[[Arriving], Wanted]) -> Plan:
-    """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers.
-
-    Args:
-        chosen: function that returns what the strategy wants, given the traffic that drains move to each broker.
-    """
+    """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers."""
     roll = run.before.roll
 
     def otherwise() -> Wanted | None:
@@ -85,16 +72,9 @@ def plan_with(run: RunInput, chosen: Callable[[Arriving], Wanted]) -> Plan:
 
 
 def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
-    """Make the plan that a person requested through a form, write it to the run's folder, and return its summary.
+    """Make and write the plan that a person requested through a form, for a run with a validated snapshot.
 
-    Args:
-        run: folder of a run with a validated snapshot.
-        by: name of the Airflow user.
-
-    Raises:
-        PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or the reason why a named broker is left
-            out.
-        SnapshotError: one of the run's files cannot be read.
+    Raises PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or why a broker is left out.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
     sample = PlanningSample.read(Snapshot(run), request.overruled).draining(draining)
@@ -114,13 +94,11 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest
 def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
     """Check an earlier plan against a new snapshot, and write the plan of the run that carries it out.
 
-    An approved plan is carried out as a whole or refused. From any other plan, only the moves that are still valid are
-    carried out.
+    An approved plan is carried out as a whole or refused; of any other, the moves that are still valid.
 
     Raises:
         PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `not_whole` or
             `would_overload`.
-        SnapshotError: one of the run's files, or a file of the plan that was shown, cannot be read.
     """
     earlier = approved.read(storage, Snapshot(run))
     moves, room = approved.wanted(earlier)
@@ -147,16 +125,7 @@ def _by_hand(
     whole: bool = False,
     restarts: Mapping[str, CountedSample] | None = None,
 ) -> Summary:
-    """Make and write a plan that no strategy decided.
-
-    Args:
-        splits: rows of the splits table.
-        whole: True to refuse the plan if any of its bundles must not be moved.
-        restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
-
-    Raises:
-        PlanError: `would_overload`; `not_whole`.
-    """
+    """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
     made = plan(Sources(requested=replace(wanted, room=room)), sample.settings, sample.policies, sample.brokers)
     if whole:
         _refuse_parts(made.moves)

@@ -1,8 +1,8 @@
 """Find the positions at which a bundle is cut, as Pulsar's four algorithms do (NamespaceBundleSplitAlgorithm).
 
-Positions are hashes, 0 to 2**32 - 1. A range includes its lower bound but not its upper bound. Only the last range of a
-namespace, which ends at 0xffffffff, includes its upper bound. All divisions are integer divisions that round down. If
-an algorithm finds no position, the bundle is not split: brokers respond with 204 and change nothing.
+Positions are hashes, 0 to 2**32 - 1. A range excludes its upper bound, except the last one of a namespace,
+which ends at 0xffffffff. Divisions round down. If an algorithm finds no position, the bundle is not split:
+brokers respond with 204 and change nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.snapshot import TopicLoad
 from pulsar_rebalancer.run.tables import one_by_one
 
 _ROUNDING = 1e-9
-"""Relative tolerance; adding 100,000 figures in a different order changes their sum by less than this ratio."""
+"""Relative tolerance: the order of 100,000 addends changes their sum by less than this ratio."""
 
 
 def positions_of(
@@ -36,7 +36,6 @@ def positions_of(
     """Return the positions at which an algorithm cuts a bundle, in ascending order; empty if it makes no cut.
 
     Args:
-        hash_range: the bundle's hash range.
         topics: the topics that the owner lists, in any order; `range_equally_divide` ignores them.
         settings: effective settings, used by `flow_or_qps_equally_divide`.
         specified: positions, used by `specified_positions_divide`.
@@ -55,17 +54,16 @@ def positions_of(
 def range_equally_divide(hash_range: HashRange) -> tuple[int, ...]:
     """Return the middle of the range (RangeEquallyDivideBundleSplitAlgorithm).
 
-    A range that is one hash wide has no middle: NamespaceBundleFactory.canSplitBundle refuses to split it.
+    A range one hash wide has none: NamespaceBundleFactory.canSplitBundle refuses to split it.
     """
     lower, upper = hash_range
     return (lower + (upper - lower) // 2,) if upper - lower > 1 else ()
 
 
 def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
-    """Return the position halfway between the two middle topics (TopicCountEquallyDivideBundleSplitAlgorithm).
+    """Return the position halfway between the middle two topics (TopicCountEquallyDivideBundleSplitAlgorithm).
 
-    Args:
-        positions: the topics' positions, in any order. A bundle with fewer than two topics is not split.
+    The topics' positions may be in any order. A bundle with fewer than two topics is not split.
     """
     ordered = sorted(positions)
     if len(ordered) < 2:
@@ -75,22 +73,19 @@ def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
 
 
 def specified_positions_divide(hash_range: HashRange, topics: int, specified: Iterable[int]) -> tuple[int, ...]:
-    """Return the specified positions inside the range, without duplicates (SpecifiedPositionsBundleSplitAlgorithm).
+    """Return the specified positions in the range, without duplicates (SpecifiedPositionsBundleSplitAlgorithm).
 
-    Args:
-        hash_range: the bundle's hash range.
-        topics: number of topics in the bundle. A bundle with fewer than two topics is not split.
-        specified: positions, in any order.
+    They may be in any order. A bundle with fewer than two topics is not split.
     """
     return tuple(sorted({p for p in specified if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
 
 
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
-    """Return the positions that cut a bundle into parts within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
+    """Return the positions that cut a bundle within the limits (FlowOrQpsEquallyDivideBundleSplitAlgorithm).
 
-    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. Idle topics are ignored. A bundle is cut only if
-    two or more topics have traffic and the bundle exceeds a limit by `flow_difference` percent. If topics have the same
-    hash, Pulsar uses the last topic's figures for each of them.
+    The limits are `max_bundle_msg_rate` and `max_bundle_bandwidth`. A bundle is cut only if two or more
+    topics have traffic and it exceeds a limit by `flow_difference` percent. If topics have the same hash,
+    Pulsar uses the last topic's values for each of them.
     """
     most_rate, most_throughput = settings.max_bundle_msg_rate, settings.max_bundle_bandwidth * MIB
     busy = [topic for topic in topics if topic.msg_rate > 0 or topic.msg_throughput > 0]
@@ -114,24 +109,14 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
 
 
 def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
-    """Return each part's share of the bundle's traffic as a ratio; equal shares if no topic's traffic is known.
-
-    The parts are the bundles that the bundle is split into. Traffic is message rate, or throughput if no topic has a
-    message rate.
-    """
+    """Return each part's share of the message rate, or of throughput without any; equal shares if none is known."""
     carried = _carried(hash_range, positions, topics)
     whole = one_by_one(carried)
     return tuple(figure / whole for figure in carried) if whole > 0 else (1 / len(carried),) * len(carried)
 
 
 def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
-    """Return the position that divides the bundle's traffic most evenly; the lowest if several are equally good.
-
-    Args:
-        hash_range: the bundle's hash range.
-        positions: the positions to choose from, in ascending order.
-        topics: the bundle's topics.
-    """
+    """Return which of these ascending positions divides the traffic most evenly; the lowest if several do."""
     carried = _carried(hash_range, positions, topics)
     whole = one_by_one(carried)
     apart = [abs(below - whole / 2) for below in accumulate(carried[:-1])]
@@ -142,7 +127,6 @@ def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
 
 
 def _carried(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:
-    """Return each part's traffic: its message rate, or its throughput if no topic has a message rate."""
     edges = (hash_range.lower, *positions, hash_range.upper + 1)
     for measure in ("msg_rate", "msg_throughput"):
         carried = [0.0] * (len(edges) - 1)
@@ -160,12 +144,8 @@ class LoadedBundle:
     """A bundle that might be too large.
 
     Attributes:
-        bundle: `tenant/namespace/0x…_0x…`.
-        broker: the owner's brokerId.
-        topics: number of topics.
         sessions: number of producers and consumers.
-        msg_rate: inbound plus outbound msg/s: the long-term moving average, or the current rate under the extensible
-            load manager.
+        msg_rate: msg/s in and out: long-term average; under the extensible load manager, the current rate.
         msg_throughput: inbound plus outbound bytes/s, averaged or current like `msg_rate`.
         policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
         stays: why the bundle must not be split; None if it may be split.
@@ -182,13 +162,7 @@ class LoadedBundle:
 
 
 class SplitCondition(NamedTuple):
-    """A condition that a bundle meets.
-
-    Attributes:
-        name: "topics", "sessions", "msg_rate" or "bandwidth".
-        value: the compared figure: a count, msg/s or bytes/s.
-        bound: the limit that the value exceeds.
-    """
+    """A condition that a bundle meets: "topics", "sessions", "msg_rate" (msg/s) or "bandwidth" (bytes/s)."""
 
     name: str
     value: float
@@ -196,12 +170,11 @@ class SplitCondition(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Return the value as a multiple of the bound."""
         return self.value / self.bound if self.bound > 0 else float("inf")
 
 
 def condition_of(bundle: LoadedBundle, settings: Settings) -> SplitCondition | None:
-    """Return the first split condition, in Pulsar's order, that a bundle meets; None if the bundle meets none."""
+    """Return the first split condition, in Pulsar's order, that a bundle meets."""
     sessions = settings.max_bundle_sessions if settings.max_bundle_sessions > 0 else math.inf  # 0: no limit
     conditions = (
         SplitCondition("topics", bundle.topics, settings.max_bundle_topics),

@@ -38,13 +38,7 @@ if TYPE_CHECKING:
 
 
 class SplitPlan(NamedTuple):
-    """The splits of a run.
-
-    Attributes:
-        rows: rows of the splits table, one for each bundle that meets a condition.
-        hits: number of consecutive samples in which a bundle met a condition, by bundle; stored for the next run.
-        told: one human-readable sentence for each row.
-    """
+    """The splits of a run; `hits` counts each bundle's consecutive samples that met a condition."""
 
     rows: list[Row]
     hits: dict[str, int]
@@ -56,8 +50,7 @@ class SplitPlan(NamedTuple):
         return [row["bundle"] for row in self.rows if row["taken"]]
 
     @property
-    def passed_over(self) -> dict[Reason, int]:
-        """Return the number of bundles that are not split, by reason."""
+    def skip_reasons(self) -> dict[Reason, int]:
         return dict(sorted(Counter(Reason(row["reason"]) for row in self.rows if not row["taken"]).items()))
 
 
@@ -72,20 +65,12 @@ class Cut(NamedTuple):
 
     @property
     def at(self) -> str:
-        """Return the positions as human-readable text."""
         return at_positions(self.positions)
 
 
 @dataclass(frozen=True)
 class SplitContext:
-    """The input for split planning, except for the bundles.
-
-    Attributes:
-        extensible: True if the cluster runs the extensible load manager, False if it runs the modular load manager.
-        hits: number of consecutive earlier samples in which a bundle met a condition, by bundle.
-        splits: recently split bundles.
-        now: time of the sample.
-    """
+    """The input for split planning; `extensible`: the cluster runs the extensible load manager."""
 
     settings: Settings
     extensible: bool
@@ -106,11 +91,10 @@ def where_to_cut(
     """Return the positions at which a bundle is cut, or the reason why it cannot be cut.
 
     Args:
-        candidate: the bundle's topics and its namespace's bounds.
         specified: positions for `specified_positions_divide`.
         pending: number of bundles that other splits in the same plan add to the namespace.
-        single: True if the load manager makes only one cut, as the extensible load manager does. If there are several
-            positions, the position that halves the traffic most evenly is used.
+        single: True for one cut only, as in the extensible load manager: the position that halves the
+            traffic most evenly.
     """
     hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
@@ -149,12 +133,7 @@ def _unsound(
 def plan_splits(
     context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]
 ) -> SplitPlan:
-    """Return a run's splits. The bundle that exceeds a bound by the most is considered first; ties are broken by name.
-
-    Args:
-        bundles: the candidates from the *collect* task, without duplicates.
-        candidates: topics and bounds of each bundle, as read by the *collect* task.
-    """
+    """Return a run's splits. The bundle that exceeds a bound by the most comes first, then by name."""
     met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
     met.sort(key=lambda item: (-item[1].excess, item[0].bundle))
     walk = _Walk(context, candidates)
@@ -164,8 +143,6 @@ def plan_splits(
 
 
 class _Walk:
-    """The splits planned so far, for bundles that meet a condition."""
-
     def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
         self._context = context
         self._settings = context.settings
@@ -177,10 +154,7 @@ class _Walk:
         self.hits: dict[str, int] = {}
 
     def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
-        """Decide whether a bundle is split, and add its row.
-
-        Bundles that validation left out get no row: they are already in the findings.
-        """
+        """Add the row of a bundle; bundles that validation left out get none."""
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
         result = self._refused(bundle) or self._cut(bundle)
@@ -210,7 +184,7 @@ class _Walk:
         )
 
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
-        """Count a bundle's hits; return why it is not split, or None if its topics must still be examined."""
+        """Count a hit; return why the bundle is not split, or None if its topics must be examined."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.ONE_TOPIC
         if bundle.stays is not None:
@@ -263,15 +237,11 @@ def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | Non
 _COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]
 
 _MOST_TOLD = 5
-"""Maximum number of sentences that advise people to split a bundle."""
+"""Maximum number of sentences that advise operators to split a bundle."""
 
 
 def splits_of(run: RunInput) -> SplitPlan:
-    """Return a run's splits; empty if `split_mode` is off or the sample does not count.
-
-    Raises:
-        SnapshotError: one of the run's files, or a state file, cannot be read.
-    """
+    """Return the splits; empty if `split_mode` is off or the sample does not count. Raises SnapshotError."""
     candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
         return NO_SPLITS
@@ -289,10 +259,7 @@ def splits_of(run: RunInput) -> SplitPlan:
 
 
 def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
-    """Return the bundles with the figures that split conditions compare.
-
-    If several brokers report a bundle, the report with the most traffic is used.
-    """
+    """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
     sample = run.bundles_named(names, _COLUMNS)
     parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
@@ -325,12 +292,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
 def helpful(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return advice on splits: one sentence for each broker that fired but whose bundles are all too large to move.
-
-    Args:
-        moves: one cluster's candidates, sorted by pair and rank.
-        source_traffic: current traffic by source, in the same measure as its moves.
-    """
+    """Return one sentence for each broker that fired but whose bundles are all too large to move."""
     stuck = {d.pair: d for d in decisions if d.fired and d.reason in (Reason.NO_FITTING_BUNDLE, Reason.NO_GAIN)}
     busiest: dict[int, CandidateMove] = {}
     for move in moves if stuck else ():
@@ -350,8 +312,7 @@ def helpful(
 def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:
     """Return advice to split a bundle into parts that can be moved; empty if the bundle is small enough.
 
-    A part has to fit into the amount to move. GainShedder has no such amount: a part gains most if it carries half of
-    the gap.
+    A part has to fit into the amount to move; GainShedder has none, so a part carries half of the gap.
     """
     whole = max(of_source, move.traffic)
     half_of_gap = whole * (decision.gap or 0.0) / 2 / (decision.source_score or math.inf)

@@ -1,7 +1,6 @@
-"""Why a bundle stays: one ordered list of rules, which hold for every source of a plan. The first that applies counts.
+"""Why a bundle stays: one ordered list of rules, which hold for every source; the first that applies counts.
 
-The rules about a bundle itself are computed for all bundles at once, as columns. Policies and placement
-(`strategies.placement`) and caps (`strategies.caps`) apply to what these rules leave.
+Policies, placement (`strategies.placement`) and caps (`strategies.caps`) apply to what these rules leave.
 """
 
 from __future__ import annotations
@@ -27,22 +26,15 @@ from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.strategies.shedders.swap import NEVER_MOVED
 
 Column: TypeAlias = Any
-"""An Arrow column. The type is Any, because the stubs distinguish arrays from chunked arrays."""
+"""An Arrow column; the stubs distinguish arrays from chunked arrays."""
 
 MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
-"""Reasons why a broker must not receive bundles, although people and drains may move bundles off it."""
+"""Reasons why a broker must not receive bundles, although operators and drains may move bundles off it."""
 
 
 @dataclass(frozen=True)
 class BundleFacts:
-    """What the rules about bundles compare.
-
-    Attributes:
-        settings: settings that exclude namespaces and bundles.
-        moved: bundles of recent moves, each with `recently_unloaded` or `destination_kept`.
-        to_be_split: bundles that the run splits.
-        quarantined: bundles that validation left out; other names are ignored.
-    """
+    """What the rules about bundles compare; `moved` gives `recently_unloaded` or `destination_kept`."""
 
     settings: Settings
     moved: Mapping[str, Reason]
@@ -51,12 +43,7 @@ class BundleFacts:
 
     @classmethod
     def of(cls, run: Snapshot, settings: Settings, *, grace: bool = True) -> BundleFacts:
-        """Return the facts of a run. A planned move without an outcome counts as a recent one.
-
-        Args:
-            settings: the run's settings, without the exclusions that a person lifted.
-            grace: False if a person lifted the grace period.
-        """
+        """Return the facts of a run. A planned move without an outcome counts as a recent one."""
         moves = run.before.moves
         recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes) if grace else ()
         moved = {name: Reason.DESTINATION_KEPT if name in moves.kept else Reason.RECENTLY_UNLOADED for name in recent}
@@ -90,10 +77,8 @@ class Rule(NamedTuple):
     """One rule by which a bundle stays.
 
     Attributes:
-        reason: the reason code, whose meaning says what the rule is.
         overrule: what a person may overrule it with; None if nobody may.
-        applies: for a rule about the bundle itself, the function that returns a boolean column, or None if the rule
-            applies to no bundle.
+        applies: for a rule about the bundle itself, returns a boolean column, or None for no bundle.
     """
 
     reason: Reason
@@ -131,11 +116,7 @@ RULES = (
 
 
 def of_bundles(names: Column, facts: BundleFacts) -> Column:
-    """Return, for each bundle, why it must not be moved, regardless of traffic; null if it may be moved.
-
-    Args:
-        names: bundle names, `tenant/namespace/0x…_0x…`.
-    """
+    """Return, for each bundle name, why it must not be moved, regardless of traffic; null if it may be."""
     nothing = pa.scalar(None, pa.string())
     found = [
         pc.if_else(column, pa.scalar(rule.reason, pa.string()), nothing)
@@ -146,13 +127,10 @@ def of_bundles(names: Column, facts: BundleFacts) -> Column:
 
 
 def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | None:
-    """Return why a bundle must not be moved by people and drains; None if it may be moved.
+    """Return why a bundle must not be moved by operators and drains; None if it may be moved.
 
-    A strategy may move bundles without topics, as Pulsar's shedders do, but none of a broker that is left out.
-
-    Args:
-        bundle: a bundle with its own reason (`of_bundles`); without a broker if no broker reports it.
-        left_out: brokers that can be neither source nor destination, each with the reason.
+    A strategy may move bundles without topics, as Pulsar's shedders do, but none of a left-out broker.
+    `bundle` has its own reason (`of_bundles`), and no broker if no broker reports it.
     """
     if not bundle.broker:
         return Reason.NO_SUCH_BUNDLE
@@ -163,13 +141,13 @@ def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | 
 
 
 def checked(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return a strategy's moves; a bundle that has a reason to stay stays for that reason, whatever the strategy says.
+    """Return a strategy's moves; a bundle that has a reason to stay stays, whatever the strategy says.
 
-    A destination that the strategy names must be permitted. Destinations that placement chooses are permitted anyway.
+    A destination that the strategy names must be permitted; those that placement chooses always are.
 
     Raises:
-        PlanError: `bad_result` if a bundle that is to move is not reported by the named source, moves twice, or has a
-            figure that is negative or not a number.
+        PlanError: `bad_result` if the named source does not report a bundle that is to move, or if the
+            bundle moves twice or has a value that is negative or not a number.
     """
     checked = list(moves)
     taken = [move for move in checked if move.reason is Reason.TAKEN]

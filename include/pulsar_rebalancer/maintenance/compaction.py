@@ -1,7 +1,7 @@
 """Compact a day's run folders into one table per kind, and check the tables before anything is deleted.
 
-After a crash at any point, all data can still be read. The tables are published one by one, `runs` last, and a run's
-folder is deleted only after the complete run is in the history. The next attempt starts with the remaining folders.
+After a crash at any point, all data can still be read: `runs` is published last, and a run's folder is
+deleted only after the complete run is in the history. The next attempt continues with what remains.
 """
 
 from __future__ import annotations
@@ -45,19 +45,15 @@ class UnreadableRunError(Exception):
 
 
 def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dry_run: bool = False) -> dict[str, str]:
-    """Add a day's runs to the day's history.
+    """Add a day's runs to its history; return the error message for each run that could not be read, by name.
 
     Rows of these runs from an interrupted attempt are replaced. Other rows and all run folders are kept.
 
     Args:
-        dry_run: True to write nothing. Damaged data in a file with a valid footer is then not detected.
-
-    Returns:
-        The error message for each run that could not be read, by run name. All other runs are now in the history.
+        dry_run: True to write nothing; damage in a file with a valid footer is then not detected.
 
     Raises:
-        SnapshotError: `file_damaged` if the day's tables cannot be read or differ from what was written, `file_version`
-            if another release wrote the tables, or `storage_failed`. The tables are then unchanged.
+        SnapshotError: `file_damaged`, `file_version` or `storage_failed`; the tables are then unchanged.
     """
     unreadable = {}
     readable = []
@@ -78,12 +74,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 
 
 def check(run: RunFolder) -> None:
-    """Check a run's files without reading the data in them.
-
-    Raises:
-        UnreadableRunError: a table's footer cannot be read, a table's columns have incompatible types, another release
-            wrote a table, or the run has a file that the history cannot store.
-    """
+    """Check a run's files without reading the data in them; raise UnreadableRunError."""
     if run.foreign:
         raise UnreadableRunError(run.name, f"it has files that are not the rebalancer's: {', '.join(run.foreign[:3])}")
     for path in run.files:
@@ -119,7 +110,6 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
 
 
 def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
-    """Return the columns for a day's table, with types that fit both the table's current rows and the new rows."""
     try:
         return _widened(with_run(today), today, target) if target.exists() else with_run(today)
     except pa.ArrowException as error:
@@ -127,14 +117,12 @@ def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
 
 
 def _widened(columns: pa.Schema, today: pa.Schema, file: StoragePath) -> pa.Schema:
-    """Return the columns, with types widened to fit the rows in a file."""
     stored = footer_of(file)[0]
     refuse_other(stored, today, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
 def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
-    """Return the columns, with types widened to fit the rows of all runs."""
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
@@ -145,7 +133,6 @@ def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Sch
 
 
 def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str, int]:
-    """Copy the rows of other runs, and return how many rows each of these runs has."""
     if not target.exists():
         return {}
     new = pa.array(sorted(names), pa.string())
@@ -155,7 +142,7 @@ def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str
 
 
 def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
-    """Add a run's rows; return the row count from the files' footers, or None if the run has no such table."""
+    """Add a run's rows; return the row count from the files' footers, or None without such a table."""
     parts = _parts(run, TABLES[kind][0])
     try:
         for part in parts:
@@ -167,13 +154,11 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
 
 
 def _unreadable(run: RunFolder, error: Exception) -> Exception:
-    """Return the error to raise for a run that could not be added; a storage failure is returned unchanged."""
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
 
 def _parts(run: RunFolder, path: str) -> list[StoragePath]:
-    """Return the files of a table: a single file, or the parts in a folder that Spark wrote."""
     if path in run.files:
         return [run.folder / path]
     parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]
@@ -196,11 +181,7 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
 
 
 def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
-    """Read the completed draft, and check each run's row count.
-
-    Raises:
-        SnapshotError: `file_damaged` if a run's row count differs from the expected count.
-    """
+    """Read the completed draft; raise SnapshotError (`file_damaged`) if a run's row count differs."""
     written = rows_by_run(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])
     if wrong:
@@ -222,14 +203,7 @@ _OUR_FOLDER = re.compile(r"[a-z_]+(?:/[a-z0-9_-]+\.parquet(?:/.+)?)?")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's folder and its entries.
-
-    Attributes:
-        folder: the folder, whose name is the run's id.
-        at: the time of the sample, from the folder's name.
-        ours: entries that the rebalancer wrote.
-        foreign: paths of all other entries, including links; these are never deleted.
-    """
+    """A run's folder; `foreign` are entries that the rebalancer did not write and never deletes."""
 
     folder: StoragePath
     at: datetime
@@ -238,7 +212,6 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The folder's name, which is the run's id."""
         return self.folder.name
 
     @property
@@ -248,17 +221,12 @@ class RunFolder:
 
     @property
     def ended(self) -> bool:
-        """True if the *report* task has written the run's outcome."""
         return any(entry.path == "outcome.json" for entry in self.ours)
 
 
 @dataclass(frozen=True)
 class Day:
-    """The runs on one day (UTC).
-
-    Attributes:
-        foreign: names of entries other than this day's run folders.
-    """
+    """The runs on one day (UTC), and the names of entries other than its run folders (`foreign`)."""
 
     date: date
     folder: StoragePath
@@ -275,7 +243,6 @@ def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
 
 
 def names_of_others(storage: ClusterStorage) -> list[str]:
-    """Return the names of all entries in a cluster's `runs` folder that are not a day's folder."""
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 

@@ -1,7 +1,6 @@
 """Upkeep of run files: compact past days, and delete files that are older than the settings allow.
 
-Upkeep never changes today's runs, unfinished runs younger than a day, runs whose plan is in the state, files that the
-state refers to, or files from other programs.
+It spares today's runs, unfinished runs younger than a day, what the state needs, and others' files.
 """
 
 from __future__ import annotations
@@ -40,8 +39,9 @@ class Needed(NamedTuple):
     """The runs and files that must be kept because a cluster's state needs them.
 
     Attributes:
-        plans: names of runs whose plans are in the stored state, were committed last, or may still be carried out.
-        files: names of files in the state folder that the stored state or the last committed plan refers to.
+        plans: names of runs whose plans are in the state or a copy, or may still be carried out.
+        files: names of state copies, and of files that the state or a copy refers to. None if the state is
+            lost, because any file might then be needed to restore it.
     """
 
     plans: frozenset[str]
@@ -49,14 +49,7 @@ class Needed(NamedTuple):
 
     @classmethod
     def read(cls, storage: ClusterStorage, stored: DecisionState, plans: Collection[str], now: datetime) -> Self:
-        """Return the runs and files that must be kept.
-
-        Args:
-            plans: names of further runs whose plans are needed.
-
-        Raises:
-            SnapshotError: the last committed plan cannot be read.
-        """
+        """Return what a state (None if lost) and its copies need. Raises StateError (`state_version`)."""
         last = last_committed(storage, now)
         # A person may restore this plan's state.
         state = read_state(last) if last else stored
@@ -71,23 +64,20 @@ def drop_means(folder: StoragePath, needed: Collection[str]) -> None:
 
 
 def is_draft(entry: Entry) -> bool:
-    """Return whether an entry is an incomplete file left by a killed task."""
     return entry.kind is Kind.FILE and _DRAFT.fullmatch(entry.path) is not None
 
 
 def unneeded_files(
     folder: StoragePath, needed: Collection[str], now: datetime, retention_days: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
-    """Return the entries in a state folder that can be deleted.
+    """Return the deletable entries in a state folder, by kind, and the names of files from other programs.
 
-    These are never deleted: records of changes (who changed what, and why), published load data and the costs of moves.
+    The kinds are `copies`, `means`, `exports` and `drafts`. Never deleted: records of changes, published
+    load data, drains, orders, the rolling restart and the costs of moves.
 
     Args:
-        needed: names of files that must not be deleted, from `Needed.files`.
+        needed: `Needed.files`.
         retention_days: age in days at which exports are deleted; 0 to keep them forever.
-
-    Returns:
-        Entries to delete, by kind (`means`, `exports` or `drafts`), and names of files from other programs.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
     foreign = []
@@ -124,7 +114,6 @@ def _kind(entry: Entry) -> str | None:
 
 
 def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
-    """Return the entry and everything below it."""
     return [entry] if entry.kind is Kind.FILE else [entry, *below(entry.path, walk(folder / entry.path))[1:]]
 
 
@@ -144,11 +133,10 @@ class Step(NamedTuple):
     """One upkeep step; a dry run only reports it.
 
     Attributes:
-        action: `compact` (which also deletes the run folders), `remove runs`, `remove history`, `remove state files`
-            or `remove replays`.
+        action: `compact` (which also deletes the run folders), `remove runs`, `remove history`,
+            `remove state files` or `remove replays`.
         what: the day, the replay, or the kind of files.
-        runs: number of deleted run folders.
-        files, size: number of deleted files, and their total size in bytes.
+        runs, files, size: number of deleted run folders and files, and the files' size in bytes.
     """
 
     action: str
@@ -160,12 +148,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Report:
-    """All upkeep steps; a dry run only reports them.
-
-    Attributes:
-        left: old entries that were not deleted, each with the reason.
-        problems: problems that a person should look into. The files involved were not deleted.
-    """
+    """All upkeep steps, with the reasons why old entries were kept (`left`); a dry run only reports them."""
 
     dry_run: bool
     steps: list[Step] = field(default_factory=list)
@@ -185,7 +168,6 @@ class Report:
         }
 
     def table(self) -> str:
-        """Return the report as a plain-text table for the log."""
         lines = [f"{'would' if self.dry_run else 'did':<22}{'what':<14}{'runs':>8}{'files':>10}{'bytes':>18}"]
         lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in self.steps]
         total = self.document()
@@ -201,14 +183,7 @@ _NOT_OURS = "not the rebalancer's"
 
 
 def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
-    """Compact and delete the files that have reached their age limit, and return a report.
-
-    If a call is interrupted, the next call completes the work.
-
-    Args:
-        settings: `compact_after_days`, `retention_days` and `history_days` are used.
-        dry_run: True to report only and change nothing.
-    """
+    """Compact and delete files that reached their age limit; the next call completes an interrupted one."""
     upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
     upkeep.runs()
     upkeep.history()
@@ -260,7 +235,7 @@ class _Upkeep:
         return due and not expired(day, self.now, settings.history_days)
 
     def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
-        """Compact a day; return the runs that cannot be compacted. These runs are deleted only when they expire."""
+        """Compact a day; return the runs that cannot be compacted, which are deleted when they expire."""
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]

@@ -1,7 +1,4 @@
-"""The circuit breaker: if moves fail or make the balance worse, it stops all moves for a while.
-
-Only the *report* task writes the `breaker` document. The breaker closes after a set time or when a person closes it.
-"""
+"""The circuit breaker: if moves fail or make the balance worse, it stops all moves for a while."""
 
 from __future__ import annotations
 
@@ -22,15 +19,13 @@ class Breaker(StateDocument):
 
     Attributes:
         opened_at: when the breaker last opened; None if never.
-        why: description of the figure that opened the breaker.
-        range_before: score range (hottest minus coldest broker, in points) before the last moves; None once it has been
-            compared with the range after the moves, or if it is unknown.
+        why: the value that opened the breaker, as text.
+        range_before: score range in points before the last moves; None once compared, or if unknown.
         brokers_before: number of brokers compared for `range_before`.
         moved_at: when the last moves ended.
         worse: number of consecutive rounds of moves after which the score range was larger.
         bad: number of faulty brokers that the previous run left out.
-        run: the report that last changed the document, so that a report is counted only once: the run's name and the
-            numbers of its moves that landed and that failed.
+        run: the last report counted: the run's name and the numbers of its moves that landed and failed.
     """
 
     KEY: ClassVar[str] = "breaker"
@@ -45,20 +40,11 @@ class Breaker(StateDocument):
     run: str = ""
 
     def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
-        """Return whether the breaker is open.
-
-        Args:
-            rules: rules from the clusters file; None if there is no breaker.
-            closed_at: when a person last closed the breaker; None if never.
-        """
         until = self.open_until(rules, closed_at)
         return until is not None and now < until
 
     def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
-        """Return the time at which the breaker closes on its own; it may be in the past.
-
-        Return None if the breaker never opened, or if a person closed it.
-        """
+        """Return when the breaker closes on its own; None if it never opened or a person closed it."""
         if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
             return None
         return self.opened_at + timedelta(minutes=rules.minutes)
@@ -68,12 +54,11 @@ class Round(NamedTuple):
     """The results of one run, from which the breaker's next state is computed.
 
     Attributes:
-        bad_brokers: number of faulty brokers that the run left out; None if the run did not validate the brokers.
+        bad_brokers: number of faulty brokers left out; None if the run did not validate the brokers.
         failed: number of moves that failed or ended up on an unplanned broker.
         moved: True if at least one bundle has a new owner.
-        score_range: score of the hottest minus the coldest broker before the moves, in points; None if there was no
-            decision.
-        younger_than: earliest time at which the figures in this run's sample could have been measured.
+        score_range: hottest minus coldest score before the moves, in points; None without a decision.
+        younger_than: earliest time at which the values in this run's sample could have been measured.
         brokers: number of brokers whose scores were compared.
     """
 
@@ -88,15 +73,10 @@ class Round(NamedTuple):
 def advance(
     state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
-    """Return the document after a run; the same object if nothing changed or the report has already been counted.
+    """Return the document after a run; the same object if nothing changed or the report is already counted.
 
-    While too many brokers are faulty, each run restarts the wait until the breaker closes. After a person closes the
-    breaker, it opens again only if more brokers become faulty.
-
-    Args:
-        seen: the run's results.
-        run: see `Breaker.run`; empty to count the run in any case.
-        closed_at: when a person last closed the breaker; None if never.
+    While too many brokers are faulty, each run restarts the wait until the breaker closes. After a person
+    closes it, it opens again only if more brokers become faulty. An empty `run` is counted in any case.
     """
     if run and state.run == run:
         return state

@@ -1,10 +1,8 @@
 """The calendar that allows or forbids moves: the maintenance windows and blackouts in the clusters file.
 
-Windows start and end in local time, so a clock change can alter their length. If an hour occurs twice, a blackout uses
-the earlier possible start and the later possible end. A maintenance window uses the later start and the earlier end, so
-a window inside that hour is dropped. If a maintenance window starts or ends in an hour that the clock skips, that time
-is moved to the clock change. A blackout's start is moved to before the change and its end to after it, so the blackout
-becomes longer rather than shorter.
+Windows start and end in local time. In an hour that occurs twice, a blackout takes the longer, a window
+the shorter reading, so a window inside that hour is dropped. In an hour that the clock skips, a window's
+bounds move to the clock change; a blackout starts before the change and ends after it.
 """
 
 from __future__ import annotations
@@ -25,17 +23,11 @@ _LONGEST_SHIFT = timedelta(hours=3)
 """Upper limit of any clock change."""
 
 _MOST_STEPS = 100
-"""Maximum number of blackouts and gaps between windows to check when searching for when moves are allowed again."""
+"""Maximum number of blackouts and gaps to check when searching for when moves are allowed again."""
 
 
 class Shut(NamedTuple):
-    """The reason why the calendar forbids moves.
-
-    Attributes:
-        reason: `blackout` or `outside_window`.
-        opens: when moves are allowed again, in the time zone of the blackout or window; None if this is unknown.
-        why: the reason given in the clusters file.
-    """
+    """The reason, `blackout` or `outside_window`, and when moves are allowed again; None if unknown."""
 
     reason: Reason
     opens: datetime | None
@@ -61,7 +53,7 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
-    """Return the first reason why moves are forbidden at a time, and when it ends. Another may apply after that."""
+    """Return the first reason that forbids moves, and when it ends; another may apply after that."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:
@@ -84,7 +76,6 @@ def _in_zone(at: datetime, window: Window) -> datetime:
 
 
 def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
-    """Yield the occurrences of a window that end after a given time, in chronological order."""
     zone = pendulum.timezone(window.timezone)
 
     for begin, end in _local_spans(window, at.astimezone(zone).replace(tzinfo=None)):
@@ -95,13 +86,7 @@ def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
 
 
 def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
-    """Return the two moments that a local time can refer to. Usually, both are the same moment.
-
-    Args:
-        local: time without a zone.
-        widest: only for local times that a clock change skips: True to return two different moments, False to return
-            the moment of the clock change twice.
-    """
+    """Return the two moments of a local time; for skipped times, they differ only if `widest`."""
     first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first <= second or widest:
         return first, second

@@ -1,6 +1,6 @@
-"""The `control` document, which contains people's orders. Only `pulsar_control__<cluster>` writes it.
+"""The `control` document: operators' orders, written only by `pulsar_control__<cluster>`.
 
-A reset or restore of the state does not change the document, unless it is lost.
+A reset or restore does not change it. Of it and its copy under the storage root, the stricter applies.
 """
 
 from __future__ import annotations
@@ -29,18 +29,15 @@ class Order(BaseModel):
 
     @property
     def because(self) -> str:
-        """Return a phrase that says who gave the order and why."""
         return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
 
 
 class PauseOrder(Order):
-    """An order to move nothing until a given time."""
-
     until: AwareDatetime
 
 
 class SkipBrokerOrder(Order):
-    """An order to end the turn of a rolling restart's current broker, which is named lest the next one be skipped."""
+    """An order to end the turn of a rolling restart's current broker, named lest the next be skipped."""
 
     broker: str
 
@@ -50,14 +47,12 @@ class Control(StateDocument):
 
     Attributes:
         pause: order to move nothing until a given time.
-        skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
-        stop: order to start no further moves in runs that were in progress when the order was given. Later runs are not
-            affected.
+        skip: order to move nothing in the next recorded run, whose sample must be later than the order.
+        stop: order to start no further moves in runs in progress; later runs are not affected.
         breaker_closed: order to close the circuit breaker, if it was open when the order was given.
         stop_roll: order to stop the rolling restart that was in progress when the order was given.
-        skip_broker: order to end the turn of the rolling restart's current broker.
-        breaker: the circuit breaker, which is stored in its own document, not in this one.
-        lost: which documents of the state store are lost, and why; nothing is moved then. Empty if none is. Not stored.
+        breaker: the circuit breaker, from its own document.
+        unreadable: why the document cannot be read; nothing is moved then. Not stored.
         rolling: True if a rolling restart is finishing its current broker's turn. Not stored.
     """
 
@@ -74,11 +69,10 @@ class Control(StateDocument):
     rolling: bool = Field(False, exclude=True)
 
     def breaker_open_until(self, rules: BreakerRules | None) -> datetime | None:
-        """Return the time at which the breaker closes on its own (see `Breaker.open_until`)."""
         return self.breaker.open_until(rules, self.breaker_closed.at if self.breaker_closed else None)
 
     def stopped_since(self, started: datetime | None) -> bool:
-        """Return whether a stop was ordered at or after a given time or, if the time is None, at all."""
+        """Return whether a stop was ordered at or after a given time (None: at all)."""
         return self.stop is not None and (started is None or self.stop.at >= started)
 
 
@@ -103,12 +97,10 @@ class ControlAction(StrEnum):
 
     @property
     def stops(self) -> bool:
-        """Return whether the action stops the current run from starting further moves."""
         return self in (ControlAction.STOP, ControlAction.PAUSE)
 
     @property
     def is_order(self) -> bool:
-        """Return whether the action changes only the `control` document."""
         others = (ControlAction.RESUME, ControlAction.SKIP, ControlAction.CLOSE_BREAKER)
         return self.stops or self in (*others, ControlAction.SKIP_BROKER, ControlAction.STOP_ROLL)
 
@@ -131,7 +123,6 @@ class ControlRequest(BaseModel):
 
     @property
     def changes(self) -> bool:
-        """Return whether the request changes anything."""
         return self.action not in (ControlAction.SHOW, ControlAction.EXPORT)
 
     @model_validator(mode="after")
@@ -148,9 +139,5 @@ class ControlRequest(BaseModel):
 
 
 def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
-    """Return the validated fields of a submitted form.
-
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
-    """
+    """Return the validated fields; raise SettingsError (`wrong_setting`, `contradiction`)."""
     return parse_typed(ControlRequest, values, "form")

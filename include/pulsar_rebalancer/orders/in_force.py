@@ -27,19 +27,12 @@ class Closed(NamedTuple):
 
 
 class PauseInForce(NamedTuple):
-    """The end of a pause, and a phrase that says who ordered it and why."""
-
     until: datetime
     because: str
 
 
 class JudgedRun(NamedTuple):
-    """The run that the reasons apply to.
-
-    Attributes:
-        at: time of the run's sample.
-        previous: id of the previously recorded plan (the name of that plan's run folder); empty if there is none.
-    """
+    """The run that the reasons apply to; `previous` is the run id of the last recorded plan, or empty."""
 
     at: datetime
     previous: str = ""
@@ -50,13 +43,7 @@ LASTING = (Reason.OBSERVE, Reason.STATE_LOST)
 
 
 def closings(settings: Settings, control: Control, now: datetime, sample: JudgedRun | None = None) -> list[Closed]:
-    """Return all reasons why nothing may be moved now; empty if moves are allowed.
-
-    Args:
-        settings: settings from the clusters file or of a plan.
-        control: people's orders.
-        sample: the run; None if there is no particular run, in which case an order to skip a run does not apply.
-    """
+    """Return all reasons why nothing may be moved now; without a sample, no order to skip a run applies."""
     closed = []
     if not settings.mode.moves:
         closed.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
@@ -78,7 +65,7 @@ def closings(settings: Settings, control: Control, now: datetime, sample: Judged
 
 
 def pause_of(settings: Settings, control: Control) -> PauseInForce | None:
-    """Return the pause from the clusters file or a person, current or past; of two, the one that ends later."""
+    """Return the pause, current or past, from the clusters file or a person: the one that ends later."""
     pauses = (
         [PauseInForce(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
     )
@@ -92,17 +79,15 @@ def _until(calendar: Shut) -> str:
 
 
 def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
-    """Return whether an order to skip a run applies to this run: only the first run after the order is skipped.
+    """Return whether an order to skip a run applies to this run: only to the first run after the order.
 
-    The order need not be marked as done: the previous plan shows whether a run has been recorded since the order. A
-    reset of the state drops that plan, so one more run is skipped.
+    The previous plan shows whether a run has been recorded since. A reset drops it: one more run is skipped.
     """
     previous = time_of(sample.previous)
     return sample.at > ordered_at and (previous is None or previous <= ordered_at)
 
 
 _NAMED = 3
-"""Maximum number of names from a list to show."""
 
 _WORDS = {
     Reason.STATE_LOST: "the state is lost, and orders may be lost with it:",
@@ -136,10 +121,9 @@ class OrdersInForce:
     """Input for the sentence, in addition to the settings and the reasons why nothing is moved.
 
     Attributes:
-        control: people's orders.
         roll: the last rolling restart, which may still be active.
-        started: when the run in progress started, to decide whether a stop affects it; None if no run is in progress.
-        origins: source of each setting, by name; settings without an entry come from the clusters file.
+        started: when the run in progress started, to decide whether a stop affects it; None without one.
+        origins: source of each setting; those without an entry come from the clusters file.
     """
 
     control: Control = field(default_factory=Control)
@@ -158,13 +142,7 @@ class OrdersInForce:
 
 
 def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> str:
-    """Return the sentence about the current orders.
-
-    Args:
-        settings: the effective settings.
-        closed: reasons why nothing is moved, from `closings`.
-        orders: the other current orders.
-    """
+    """Return the sentence about the current orders, given the effective settings and `closings`."""
     parts = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, closed, orders, now)])
     carried_out = "Only moves of the rolling restart are carried out" if orders.roll.active else "Moves are carried out"
     moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
@@ -172,7 +150,6 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
 
 
 def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
-    """Return all parts of the sentence except the one about the mode; empty if there are none."""
     return [
         *(
             f"{_WORDS.get(closing.reason, closing.reason)} {closing.detail}"
@@ -198,7 +175,7 @@ def _ordered(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterat
 
 
 def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
-    """Yield texts about the open question, and about rejected plans that people will not be asked to approve again."""
+    """Yield texts about the open question, and about rejected plans that are not asked about again."""
     if settings.mode is not Mode.APPROVE:
         return
     minutes, until = settings.max_awaiting_minutes, orders.waits_until(settings, now)
@@ -220,7 +197,6 @@ def _times(settings: Settings) -> Iterator[str]:
 
 
 def _limits(settings: Settings, origins: Mapping[str, Origin]) -> Iterator[str]:
-    """Yield texts about caps and exclusions, grouped by the source that set them."""
     for origin, by in _BY.items():
         capped = [
             f"{getattr(settings, name):.12g} {words}"

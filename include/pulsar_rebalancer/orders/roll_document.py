@@ -1,6 +1,6 @@
 """The `roll` document: a rolling restart. Only the *roll* task of `pulsar_roll__<cluster>` writes it.
 
-A reset or restore of the state does not change the document, unless it is lost.
+A reset or restore does not change it. There is a copy under the storage root, in case the state is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.texts import number_of, one_line
 
 _NAMES = 500
-"""Maximum length of a list of brokers in a sentence."""
 
 
 class Phase(StrEnum):
@@ -36,12 +35,7 @@ class Phase(StrEnum):
 
 
 class ShownRoll(BaseModel):
-    """A rolling restart as shown by a dry run.
-
-    Attributes:
-        id: hash of the order and of all brokers with their start times.
-        at: time of the dry run's snapshot.
-    """
+    """A rolling restart as shown by a dry run; `id` is the hash of order, brokers and start times."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,31 +52,28 @@ class Roll(StateDocument):
     Attributes:
         shown: the last dry run.
         id: id of the roll; empty if there has been no roll yet.
-        run_id: the run of `pulsar_roll__<cluster>` that carries out the roll.
         order: the brokers, in the order in which they restart.
         listed: all brokers that the cluster listed when the roll started.
         done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
         turn_at: when the current broker's turn started.
-        sample: run whose sample was the newest when the current phase started.
+        sample: run whose sample was the latest when the current phase started.
         since: when the current phase started.
-        progress_at: when the roll last made progress or was held up by orders, plus any time without steps since then.
+        progress_at: when the roll last made progress or was held up by orders, plus time without steps.
         looked_at: when the roll took a step, to the minute.
-        started: start time of the broker's process before the restart; updated once the broker is empty.
+        started: the broker's start time before the restart; updated once the broker is empty.
         home: bundles that the broker owned before it was drained.
-        restarted: start time of the broker's process after the restart.
+        restarted: the broker's start time after the restart.
         left: number of bundles that must still leave the broker, or return to it; None if unknown.
         fewest: the smallest value of `left` in the current phase.
-        seen: times of the samples in a row in which the drained broker was empty or, later, in which the new process
+        seen: times of the samples in a row in which the drained broker was empty or, later, the new process
             sent a load report; before a turn, that of the sample in which the others had no room.
         may_restart: True while the current broker is known to be empty and all others to be well.
         outcome: outcome of the broker's turn, once its bundles are back.
-        elsewhere: why bundles are not on a broker whose turn is over or in whose turn the roll stopped, by broker.
-        waits: what the roll is waiting for.
-        asked: broker that people were asked to restart; set only once the message has been delivered.
+        elsewhere: why bundles are not on a broker whose turn is over or was stopped, by broker.
+        asked: broker that operators were asked to restart; set once the message has been delivered.
         ended: why the roll is over; empty if it is not over.
-        ended_at: when the roll ended.
-        stranded: broker that the roll left drained when it stopped; empty if there is no such broker.
-        untold: True if no receiver accepted the message about the roll's end. The *report* task sends it then.
+        stranded: broker that the roll left drained when it stopped; may be empty.
+        untold: True if no receiver accepted the message about the end; the *report* task then sends it.
     """
 
     KEY: ClassVar[str] = "roll"
@@ -120,42 +111,37 @@ class Roll(StateDocument):
 
     @property
     def changed_at(self) -> float:
-        """Return when the document last changed, in seconds since 1970; 0 if it has never changed."""
+        """Return when the document last changed, in seconds since 1970; 0 if never."""
         times = (self.since, self.progress_at, self.looked_at, self.ended_at, self.shown and self.shown.at)
         return max((at.timestamp() for at in times if at), default=0.0)
 
     @property
     def active(self) -> bool:
-        """Return whether the roll is in progress."""
         return bool(self.id) and self.ended is None
 
     @property
     def broker(self) -> str:
-        """Return the broker whose turn it is; empty if the roll is over."""
         return next((name for name in self.order if name not in self.done), "") if self.active else ""
 
     @property
     def under_way(self) -> bool:
-        """Return whether a broker's turn has begun. Such a turn is completed even outside the maintenance windows."""
+        """Return whether a broker's turn has begun; it is completed even outside the windows."""
         return self.active and self.phase is not Phase.WAITING
 
     def in_phase_of(self, other: Roll | None) -> bool:
-        """Return whether another state of the document belongs to the same roll, turn and phase."""
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
 
     def stop_in(self, control: Control) -> Order | None:
-        """Return the order to stop this roll; None if there is none."""
         order = control.stop_roll
         return order if order and self.at and order.at >= self.at else None
 
     def skip_in(self, control: Control) -> Order | None:
-        """Return the order to end the current broker's turn, given in its phase; None if there is none."""
+        """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
         order = control.skip_broker
         ends = order and order.broker == self.broker and self.since and order.at >= self.since
         return order if ends else None
 
     def drains(self) -> dict[str, Drain]:
-        """Return the drain of the current broker, or of a broker that was left drained; empty if there is no drain."""
         drained = self.broker if self.phase in (Phase.DRAINING, Phase.RESTARTING) else ""
         drained = drained or self.stranded
         if not drained or self.turn_at is None:
@@ -176,7 +162,6 @@ class Roll(StateDocument):
     def begun(
         self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str, sample: str
     ) -> Self:
-        """Return the document for a roll that starts now."""
         return type(self)(
             shown=shown,
             id=shown.id,
@@ -193,16 +178,11 @@ class Roll(StateDocument):
         )
 
     def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
-        """Return the document with the current broker in the given phase."""
         anew = {"left": None, "fewest": None, "seen": (), "may_restart": False, "restarted": None}
         return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits} | anew)
 
     def turned(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
-        """Return the document after a broker's turn: the next broker is waiting for its turn, or the roll is over.
-
-        Args:
-            elsewhere: why bundles are not back on the broker; empty if there are no such bundles.
-        """
+        """Return the document after a broker's turn; `elsewhere` says why bundles are not back."""
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
@@ -211,17 +191,12 @@ class Roll(StateDocument):
         return self.entered(Phase.WAITING, now, "").model_copy(update=update)
 
     def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:
-        """Return the document after stopping the roll now.
-
-        Args:
-            stranded: True if the current broker stays drained.
-        """
+        """Return the document of a roll that stops now; if `stranded`, the broker stays drained."""
         left = self.broker if stranded else ""
         return self.model_copy(update={"ended": reason, "ended_at": now, "waits": why, "stranded": left})
 
     @property
     def progress(self) -> str:
-        """Return the roll's progress as text for people."""
         count = f"{len(self.done)} of {number_of(len(self.order), 'broker')} done"
         waits = f"; {'waits for ' if self.active else ''}{self.waits}" if self.waits else ""
         what = f"{self.broker} {self.phase}" if self.active else str(self.ended)
@@ -252,9 +227,5 @@ class RollRequest(BaseModel):
 
 
 def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
-    """Return the validated fields of a submitted form.
-
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
-    """
+    """Return the validated fields; raise SettingsError (`wrong_setting`, `contradiction`)."""
     return parse_typed(RollRequest, values, "form")

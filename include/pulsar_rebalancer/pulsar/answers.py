@@ -32,14 +32,7 @@ def failure(
     *,
     sent: bool = True,
 ) -> AdminError:
-    """Return an error whose message names the request, broker, failure and remedy, with the token masked.
-
-    Args:
-        what: method and path of the request.
-        broker: brokerId, or the address to which the request was sent.
-        status: HTTP status; None if there was no response.
-        sent: see `AdminError`.
-    """
+    """Return an error that names the request (`what`), broker and remedy, with the token masked."""
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
     seen = " ".join(mask.text(f"{what} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
@@ -47,19 +40,13 @@ def failure(
 
 
 def first_line(text: str) -> str:
-    """Return the first non-empty line of a string, cut to 200 characters. Control characters are not removed."""
+    """Return the first non-empty line, cut to 200 characters; control characters are not removed."""
     return next((line for line in map(str.strip, text.splitlines()) if line), "")[:_QUOTED_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """A broker's response, after all redirects.
-
-    Attributes:
-        what: method and path of the request.
-        broker: brokerId, or the seed's address if the request went to a seed.
-        cut: True if the body was too long and only its beginning was read.
-    """
+    """A response after all redirects; `what` is method and path, `cut`: only the beginning was read."""
 
     what: str
     broker: str
@@ -70,18 +57,14 @@ class BrokerAnswer:
 
     @property
     def is_unauthenticated(self) -> bool:
-        """Return whether the broker rejected the credentials; Jetty then responds with 401 and gives no reason.
-
-        If the credentials are valid but the role lacks a permission, the 401 response gives a reason.
-        """
+        """Return whether the credentials were rejected; a 401 for a missing permission gives a reason."""
         return self.status == 401 and not self._said()
 
     def error(self, on_412: Reason) -> AdminError:
         """Return the error for a request that the broker refused.
 
-        Args:
-            on_412: reason code for "precondition failed", which Pulsar uses for stale bundle ranges, rejected settings,
-                and names that it cannot parse.
+        `on_412` is the reason code for "precondition failed", which Pulsar uses for stale bundle ranges,
+        rejected settings, and names that it cannot parse.
         """
         said = self._said()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
@@ -97,7 +80,6 @@ class BrokerAnswer:
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:
-        """Return the value of `reason` in an error body; empty if there is none."""
         try:
             body = parse_json(self.body, self.mask.text)
         except ValueError:
@@ -106,11 +88,7 @@ class BrokerAnswer:
         return reason if isinstance(reason, str) else ""
 
     def text(self) -> str:
-        """Return the body as text, without the quotation marks of a JSON string.
-
-        Raises:
-            AdminError: `bad_answer`.
-        """
+        """Return the body as text, without a JSON string's quotation marks; raise `bad_answer`."""
         try:
             body = self.body.strip()
             text = str(parse_json(body, self.mask.text)) if body.startswith(b'"') else body.decode()
@@ -121,11 +99,7 @@ class BrokerAnswer:
         return text
 
     def json(self) -> Any:
-        """Return the body as JSON; None if it is empty.
-
-        Raises:
-            AdminError: `bad_answer`.
-        """
+        """Return the body as JSON, None if it is empty; raise AdminError (`bad_answer`)."""
         if not self.body.strip():
             return None
         try:
@@ -134,44 +108,28 @@ class BrokerAnswer:
             raise self.bad("the answer is not JSON") from None
 
     def mapping(self) -> dict[str, JsonValue]:
-        """Return the body as a JSON object.
-
-        Raises:
-            AdminError: `bad_answer`.
-        """
+        """Return the body as a JSON object; raise AdminError (`bad_answer`)."""
         value = self.mapping_or_none()
         if value is None:
             raise self.bad("the answer is not a JSON object")
         return value
 
     def mapping_or_none(self) -> dict[str, JsonValue] | None:
-        """Return the body as a JSON object; None if it is empty or `null`.
-
-        Raises:
-            AdminError: `bad_answer`.
-        """
+        """Return the body as a JSON object, None if it is empty or `null`; raise `bad_answer`."""
         value = self.json()
         if not isinstance(value, dict | None):
             raise self.bad("the answer is not a JSON object")
         return value
 
     def strings(self) -> list[str]:
-        """Return the body as a JSON list of strings.
-
-        Raises:
-            AdminError: `bad_answer`.
-        """
+        """Return the body as a JSON list of strings; raise AdminError (`bad_answer`)."""
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.bad("the answer is not a JSON list of strings")
         return value
 
     def objects(self) -> list[dict[str, JsonValue]]:
-        """Return the body as a JSON list of objects.
-
-        Raises:
-            AdminError: `bad_answer`.
-        """
+        """Return the body as a JSON list of objects; raise AdminError (`bad_answer`)."""
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.bad("the answer is not a JSON list of objects")
@@ -180,11 +138,8 @@ class BrokerAnswer:
     def brokers(self) -> list[str]:
         """Return the body as a sorted list of brokerIds; duplicates are kept.
 
-        An entry that is not of the form host:port could be the address of another server. It is returned in quotation
-        marks, and requests to it are refused.
-
-        Raises:
-            AdminError: `bad_answer` if no entry is of the form host:port.
+        An entry not of the form host:port could be another server's address: it is returned in quotation marks,
+        and requests to it are refused. Raises AdminError (`bad_answer`) if there are only such entries.
         """
         entries = self.json()
         if not isinstance(entries, list):
@@ -195,7 +150,6 @@ class BrokerAnswer:
         return listed
 
     def bad(self, detail: str) -> AdminError:
-        """Return a `bad_answer` error."""
         return failure(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
@@ -206,7 +160,6 @@ def _listed(entry: object) -> str:
 
 
 def _message_line(said: str) -> str:
-    """Return the line that contains the exception message, without Pulsar's banner and stack trace."""
     for mark in ("Message:", "Stacktrace:"):
         line = first_line(said.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):
@@ -225,21 +178,16 @@ class TokenMask:
         self.add(token.get_secret_value() if token is not None else "")
 
     def add(self, value: str) -> None:
-        """Add a token or secret to be masked."""
         forms = {value, quote(value, safe=""), html.escape(value), json.dumps(value)[1:-1]} - {""}
         self._forms = sorted(forms.union(self._forms), key=len, reverse=True)
 
     def body(self, data: bytes) -> bytes:
-        """Return a response body with the secrets masked."""
         for form in self._forms:
             data = data.replace(form.encode(), MASK.encode())
         return data
 
     def text(self, text: str) -> str:
-        """Return the text with the secrets masked, in a form that can be stored (`texts.storable`).
-
-        Mask text before cutting it: part of a secret is not recognised.
-        """
+        """Return storable text with the secrets masked; cut it afterwards: part of a secret is missed."""
         for form in self._forms:
             text = text.replace(form, MASK)
         return storable(text)
@@ -252,9 +200,8 @@ _DOMAINS = ("persistent", "non-persistent", "segment", "topic")
 def path(*segments: str) -> str:
     """Return an absolute path made of percent-encoded segments.
 
-    Raises:
-        AdminError: `not_found` if a segment is empty, `.`, `..` or not valid UTF-8. Pulsar has no such names, and the
-            request would go to another path.
+    Raises AdminError (`not_found`) for an empty segment, `.`, `..` or invalid UTF-8: Pulsar has no such
+    names, and the request would go to another path.
     """
     return "".join(f"/{_segment(s)}" for s in segments)
 
@@ -269,11 +216,7 @@ def _segment(name: str) -> str:
 
 
 def split_namespace(namespace: str) -> tuple[str, str]:
-    """Return the tenant and the namespace of `tenant/namespace`.
-
-    Raises:
-        AdminError: `not_found` if the text has a different form.
-    """
+    """Return tenant and namespace of `tenant/namespace`; raise AdminError (`not_found`)."""
     tenant, slash, local = namespace.partition("/")
     if not (tenant and slash and local) or "/" in local:
         raise AdminError(Reason.NOT_FOUND, f"{namespace!a} is not a namespace of the form tenant/namespace")
@@ -281,11 +224,7 @@ def split_namespace(namespace: str) -> tuple[str, str]:
 
 
 def split_bundle(bundle: str) -> tuple[str, str, str]:
-    """Return the tenant, namespace and range of `tenant/namespace/0x…_0x…`.
-
-    Raises:
-        AdminError: `bad_range` if the text has a different form; brokers would respond to some such requests with 500.
-    """
+    """Return tenant, namespace and range of a bundle's name; raise AdminError (`bad_range`)."""
     parts = bundle.split("/")
     if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:
         raise AdminError(
@@ -295,11 +234,7 @@ def split_bundle(bundle: str) -> tuple[str, str, str]:
 
 
 def split_topic(topic: str) -> tuple[str, str, str, str]:
-    """Return the four parts of `domain://tenant/namespace/topic`; the topic may contain slashes if it is a segment.
-
-    Raises:
-        AdminError: `not_found` if the text has a different form.
-    """
+    """Return the parts of `domain://tenant/namespace/topic`; raise AdminError (`not_found`)."""
     domain, _, rest = topic.partition("://")
     parts = rest.split("/", 2)
     if domain not in _DOMAINS or len(parts) != 3 or not all(parts):

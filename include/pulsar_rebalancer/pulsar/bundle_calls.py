@@ -46,12 +46,7 @@ class _Layout(BaseModel):
 
 
 async def segments_in(transport: Transport, bundle: str) -> list[str]:
-    """Return the segments of one scalable topic that are in the bundle; empty if the bundle contains no segments.
-
-    Raises:
-        AdminError: a request fails. "Not found" is not an error: brokers that do not support scalable topics respond
-            this way.
-    """
+    """Return a scalable topic's segments in the bundle; brokers without such topics are no error."""
     tenant, local, _ = split_bundle(bundle)
     folder = path("admin", "v2", "scalable", tenant, local)
     listed = await _found(transport, folder)
@@ -82,18 +77,12 @@ def _segments_of(topic: str, answer: BrokerAnswer) -> list[str]:
 
 
 class Clients(NamedTuple):
-    """The numbers of producers and consumers connected to a topic."""
-
     producers: int
     consumers: int
 
 
 def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
-    """Return statistics for a bundle's loaded topics, by topic; empty if the broker has no such bundle.
-
-    Args:
-        stats: a broker's response to `broker-stats/topics`, nested by namespace, hash range, domain and topic.
-    """
+    """Return statistics for a bundle's loaded topics, by topic, from `broker-stats/topics`."""
     branch: JsonValue = dict(stats)
     for key in (namespace_of(bundle), range_of(bundle)):
         branch = branch.get(key) if isinstance(branch, dict) else None
@@ -104,8 +93,7 @@ def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValu
 def has_clients(topic: JsonValue) -> bool | None:
     """Return whether the statistics of one topic show connected clients; None if they do not say so.
 
-    Brokers with `exposePublisherStats=false` do not list producers in `broker-stats/topics`, but count them
-    (PersistentTopic.updateRates).
+    With `exposePublisherStats=false`, brokers only count producers (PersistentTopic.updateRates).
     """
     producers = topic.get("producerCount") if isinstance(topic, dict) else None
     if isinstance(producers, int) and producers > 0:
@@ -115,7 +103,6 @@ def has_clients(topic: JsonValue) -> bool | None:
 
 
 def clients_in(topic: JsonValue) -> Clients | None:
-    """Return the clients in the statistics of one topic; None if the statistics do not list the connected clients."""
     producers = topic.get("publishers") if isinstance(topic, dict) else None
     subscriptions = topic.get("subscriptions") if isinstance(topic, dict) else None
     if not isinstance(producers, list) or not isinstance(subscriptions, dict):
@@ -127,11 +114,10 @@ def clients_in(topic: JsonValue) -> Clients | None:
 
 
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
-"""Seconds to wait before a broker is asked again whether it owns a bundle, while several brokers compete for the
-bundle."""
+"""Seconds to wait before asking a broker again, while several brokers compete for the bundle."""
 
 _ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
-"""Query parameters that omit the topic statistics that brokers would have to compute from ledgers."""
+"""Query parameters that omit the statistics that brokers would have to compute from ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +125,8 @@ class LookupResult:
     """The owner of a topic's bundle, as returned by a lookup.
 
     Attributes:
-        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If the owner has both, this
-            is the TLS URL if the connection uses TLS, else the plain URL.
-        http_url: the owner's web service, `http://…` or `https://…`.
+        broker_service_url: the owner's `pulsar://…` or `pulsar+ssl://…` URL; may be empty. If there are both,
+            the TLS URL if the connection uses TLS, else the plain URL.
         addresses: `host:port` of every web address in the response.
     """
 
@@ -153,10 +138,8 @@ class LookupResult:
 class BundleAdmin:
     """The bundle and topic requests of the admin REST API (`PulsarAdmin.bundles`).
 
-    Bundle names have the form `tenant/namespace/0x…_0x…`, brokers are identified by brokerId, and topic names include
-    the domain.
-
-    Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
+    Bundle names have the form `tenant/namespace/0x…_0x…`; topic names include the domain. Every method raises
+    `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -165,9 +148,9 @@ class BundleAdmin:
     async def topics_of_bundle(self, bundle: str) -> list[str]:
         """Return the full names of a bundle's topics, persistent or not, sorted; each partition counts as a topic.
 
-        The bundle's owner lists all persistent topics, loaded or not, and the loaded non-persistent topics
-        (NamespaceService.getOwnedTopicListForNamespaceBundle). If the bundle has no owner, only persistent topics are
-        returned, selected by their hash. If no topic is found, the bundle's segments of scalable topics are returned.
+        The owner lists all persistent topics and the loaded non-persistent ones
+        (NamespaceService.getOwnedTopicListForNamespaceBundle). Without an owner, persistent topics are selected
+        by hash. If no topic is found, the bundle's segments of scalable topics are returned.
         """
         tenant, local, _ = split_bundle(bundle)
         try:
@@ -185,9 +168,8 @@ class BundleAdmin:
         """Return the bundle's topics with their hashes (0 … 2**32 - 1), as reported by the bundle's owner.
 
         Args:
-            topic: the only topic to return; if empty, all topics of the bundle are returned.
-            broker: broker that receives the request; it must be the owner. If empty, any broker receives the request
-                and redirects it to the owner.
+            topic: the only topic to return; empty for all topics of the bundle.
+            broker: the owner, which receives the request; if empty, any broker redirects it to the owner.
 
         Raises:
             AdminError: `bad_range` if the range is stale or the bundle has no owner.
@@ -205,11 +187,9 @@ class BundleAdmin:
     async def lookup(self, topic: str, destination: str = "") -> LookupResult:
         """Look up a topic as clients do. If the topic's bundle has no owner, the lookup assigns one.
 
-        Args:
-            destination: broker to which a bundle without an owner is assigned, instead of the broker that the leader
-                chooses. The leader responds with an authoritative redirect, and the broker that receives the redirected
-                lookup becomes the owner (NamespaceService.searchForCandidateBroker). The client therefore sends this
-                lookup to `destination`. A bundle that has an owner is not affected.
+        If `destination` is set, a bundle without an owner goes to this broker instead of the leader's choice:
+        the leader responds with an authoritative redirect, and the broker that receives the redirected lookup
+        becomes the owner (NamespaceService.searchForCandidateBroker).
         """
         answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
@@ -223,7 +203,6 @@ class BundleAdmin:
         return LookupResult(next(iter(services), ""), urls[0], tuple(address_in(url) for url in urls))
 
     async def lookup_owner(self, topic: str, destination: str = "") -> str:
-        """Look up a topic, and return the brokerId of its owner."""
         result = await self.lookup(topic, destination)
         ids = {broker.lower(): broker for broker in await self._transport.brokers()}
         for address in result.addresses:
@@ -236,12 +215,8 @@ class BundleAdmin:
     async def service_url(self, topic: str) -> str:
         """Return the service URL of a topic's owner: `pulsar://host:port` or `pulsar+ssl://host:port`.
 
-        Clients send their credentials to this URL. If the connection has credentials, the host must therefore belong to
-        the cluster.
-
-        Raises:
-            AdminError: `foreign_service_url` if the lookup returns no service URL, or a URL whose host is not one of
-                the brokers.
+        Clients send their credentials to this URL, so, if the connection has any, the host must be a broker's.
+        Raises AdminError (`foreign_service_url`) otherwise, or if there is no URL.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url
@@ -259,16 +234,14 @@ class BundleAdmin:
     async def owns(self, broker: str, bundle: str) -> bool:
         """Ask a broker whether it owns a bundle, and return its answer. The request never assigns the bundle.
 
-        The broker's list of its bundles (`owned_bundles`) also has this information, but must not be requested while
-        bundles are being placed: under the modular load manager, the request waits for every bundle that the broker is
-        taking over, and blocks the thread that completes the takeovers
-        (NamespaceService.getOwnedNameSpacesStatusAsync). The broker can then hang forever. This method requests hash
-        positions instead: only the owner answers, and other brokers redirect to it
-        (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that tried to become the owner and lost to
-        another broker responds with 500; the request is then repeated.
+        `owned_bundles` must not be requested while bundles are being placed: under the modular load manager, it
+        blocks the thread that completes takeovers (NamespaceService.getOwnedNameSpacesStatusAsync), and the
+        broker can hang forever. This method requests hash positions, which only the owner answers
+        (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that has lost the bundle to another
+        broker responds with 500; the request is then repeated.
 
         Raises:
-            AdminError: `unreachable` or `timeout` if the broker does not respond, `bad_range` if the range is stale.
+            AdminError: `unreachable`, `timeout`, or `bad_range` if the range is stale.
         """
         tenant, local, hash_range = split_bundle(bundle)
         no_topic = f"persistent://{tenant}/{local}/{hash_range}"  # asking for one topic keeps the answer short
@@ -285,16 +258,9 @@ class BundleAdmin:
         return True
 
     async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
-        """Query the brokers, and return the brokerId of a bundle's owner; None if the bundle has no owner.
+        """Query the brokers, `likely` first, for a bundle's owner; None if it has none until the next lookup.
 
-        An unloaded bundle has no owner until the next lookup.
-
-        Args:
-            likely: brokers to query first, in this order.
-
-        Raises:
-            AdminError: the owner is unknown, because at least one broker did not respond and no other broker owns the
-                bundle.
+        Raises AdminError if no broker says that it owns the bundle, and at least one did not respond.
         """
         split_bundle(bundle)
         errors: list[AdminError] = []
@@ -318,11 +284,9 @@ class BundleAdmin:
     async def clients(self, topic: str, broker: str) -> Clients:
         """Return the number of clients currently connected to a topic, as reported by the topic's owner.
 
-        Use this only for topics that recently had clients: to respond, the owner loads a persistent topic
+        Use this only for topics that recently had clients: the owner loads a persistent topic
         (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.
-
-        Args:
-            broker: broker that receives the request; a broker that is not the owner redirects it to the owner.
+        `broker` receives the request, and redirects it if it is not the owner.
         """
         answer = await self._transport.get(
             path("admin", "v2", *split_topic(topic), "stats"), _ONLY_CLIENTS, broker=broker
@@ -335,8 +299,8 @@ class BundleAdmin:
     async def unload(self, bundle: str, destination: str) -> None:
         """Unload a bundle; the next lookup of one of its topics then places the bundle on the destination.
 
-        A successful request does not prove that the bundle is on the destination: look up a topic, then call `owner`.
-        The modular load manager unloads a bundle even if the destination already owns it.
+        Success does not prove that the bundle is there: look up a topic, then call `owner`. The modular load
+        manager unloads a bundle even if the destination already owns it.
 
         Raises:
             AdminError: `conflict` if the destination is not active, `bad_range` if the range is stale.
@@ -360,13 +324,11 @@ class BundleAdmin:
     async def split(self, bundle: str, algorithm: str, positions: Sequence[int] = (), *, unload: bool = False) -> None:
         """Split a bundle permanently: Pulsar cannot merge bundles.
 
-        A successful request does not prove that the bundle was split: check the namespace's bounds. Under the modular
-        load manager, if the bundle had no owner, the broker that receives the request becomes the owner of the new
-        bundles.
+        Success does not prove that the bundle was split: check the namespace's bounds. Under the modular load
+        manager, the broker that receives the request becomes the owner if there was none.
 
         Args:
-            algorithm: Pulsar's name for the algorithm. `flow_or_qps_equally_divide` works only if it is the brokers'
-                default.
+            algorithm: Pulsar's name; `flow_or_qps_equally_divide` works only if it is the brokers' default.
             positions: hashes at which `specified_positions_divide` cuts; other algorithms ignore them.
             unload: True to unload the new bundles afterwards.
 
@@ -383,5 +345,5 @@ class BundleAdmin:
 
 
 def _says_unowned(error: AdminError) -> bool:
-    """Return whether an error means that the bundle has no owner (PulsarWebResource.validateBundleOwnershipAsync)."""
+    """Return whether a bundle has no owner (PulsarWebResource.validateBundleOwnershipAsync)."""
     return error.status == HTTPStatus.PRECONDITION_FAILED and "Failed to find ownership" in error.message

@@ -23,10 +23,8 @@ _Read = TypeVar("_Read")
 class PulsarAdmin:
     """A client for one cluster's admin REST API; an async context manager.
 
-    Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`.
-
-    Raises:
-        SettingsError: one of the connection's certificate files cannot be used.
+    Every method raises `AdminError` with a reason code from `pulsar_rebalancer.reasons`; the constructor
+    raises `SettingsError` if a certificate file cannot be used.
     """
 
     def __init__(self, connection: AdminConnection) -> None:
@@ -45,7 +43,6 @@ class PulsarAdmin:
     # the cluster
 
     async def brokers(self) -> list[str]:
-        """Return the brokerIds of the active brokers, sorted."""
         return await self._transport.brokers()
 
     def know(self, brokers: Iterable[str]) -> None:
@@ -86,13 +83,7 @@ class PulsarAdmin:
     # brokers
 
     async def load_report(self, broker: str) -> dict[str, JsonValue] | None:
-        """Return the broker's load report.
-
-        Redirects are rejected, because another broker would send its own report.
-
-        Returns:
-            The modular load manager's LocalBrokerData; None if the report is empty (NoopLoadManager).
-        """
+        """Return LocalBrokerData; None if empty (NoopLoadManager). Redirects are rejected."""
         answer = await self._transport.get("/admin/v2/broker-stats/load-report", broker=broker, follow=False)
         return answer.mapping_or_none()
 
@@ -101,14 +92,8 @@ class PulsarAdmin:
     ) -> dict[str, _Read | AdminError | None]:
         """Fetch many brokers' load reports, at most `concurrency` at once, and return the results of `read`.
 
-        A parsed report needs much more memory than its JSON, so `read` reduces each report before the next one is
-        parsed.
-
-        Args:
-            read: function that is called with a broker and its report; it may raise `AdminError`.
-
-        Returns:
-            For each broker: the result of `read`, None for an empty report, or the error.
+        A parsed report needs much more memory than its JSON, so `read` reduces each one before the next is
+        parsed; it may raise `AdminError`. An empty report gives None; an error is returned.
         """
 
         async def ask(broker: str) -> _Read | AdminError | None:
@@ -122,42 +107,33 @@ class PulsarAdmin:
         return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
 
     async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
-        """Return the broker's own metrics: a list of objects with `dimensions` and `metrics` (figures by name)."""
+        """Return the broker's own metrics: objects with `dimensions` and `metrics` (values by name)."""
         url_path = "/admin/v2/broker-stats/metrics"  # includes every loaded namespace
         return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
 
     async def topic_stats(self, broker: str, size: int = TOPIC_STATS) -> dict[str, JsonValue]:
         """Return statistics for the broker's loaded topics, nested by namespace, hash range, domain and topic.
 
-        Brokers update these statistics every `statsUpdateFrequencyInSecs`, when they compute rates.
-
-        Args:
-            size: factor for `max_answer_bytes`; a longer response raises `bad_answer`.
+        Brokers update them every `statsUpdateFrequencyInSecs`. `size` is a factor for `max_answer_bytes`; a
+        longer response raises `bad_answer`.
         """
         url_path = "/admin/v2/broker-stats/topics"
         return (await self._transport.get(url_path, broker=broker, follow=False, size=size)).mapping()
 
     async def version(self, broker: str) -> str:
-        """Return the broker's Pulsar version."""
         return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
     async def owned_bundles(self, broker: str) -> set[str]:
-        """Return the bundles that the broker owns, with or without loaded topics.
-
-        Use this with the extensible load manager only: with the modular load manager, this request can block a broker
-        that is taking over bundles (see `BundleAdmin.owns`).
-        """
+        """Return the owned bundles; for the extensible load manager only (see `BundleAdmin.owns`)."""
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
         return set((await self._transport.get(url_path, broker=broker)).mapping())
 
     # settings
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
-        """Return the effective settings of a broker, or of any broker if `broker` is None. All values are strings.
+        """Return the effective settings, as strings, of a broker, or of any broker if `broker` is None.
 
-        Raises:
-            AdminError: `bad_answer`. A missing shedding setting also raises this error, because it must not be mistaken
-                for "off".
+        Raises AdminError (`bad_answer`), also if the shedding setting is missing: that does not mean "off".
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()
@@ -189,32 +165,23 @@ class PulsarAdmin:
             raise
 
     async def anti_affinity_group(self, namespace: str, broker: str = "") -> str:
-        """Return the anti-affinity group of `tenant/namespace`; empty if the namespace is not in a group.
-
-        Args:
-            broker: broker that receives the request; every broker reads the group from the metadata store.
-        """
+        """Return the anti-affinity group of `tenant/namespace`; empty without one."""
         url_path = path("admin", "v2", "namespaces", *split_namespace(namespace), "antiAffinity")
         text = (await self._transport.get(url_path, broker=broker)).text()
         return "" if text == "null" else text
 
 
 def shedding_is_on(runtime: Mapping[str, str]) -> bool:
-    """Return whether a broker with this runtime configuration would shed bundles if it were the leader."""
+    """Return whether a broker with this configuration would shed bundles if it were the leader."""
     return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
 
 
 def splitting_is_on(runtime: Mapping[str, str]) -> bool:
-    """Return whether a broker with this runtime configuration splits bundles automatically."""
     return runtime.get(SPLITTING, "").strip().lower() == "true"
 
 
 async def splitting_brokers(admin: PulsarAdmin) -> list[str]:
-    """Return the brokers that split bundles automatically, without those whose configuration cannot be read.
-
-    Raises:
-        AdminError: the list of brokers cannot be read.
-    """
+    """Return the brokers that split automatically and can be read. Raises AdminError without a list."""
 
     async def splits(broker: str) -> bool:
         try:

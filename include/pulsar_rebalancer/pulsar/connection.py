@@ -26,11 +26,7 @@ def is_service_url(text: str) -> bool:
 
 
 def address_of(url: str) -> str:
-    """Return a URL's `host:port` in lower case; the port defaults to the scheme's port.
-
-    Raises:
-        ValueError: the URL has no host or an invalid port, such as 0.
-    """
+    """Return `host:port` in lower case, with the scheme's default port. Raises ValueError."""
     parts = urlsplit(url)
     if not parts.hostname or parts.port == 0:
         raise ValueError("no host, or port 0")
@@ -65,14 +61,14 @@ def _base(url: str, key: str) -> str:
 
 
 def https_url(url: str, key: str) -> str:
-    """Return an https URL without a trailing slash; reject any other URL, because a secret is sent to it."""
+    """Return an https URL without a trailing slash; reject others, because a secret is sent to it."""
     if not url.startswith("https://"):
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: an https:// address is required")
     return _base(url, key)
 
 
 def is_token(text: str) -> bool:
-    """Return whether the text can be sent in a header; if not, the HTTP library would quote it in an error message."""
+    """Return whether a header can carry the text; else the HTTP library would quote it in an error."""
     return re.fullmatch(r"[!-~]+", text) is not None
 
 
@@ -81,10 +77,9 @@ class OAuth2:
     """A token issuer for OAuth 2.0 client credentials, configured as in Pulsar's own clients.
 
     Attributes:
-        credentials_file: JSON file with `client_id` and `client_secret`; Pulsar's clients call this setting
-            `privateKey`.
+        credentials_file: JSON file with `client_id` and `client_secret` (`privateKey` in Pulsar's clients).
         issuer_url: https URL of the issuer; empty to use the file's `issuer_url`.
-        audience: name of the audience (the cluster) that the issuer requires; empty to send none.
+        audience: audience (the cluster) that the issuer requires; empty to send none.
         scope: scopes to request, separated by spaces; empty to send none.
     """
 
@@ -98,33 +93,32 @@ class OAuth2:
 class AdminConnection:
     """The connection to one cluster's admin REST API.
 
-    A brokerId is an identifier (`advertisedAddress:webServicePort`), not always a reachable address. Requests to a
-    broker go to `address_map[brokerId]`. If the broker is not in the map, they go to `address_template` with the
-    broker's host and port. Without a template, they go to the brokerId itself, using the seeds' scheme.
+    A brokerId is an identifier (`advertisedAddress:webServicePort`), not always a reachable address. Requests
+    go to `address_map[brokerId]`, else to `address_template` with the broker's host and port, else to the
+    brokerId itself, using the seeds' scheme.
 
     Attributes:
-        seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts no
-            connection or does not answer a read, the next one is tried.
+        seeds: base URLs of one or more brokers (or their proxies), all http or all https. If a seed accepts
+            no connection or does not answer a read, the next one is tried.
         token: JSON web token; sent only to the cluster's brokers, and never shown.
         token_file: file that holds the token and may be replaced at any time.
         oauth2: token issuer. Only one of `token`, `token_file` and `oauth2` may be set.
-        ca_file: PEM file with the only trusted certificate authority; None for the system's authorities. Host names are
-            always verified. For a token issuer, the system's authorities are trusted as well.
+        ca_file: PEM file with the only trusted certificate authority; None for the system's authorities,
+            which a token issuer may always use. Host names are always verified.
         client_cert_file: PEM file with a client certificate (AuthenticationProviderTls).
-        client_key_file: PEM file with the certificate's key; None if the certificate file contains the key.
+        client_key_file: PEM file with the certificate's key; None if the certificate file contains it.
         cluster: the cluster's name in Pulsar; empty to query the brokers for it.
         connect_timeout_s: maximum seconds to establish a connection.
         read_timeout_s: maximum seconds to receive a complete response once connected.
-        unload_timeout_s: maximum seconds for an unload; brokers themselves give up on an unload after 60 s
+        unload_timeout_s: maximum seconds for an unload; brokers themselves give up after 60 s
             (namespaceBundleUnloadingTimeoutMs).
-        max_answer_bytes: a longer response is cut off and rejected; responses that list topics may be longer. A load
-            report takes 250 to 450 bytes per bundle, so 8 MiB is enough for at least 18,000 bundles. Pulsar itself
-            writes the report to its metadata store, where ZooKeeper's limit is 1 MiB (jute.maxbuffer).
+        max_answer_bytes: a longer response is rejected, except for lists of topics. A load report takes 250
+            to 450 bytes per bundle, so 8 MiB is enough for at least 18,000 bundles.
         read_only: refuse every request other than GET before it is sent.
         address_map: base URLs, by brokerId or advertised `host:port`.
         address_template: base URL with `{host}` and `{port}`, for brokers that are not in the map.
-        service_url: `pulsar://host:port` or `pulsar+ssl://host:port` of brokers or a proxy, for the extensible load
-            manager's system topics. If empty, a lookup determines the URL; its host must then be one of the brokers.
+        service_url: `pulsar://host:port` or `pulsar+ssl://host:port` for the extensible load manager's system
+            topics. If empty, a lookup determines the URL; its host must then be one of the brokers.
         concurrency: maximum number of concurrent requests.
 
     Raises:
@@ -169,7 +163,6 @@ class AdminConnection:
 
     @property
     def tls(self) -> bool:
-        """Return whether the connection to the brokers uses TLS."""
         return urlsplit(self.seeds[0]).scheme == "https"
 
     def _check_service_url(self) -> None:
@@ -183,12 +176,10 @@ class AdminConnection:
 
     @property
     def has_credentials(self) -> bool:
-        """Return whether requests carry a token or use a client certificate."""
         return self.has_token or self.client_cert_file is not None
 
     @property
     def has_token(self) -> bool:
-        """Return whether requests carry a token."""
         return any(source is not None for source in (self.token, self.token_file, self.oauth2))
 
     def _check_token(self) -> None:
@@ -212,7 +203,6 @@ class AdminConnection:
             ) from None
 
     def base_url(self, broker: str) -> str:
-        """Return a broker's base URL, without a trailing slash."""
         mapped = self.address_map.get(broker.lower())
         if mapped is not None:
             return mapped
@@ -222,11 +212,7 @@ class AdminConnection:
         return f"{urlsplit(self.seeds[0]).scheme}://{broker}"
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return TLS settings that verify the certificate and the host name.
-
-        Raises:
-            SettingsError: a certificate file is missing or invalid.
-        """
+        """Return TLS settings that verify the host name. Raises SettingsError for a bad certificate."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:

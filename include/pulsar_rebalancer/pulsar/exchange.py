@@ -24,23 +24,21 @@ from pulsar_rebalancer.reasons import Reason
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Maximum number of bytes to read from an error body, which is only quoted in a message."""
+"""An error body is only quoted in a message."""
 TOPIC_NAMES = 4
-"""Factor for `max_answer_bytes`, for lists of topic names: 32 MiB hold some 300,000 names in a namespace."""
+"""Factor for `max_answer_bytes`: 32 MiB hold some 300,000 topic names in a namespace."""
 TOPIC_STATS = 32
-"""Factor for `max_answer_bytes`, for topic statistics: 256 MiB hold statistics for some 100,000 topics on a broker."""
+"""Factor for `max_answer_bytes`: 256 MiB hold statistics for some 100,000 topics on a broker."""
 _SHORT_BYTES = 1024 * 1024
-"""Maximum size of a short response, in bytes. Short responses are all read concurrently; by default, Pulsar's metadata
-store accepts no larger load report."""
+"""Maximum size of responses that are read all at once; Pulsar's default limit for a load report."""
 _LONG_AT_ONCE = 8
-"""Maximum number of longer responses read concurrently, so that large responses do not exhaust memory."""
+"""Maximum number of longer responses read concurrently, so that these do not exhaust memory."""
 OF_ONE_BROKER = 32
-"""Maximum concurrent requests per address, because requests for a thousand namespaces can all go to one broker."""
+"""Maximum concurrent requests per address: a thousand namespaces can all ask one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-"""Maximum number of idle connections, not counting those to the first seed, which receives most requests. Processes are
-often limited to 1,024 open files."""
+"""Maximum number of idle connections, except to the first seed; 1,024 open files are often the limit."""
 _KEPT_SECONDS = 15
-"""Maximum seconds that a reused connection may have been idle; brokers close idle connections after 30 s."""
+"""Maximum seconds that a reused connection may be idle; brokers close it after 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,6 @@ class Request:
     """One request to a broker.
 
     Attributes:
-        method: GET, PUT, POST or DELETE.
         path: absolute path, percent-encoded.
         query: encoded query, without the question mark.
         timeout_s: maximum seconds for one hop.
@@ -56,8 +53,7 @@ class Request:
         on_412: reason code for a response with status 412.
         size: factor for `max_answer_bytes`.
         body: JSON to send; a GET has none.
-        chosen: brokerId of the broker to which authoritative redirects are sent, instead of the broker named in the
-            redirect; empty to follow redirects unchanged.
+        chosen: brokerId to which authoritative redirects are sent instead; empty to follow them unchanged.
     """
 
     method: str
@@ -72,20 +68,16 @@ class Request:
 
     @property
     def what(self) -> str:
-        """Return the method and path, for use in messages."""
         return f"{self.method} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The target of one hop: base URL, query, and the broker's name for use in messages."""
-
     base: str
     query: str
     broker: str
 
     def url(self, request: Request) -> str:
-        """Return the request's full URL at this target."""
         return f"{self.base}{request.path}" + (f"?{self.query}" if self.query else "")
 
 
@@ -105,15 +97,12 @@ class _BrokenError(Exception):
 
 
 def _url(text: str) -> httpcore.URL:
-    """Parse a URL, and percent-encode it where necessary, because redirects can contain unencoded URLs."""
+    """Parse a URL, and percent-encode it where necessary, because redirects can be unencoded."""
     return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
 
 
 def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
-    """Return whether the connection can be reused.
-
-    A connection is not reused if bytes follow the last response: they would be read as the next response.
-    """
+    """Return False if bytes follow the last response: they would be read as the next response."""
     if not connection.is_idle() or connection.has_expired():
         return False
     http11: Any = connection._connection
@@ -121,11 +110,7 @@ def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
 
 
 class Exchange:
-    """Sends requests with credentials. Callers must make sure that the address belongs to the cluster.
-
-    Raises:
-        SettingsError: one of the connection's certificate files cannot be used.
-    """
+    """Sends requests with credentials; callers make sure that the address belongs to the cluster."""
 
     def __init__(self, connection: AdminConnection, mask: TokenMask) -> None:
         self._connection = connection
@@ -143,7 +128,6 @@ class Exchange:
         self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
 
     async def close(self) -> None:
-        """Close idle connections."""
         for connection in chain.from_iterable(self._idle.values()):
             await connection.aclose()
 
@@ -157,21 +141,16 @@ class Exchange:
         *,
         sent: bool = True,
     ) -> AdminError:
-        """Return the error for a request (`answers.failure`)."""
         return failure(self.mask, reason, request.what, broker, detail, status, sent=sent)
 
     def most_bytes(self, request: Request) -> int:
-        """Return the maximum length of the response to a request, in bytes."""
         return self._connection.max_answer_bytes * request.size
 
     async def ask(self, request: Request, place: Place, token: str) -> tuple[int, str, bytes, bool]:
         """Send a request and read the response; a GET is retried once if the connection breaks.
 
-        Args:
-            token: empty to send none.
-
         Returns:
-            HTTP status, the location of a redirect, the body, and True if the body was too long and was cut off.
+            HTTP status, the location of a redirect, the body, and True if the body was cut off.
 
         Raises:
             NotSentError: no connection could be made.
@@ -217,10 +196,7 @@ class Exchange:
 
     @asynccontextmanager
     async def _connected(self, base: str) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
-        """Yield a connection to one broker, for one request.
-
-        There is one pool per broker, because a shared pool would search all of its connections for each request.
-        """
+        """Yield a connection from the broker's own pool, because a shared pool would be slow to search."""
         idle = self._idle.setdefault(base, [])
         while idle:
             self._kept -= 1
@@ -267,11 +243,7 @@ class Exchange:
         return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(content), cut
 
     async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
-        """Read a response body.
-
-        At most `_LONG_AT_ONCE` long bodies are read at a time. Waiting for other long bodies does not count towards the
-        deadline.
-        """
+        """Read a body; waiting for other long bodies (`_LONG_AT_ONCE`) does not count as time."""
         chunks: list[bytes] = []
         size = 0
         async with AsyncExitStack() as turn:

@@ -34,9 +34,8 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
     """Get a token. The credentials file is read each time, in case its secret has been replaced.
 
-    Raises:
-        AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`.
-        SettingsError: the issuer's URL is invalid.
+    Raises AdminError (`credentials_file`, `issuer_unavailable`, `issuer_refused`), and SettingsError for an
+    invalid issuer URL.
     """
     form, issuer_url = _credentials(settings, mask)
     url, begun = f"{issuer_url}/.well-known/openid-configuration", time.monotonic()
@@ -65,7 +64,6 @@ async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Toke
 
 
 def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
-    """Return the issuer's URL, and the form to send to it."""
     path = settings.credentials_file
     try:
         document = parse_json(read_file(path).encode())
@@ -94,11 +92,7 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 async def _ask(
     client: httpx.AsyncClient, method: str, url: str, mask: TokenMask, **options: Any
 ) -> tuple[int, dict[str, Any]]:
-    """Return the status of a response, and its body as a JSON object.
-
-    Raises:
-        ValueError: the body is too long or not a JSON object.
-    """
+    """Return the status and JSON object of a response; raise ValueError if it is too long or no object."""
     body = b""
     async with client.stream(method, url, headers=_HEADERS, **options) as response:
         async for chunk in response.aiter_raw():
@@ -120,7 +114,7 @@ def _failure(reason: Reason, url: str, detail: str, mask: TokenMask) -> AdminErr
 
 
 _PAUSE_S = 1.0
-"""Minimum seconds between the issuer's response and the next request, and between two reads of a token file."""
+"""Minimum seconds between an issuer's response and the next request, or two reads of a token file."""
 _THREAD_S = 30.0
 """Maximum seconds that a thread of the Pulsar client waits for a token."""
 
@@ -135,10 +129,7 @@ class Token:
 
 
 class Tokens:
-    """One client's tokens. Concurrent requests wait for the same renewal.
-
-    A token that cannot be renewed is used until it expires or a broker rejects it.
-    """
+    """One client's tokens. A token that cannot be renewed is used until it expires or is rejected."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self.mask = TokenMask(connection.token)
@@ -153,11 +144,11 @@ class Tokens:
         """Return the token; empty if the connection has none.
 
         Args:
-            broker: brokerId or address to which the token is to be sent; errors name it.
-            refused: token that a broker has rejected. If this token cannot be replaced, it is returned again.
+            broker: brokerId or address for error messages.
+            refused: token that a broker has rejected; it is returned again if it cannot be replaced.
 
         Raises:
-            AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`; nothing was sent to a broker.
+            AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`; nothing was sent.
             SettingsError: the issuer's URL is invalid.
         """
         if self._connection.token_file is None and self._connection.oauth2 is None:
@@ -174,7 +165,7 @@ class Tokens:
             return self._token.value
 
     def get_in_thread(self) -> str:
-        """Return the token to a caller in another thread; if it cannot be renewed, return the last token."""
+        """Return the token in another thread; the last token if it cannot be renewed."""
         with suppress(Exception):  # Pulsar's client would print it
             if self._loop is not None:
                 return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_S)
@@ -196,14 +187,14 @@ class Tokens:
             self._next_attempt = time.monotonic() + _PAUSE_S
 
     def refusal(self, token: str) -> Reason:
-        """Return the reason code for a token that a broker rejected and that cannot be replaced."""
+        """Return the reason code for a rejected token that cannot be replaced."""
         if self._connection.oauth2 is not None:
             return Reason.TOKEN_REFUSED
         return Reason.TOKEN_EXPIRED if _has_expired(token) else Reason.UNAUTHORIZED
 
 
 def _has_expired(token: str) -> bool:
-    """Return whether a token is a JSON web token that has expired; other tokens do not state when they expire."""
+    """Return whether a JSON web token has expired; other tokens do not state when they expire."""
     import jwt
 
     try:
@@ -221,11 +212,7 @@ def _read(path: Path) -> Token:
 
 
 def read_file(path: Path) -> str:
-    """Return the contents of a credentials file.
-
-    Raises:
-        AdminError: `credentials_file`.
-    """
+    """Return the contents of a credentials file; raise AdminError (`credentials_file`)."""
     try:
         # Nobody may ever write to a pipe.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
@@ -243,5 +230,4 @@ def read_file(path: Path) -> str:
 
 
 def unusable(path: Path, what: str) -> AdminError:
-    """Return the error for a credentials file that cannot be used."""
     return AdminError(Reason.CREDENTIALS_FILE, f"{path} {what}. {Reason.CREDENTIALS_FILE.action}", sent=False)

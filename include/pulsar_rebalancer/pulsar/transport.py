@@ -25,7 +25,6 @@ class KnownAddresses:
         self.know(())
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Replace the known brokerIds."""
         self._brokers = frozenset(broker.lower() for broker in brokers if is_broker_id(broker))
         connection = self._connection
         self._bases: dict[str, set[str]] = {}
@@ -35,12 +34,12 @@ class KnownAddresses:
                 self._bases.setdefault(address, set()).add(base)
 
     def knows_host(self, address: str) -> bool:
-        """Return whether an address's host belongs to a broker or proxy of the cluster; the port is ignored."""
+        """Return whether an address's host belongs to the cluster; the port is ignored."""
         known = (*self._brokers, *self._bases, *self._connection.address_map)
         return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
 
     def find(self, address: str, path: str) -> tuple[str, str] | None:
-        """Return an address's base URL, and the path below that URL; None if the address is not a broker's."""
+        """Return an address's base URL and the path below it; None if the address is not a broker's."""
         mapped = self._connection.address_map.get(address)
         if mapped is not None:
             return mapped, path
@@ -62,11 +61,7 @@ _REDIRECTS = (301, 302, 307, 308)
 
 
 class Transport:
-    """Sends requests with a connection's credentials, but only to brokers of its cluster.
-
-    Raises:
-        SettingsError: one of the connection's certificate files cannot be used.
-    """
+    """Sends requests with a connection's credentials, but only to brokers of its cluster."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self.connection = connection
@@ -93,7 +88,6 @@ class Transport:
         size: int = 1,
         chosen: str = "",
     ) -> BrokerAnswer:
-        """Send a GET request; for the arguments see `Request` and `send`."""
         timeout_s = self.connection.read_timeout_s
         request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, chosen=chosen)
         return await self.send(request, broker)
@@ -107,15 +101,11 @@ class Transport:
         timeout_s: float | None = None,
         body: bytes = b"",
     ) -> None:
-        """Send a request that changes the cluster; for the arguments see `Request` and `send`.
-
-        `timeout_s` defaults to the connection's read timeout.
-        """
+        """Send a request that changes the cluster; `timeout_s` defaults to the read timeout."""
         timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
         await self.send(Request("PUT", path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
 
     async def brokers(self) -> list[str]:
-        """Return the brokerIds of the active brokers, sorted, and store them with `know`."""
         brokers = (await self.get("/admin/v2/brokers")).brokers()
         self.know(brokers)
         return brokers
@@ -131,12 +121,8 @@ class Transport:
     async def send(self, request: Request, broker: str = "") -> BrokerAnswer:
         """Send a request and return the response after all redirects.
 
-        Args:
-            broker: brokerId of the broker that receives the request. If empty, the request goes to the first seed, or
-                known broker, that accepts a connection; a GET goes to the first that also answers it (`_ask_seeds`).
-
-        Raises:
-            AdminError: with any reason code of the admin REST API.
+        If `broker` is empty, the request goes to the first seed, or known broker, that accepts a connection; a
+        GET goes to the first that also answers it. Raises AdminError with any reason code of the API.
         """
         if self.connection.read_only and request.method != "GET":
             target = broker or address_of(self.connection.seeds[0])
@@ -154,9 +140,8 @@ class Transport:
     async def _ask_seeds(self, request: Request) -> BrokerAnswer:
         """Send a request to the first host that accepts a connection, and follow its redirects.
 
-        If a host then times out, breaks the connection or has an error of its own (5xx), a GET goes to the next host.
-        Any other request is not repeated, because the host may have carried it out. In both cases, later requests try
-        this host last.
+        If this host times out, breaks the connection or returns 5xx, only a GET goes to the next host: another
+        request may have been carried out. Later requests try this host last.
         """
         refused: list[str] = []
         reasons, failed = set(), list[AdminError]()
@@ -191,7 +176,6 @@ class Transport:
             self._hosts.append(host)
 
     async def _follow(self, request: Request, place: Place, answer: BrokerAnswer, location: str) -> BrokerAnswer:
-        """Follow the redirects of an answer from `place`, and return the last answer."""
         seen = set()
         while answer.status in _REDIRECTS and location and request.follow:
             seen.add(place.url(request))
@@ -203,7 +187,6 @@ class Transport:
         return self._checked(request, answer)
 
     async def _ask_place(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
-        """Send a request to one broker, as `_ask` does. A failed connection raises an AdminError."""
         try:
             return await self._ask(request, place)
         except NotSentError as error:
@@ -211,10 +194,7 @@ class Transport:
             raise self._exchange.failure(request, place.broker, error.reason, detail, sent=False) from None
 
     async def _ask(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
-        """Send a request to one broker. If the broker rejects the token, renew it and send the request again.
-
-        This is safe even for an unload: a request that receives a 401 was not applied (RFC 9110, 15.5.2).
-        """
+        """Renew a rejected token and ask again: a request with a 401 was not applied (RFC 9110, 15.5.2)."""
         token = await self.tokens.get(place.broker)
         answer, location = await self._answer(request, place, token)
         if answer.is_unauthenticated:
@@ -239,10 +219,7 @@ class Transport:
         return answer
 
     async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> Place:
-        """Check the target of a redirect, and return the address to which the connection's settings map it.
-
-        Only the host and the query of a redirect are used; the scheme is always the connection's.
-        """
+        """Check a redirect's target; only its host and query are used, never its scheme."""
         try:
             location = urljoin(came_from, location)
             address, parts = address_of(location), urlsplit(location)
@@ -263,10 +240,7 @@ class Transport:
         return Place(base, parts.query, address)
 
     async def _refresh(self, request: Request) -> None:
-        """Read the broker list again, in case the target of a redirect has recently joined the cluster.
-
-        If the request for the list is itself redirected, the known brokers do not change.
-        """
+        """Read the broker list again, in case a redirect's target has joined; keep it if redirected."""
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:
             self.know((await self._ask_seeds(asked)).brokers())

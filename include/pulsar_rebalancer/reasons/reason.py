@@ -10,19 +10,13 @@ from pulsar_rebalancer.reasons.traits import Effect, Trait
 BLOCK, HOLD, QUARANTINE, WARN, VERDICT = Effect
 
 HELD = Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON
-"""Traits of the reasons that stop a plan before its next bundle is moved or split."""
 
 
 class Reason(StrEnum):
     """A reason for a decision or a result. The value is the code in files, XComs and messages; it never changes.
 
-    This module is long because an enumeration cannot be split across modules.
-
-    Attributes:
-        effect: effect on the run if validation reports this reason.
-        traits: the groups that the reason belongs to.
-        meaning: one sentence that describes what was observed.
-        action: one sentence that says what to do; empty if no action is necessary.
+    `effect` is the effect on the run if validation reports the reason. `meaning` says what was observed, and
+    `action` what to do; empty if no action is necessary. The module is long: an enumeration is one class.
     """
 
     effect: Effect
@@ -33,14 +27,12 @@ class Reason(StrEnum):
     def __new__(
         cls, code: str, effect: Effect = VERDICT, traits: Trait = Trait.NONE, meaning: str = "", action: str = ""
     ) -> Self:
-        """Create a member from an entry in the list below."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.effect, member.traits, member.meaning, member.action = effect, traits, meaning, action
         return member
 
     def has(self, trait: Trait) -> bool:
-        """Return whether the reason has any of the given traits."""
         return bool(self.traits & trait)
 
     @classmethod
@@ -50,7 +42,6 @@ class Reason(StrEnum):
 
     @classmethod
     def having(cls, trait: Trait) -> frozenset[Reason]:
-        """Return the reasons that have any of the given traits."""
         return frozenset(reason for reason in cls if reason.has(trait))
 
     # One line for code, effect and traits, one for the meaning, one for the action.

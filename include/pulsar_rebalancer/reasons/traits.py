@@ -26,7 +26,7 @@ class Trait(Flag):
     CREDENTIALS = auto()
     """The connection's credentials were rejected, or there are none to send."""
     TYPED = auto()
-    """A person's input is invalid. The person sees the error; the cluster itself is fine."""
+    """A person's input is invalid, and the person sees the error; the cluster itself is fine."""
     EXPECTED = auto()
     """A quarantine that ends on its own, so it does not count towards `max_quarantined_brokers`."""
     WAITING = auto()

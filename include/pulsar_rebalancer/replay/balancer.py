@@ -1,8 +1,4 @@
-"""Balance a cluster minute by minute with a shedder and a placement strategy, as the rebalancer's runs would.
-
-Like the DAG, the balancer keeps state between runs: hits, the moving averages of brokers and bundles, and recently
-moved bundles. The minutes are simulated or recorded.
-"""
+"""Balance a cluster minute by minute with a shedder and a placement strategy, keeping state as runs do."""
 
 from __future__ import annotations
 
@@ -34,14 +30,7 @@ from pulsar_rebalancer.strategies.strategy_state import KeptState
 
 @dataclass
 class Placing:
-    """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker).
-
-    Args:
-        sample: the cluster as of the last load reports.
-
-    Attributes:
-        used: True if any bundle was placed.
-    """
+    """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker)."""
 
     sample: ClusterSample
     kept: KeptState
@@ -51,7 +40,6 @@ class Placing:
 
     @cached_property
     def chooser(self) -> Selector:
-        """Return the placement strategy that the settings select."""
         return selector(self.sample, self.kept.placement)
 
     @cached_property
@@ -63,12 +51,7 @@ class Placing:
         return overloaded(self.sample)
 
     def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
-        """Return the broker that placement chooses for a bundle; None if no broker may own it.
-
-        Args:
-            rate: the bundle's long-term message rate in msg/s.
-            registered: brokers that the cluster lists now.
-        """
+        """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.used = True
         chosen = self._choose(bundle, self._filter.candidates(bundle), registered)
         if chosen in self._hot:
@@ -87,15 +70,11 @@ class Placing:
 MINUTE = 60.0
 
 _UNLOADED_AFTER = 1.0
-"""Assumed seconds from a sample to its unloads, because a real run records an unload only once it is done."""
+"""Assumed seconds from a sample to its unloads, which a real run records only once they are done."""
 
 
 class IndexedMove(NamedTuple):
-    """The positions of a bundle to move and of its destination.
-
-    Attributes:
-        swapped: True if the bundle moves from a pair's destination to its source, in exchange for another bundle.
-    """
+    """Positions of a bundle and its destination; `swapped`: it moves back in exchange for another."""
 
     bundle: int
     destination: int
@@ -106,11 +85,9 @@ class Balancer:
     """Balances one cluster with one strategy.
 
     Args:
-        roster: names of the cluster's brokers and bundles.
-        settings: strategy, placement, thresholds.
         seed: seed for the placement's random choices.
-        means: moving averages of the bundles, which the caller updates; None if the balancer keeps its own. Its own
-            start again after a minute without a report, unlike in a run.
+        means: moving averages of the bundles, which the caller updates; None if the balancer keeps its own,
+            which start again after a minute without a report, unlike in a run.
         stays: why a bundle never moves, by bundle position.
     """
 
@@ -139,7 +116,6 @@ class Balancer:
         self._placing = Placing(self._empty(), self._kept, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
-        """Return the moves that the strategy chooses at the end of a minute."""
         self._keep_placement()
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
@@ -186,13 +162,7 @@ class Balancer:
         return indexed
 
     def place(self, bundle: int, registered: Collection[int]) -> int | None:
-        """Return the broker that placement chooses for a bundle without an owner; None if no broker may own it.
-
-        Placement uses the brokers' last reports. Bundles and brokers are given by position.
-
-        Args:
-            registered: brokers that the cluster lists now.
-        """
+        """Return the broker for a bundle without an owner, by position; None if none may own it."""
         name, names = self._roster.bundles[bundle], {self._roster.brokers[number] for number in registered}
         topics = int(self._topics[bundle])
         chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
@@ -234,7 +204,6 @@ class Balancer:
 
     @staticmethod
     def _since(minute: Minute, at: int) -> float:
-        """Return the seconds since the moves in an earlier minute."""
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
     def _seed_of(self, minute: Minute) -> str:
@@ -242,7 +211,7 @@ class Balancer:
 
     @property
     def _repeats(self) -> bool:
-        """Return whether brokers measure themselves less often than once a minute, so figures can repeat."""
+        """Return whether brokers measure less often than once a minute, so values can repeat."""
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
     def _counting(self, minute: Minute) -> Counting:
@@ -268,7 +237,7 @@ class Balancer:
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
     def _empty(self) -> ClusterSample:
-        """Return the sample that a newly elected leader would have: the names of the brokers, but no figures."""
+        """Return a newly elected leader's sample: the names of the brokers, but no values."""
         nothing = np.zeros((len(FIGURES), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)
         self._topics = nothing[-1]

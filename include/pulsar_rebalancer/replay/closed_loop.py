@@ -1,12 +1,11 @@
 """Replay recorded load through variants in a closed loop: a bundle that a variant moves keeps its load.
 
-Data that does not depend on which broker owns a bundle is computed once for all variants: moving averages, and the load
-that each bundle carries. A variant uses the brokers' recorded figures, adjusted for the bundles that are on a different
-broker than in the recording.
+What does not depend on owners is computed once for all variants. A variant uses the brokers' recorded
+values, adjusted for the bundles that are on a different broker than in the recording.
 
-Simplifications: bundles share a broker's CPU in proportion to their messages, on any machine; memory does not move; a
-moved bundle has its full load again in the next sample; brokers' own moving averages follow the variant's changes by
-one step per sample.
+Simplifications: bundles share a broker's CPU in proportion to their messages, on any machine; memory does
+not move; a moved bundle has its full load in the next sample; brokers' own moving averages follow the
+variant's changes by one step per sample.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from pulsar_rebalancer.strategies.shedders.registry import left_out
 from pulsar_rebalancer.texts import error_line
 
 _PROGRESS_REPORTS = 20
-"""Number of progress reports per replayed period."""
 
 _THROUGHPUT = slice(2, 4)
 """Rows of `FIGURES` that hold bytes in and bytes out."""
@@ -53,16 +51,14 @@ def replay(
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
-    """Return each variant's outcome, followed by the recording's outcome if one variant has the current settings.
+    """Return each variant's outcome, followed by the recording's if one variant has the current settings.
 
     A variant counts as failed if its strategy raises an exception.
 
     Args:
-        variants: the variants to replay, in a single pass through the samples.
-        judged_by: settings that determine, for all variants, which brokers are compared and how they are scored.
-        first: time of the first sample, in minutes since 1970; None for the first in the recording.
-        last: time of the last sample, in minutes since 1970; None for the last in the recording.
-        report: function that is called regularly with the completed fraction, 0 to 1.
+        judged_by: settings that determine which brokers are compared and how they are scored.
+        first, last: times in minutes since 1970; None for the recording's first and last sample.
+        report: called regularly with the completed fraction, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
@@ -83,8 +79,6 @@ def replay(
 
 
 class _Replica:
-    """The state of the cluster under one variant."""
-
     def __init__(
         self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
     ) -> None:
@@ -101,11 +95,7 @@ class _Replica:
         self._last: int | None = None
 
     def step(self, sample: RecordedSample, compared: Flags) -> None:
-        """Let the variant decide on one sample; its moves take effect in the next sample. An error ends the variant.
-
-        Args:
-            compared: True for each broker whose score counts.
-        """
+        """Let the variant decide on one sample, with effect in the next; an error ends the variant."""
         if self.outcome.failed is not None:
             return
         try:
@@ -180,18 +170,13 @@ class _Replica:
 
 
 class _Averages:
-    """The moving averages that brokers with the extensible load manager would report under one variant.
-
-    They are the recorded averages plus a moving average (BrokerLoadData) of the changes that the variant makes. As long
-    as the variant changes nothing, they are exactly the recorded averages.
-    """
+    """The brokers' averages under a variant: recorded plus an average (BrokerLoadData) of the changes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._offset: Floats | float = 0.0
 
     def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
-        """Return the brokers' figures under the variant, including the averages that they would report."""
         recorded = sample.brokers
         if recorded.averages is None:
             return changed
@@ -206,7 +191,6 @@ class _Averages:
 
 
 def _compared(sample: RecordedSample, judged_by: Settings, roster: Roster) -> Flags:
-    """Return True for each broker that reported and that a run with these settings would not leave out."""
     compared = sample.brokers.registered & sample.brokers.reported
     left = left_out(judged_by, sample.policies)
     compared[[roster.broker_at[name] for name in left if name in roster.broker_at]] = False
@@ -219,13 +203,12 @@ def _scores(brokers: BrokerFigures, compared: Flags, judged_by: Settings) -> Flo
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
-    """Return why a bundle never moves, by bundle position."""
     reasons = stays.of_bundles(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {})).to_pylist()
     return {number: Reason(reason) for number, reason in enumerate(reasons) if reason}
 
 
 def _change(sample: RecordedSample, bundles: Ints, to: Ints) -> Floats:
-    """Return how bundles that are not on their recorded broker change the load: a row per flow, a column per broker."""
+    """Return how moved bundles change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [

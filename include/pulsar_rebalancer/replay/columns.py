@@ -28,21 +28,14 @@ NOBODY = -1
 """Owner of a bundle that no broker reports."""
 
 FIGURES = (*TRAFFIC, "topics")
-"""The load figures that move with a bundle from broker to broker; `run.tables` has the units."""
+"""The load values that move with a bundle from broker to broker; `run.tables` has the units."""
 
 UNKNOWN_RATE = 50.0
-"""Long-term message rate of a bundle that no broker has reported yet (NamespaceBundleStats' default, 50 msg/s)."""
+"""Long-term msg/s of a bundle that no broker has reported yet (NamespaceBundleStats' default)."""
 
 
 class Roster:
-    """The names in a cluster and their positions; all code that works on the same columns shares one roster.
-
-    Attributes:
-        broker_at, bundle_at, namespace_at: positions, by name.
-        namespaces: names of all namespaces that have bundles.
-        namespace: position of each bundle's namespace.
-        heartbeat: True for each bundle in a heartbeat namespace.
-    """
+    """The names in a cluster and their positions; all code that works on the same columns shares it."""
 
     def __init__(self, brokers: Sequence[str], bundles: Sequence[str]) -> None:
         self.brokers = tuple(brokers)
@@ -58,12 +51,7 @@ class Roster:
 
 
 class MeanColumns:
-    """Short-term and long-term moving averages for all bundles, computed as in `strategies.means.update`.
-
-    Attributes:
-        short: msg/s and bytes/s, in and out: a row for each figure in `run.tables.TRAFFIC`.
-        long_term_msg_rate: msg/s, inbound plus outbound.
-    """
+    """Short-term and long-term moving averages, computed as in `strategies.means.update`."""
 
     def __init__(self, count: int) -> None:
         self.short: Floats = np.zeros((len(TRAFFIC), count))
@@ -71,13 +59,10 @@ class MeanColumns:
         self._samples: Ints = np.zeros(count, dtype=np.int64)
 
     def update(self, present: Flags, sample: Floats, unchanged: Ints | None = None) -> None:
-        """Add a sample; the means of bundles that are not in the sample are dropped.
+        """Add a sample; the means of bundles that are not `present` are dropped.
 
-        Args:
-            present: True for each bundle that is in the sample.
-            sample: a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
-            unchanged: positions of bundles whose means do not change, because their figures were left out or their
-                broker has no report.
+        `sample` starts with a row for each of `run.tables.TRAFFIC`. `unchanged` are positions of bundles whose
+        values were left out or whose broker has no report.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present.copy()
@@ -100,7 +85,7 @@ class ColumnBundles(Bundles):
         owner: position of the broker that reports each bundle; `NOBODY` if no broker reports it.
         present: the bundles' current load, a row for each of `FIGURES`.
         reasons: why a bundle must stay, by position.
-        kind: function that returns the kind of policy for a namespace; None if there is none.
+        kind: returns the kind of policy for a namespace; None if there is none.
         loads: the bundles' `load_now` and `load_later`; None if costs are not learned.
     """
 
@@ -123,7 +108,6 @@ class ColumnBundles(Bundles):
         self._kind = kind
 
     def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
-        """Return the bundles that one broker reports, as `Bundles.of` does."""
         number = self._roster.broker_at.get(broker)
         if number is None:
             return []
@@ -134,7 +118,6 @@ class ColumnBundles(Bundles):
         return self._samples(bundles)
 
     def able(self, least: float) -> set[str]:
-        """Return the brokers with a movable bundle whose load is above `least`, as `Bundles.able` does."""
         if self._loads is None:
             return set()
         may_move = (self._owner != NOBODY) & (np.maximum(*self._loads) > least)
@@ -142,7 +125,6 @@ class ColumnBundles(Bundles):
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 
     def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
-        """Return why some bundles must stay, as `Bundles.reasons_of` does."""
         roster = self._roster
         numbers = [number for name in names if (number := roster.bundle_at.get(name)) is not None]
         owners = zip(numbers, self._owner[numbers].tolist(), strict=True) if numbers else ()
@@ -153,7 +135,6 @@ class ColumnBundles(Bundles):
         }
 
     def served(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
-        """Return each namespace's number of bundles, by reporting broker."""
         names, owned = self._roster, self._owner != NOBODY
         if namespaces is not None:
             wanted = [names.namespace_at[name] for name in namespaces if name in names.namespace_at]
@@ -168,7 +149,7 @@ class ColumnBundles(Bundles):
         return found
 
     def long_term_msg_rates(self) -> dict[str, float]:
-        """Return the long-term message rate of each broker that has bundles, in msg/s, without heartbeat namespaces."""
+        """Return each broker's long-term msg/s, without heartbeat namespaces."""
         owned = np.flatnonzero(self._owner != NOBODY)
         count = len(self._roster.brokers)
         means = np.where(self._roster.heartbeat[owned], 0.0, self._means.long_term_msg_rate[owned])
@@ -203,11 +184,7 @@ class ColumnBundles(Bundles):
 
 
 class LearnedColumns:
-    """Averages and costs of all bundles.
-
-    Attributes:
-        costs: what is known about the roster's bundles, by position.
-    """
+    """Averages and costs of all bundles, by the roster's positions."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -226,15 +203,13 @@ class LearnedColumns:
         minute: float,
         counts: bool,
     ) -> Lesson:
-        """Learn from a sample, and return the figures known after it.
+        """Learn from a sample, and return the values known after it.
 
         Args:
-            before: figures known after the last counted sample.
+            before: values known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
-            load: the bundles' load, with a row for each figure in `run.tables.TRAFFIC`; further rows are ignored.
-            moved: recently carried out moves, as in `learning.learn`.
-            minute: the sample's time, in minutes.
-            counts: True if the sample counts; otherwise, what is learned from it is returned only if nothing was known.
+            load: the bundles' load; the first rows are `run.tables.TRAFFIC`.
+            counts: False to return what is learned only if nothing was known.
         """
         before = continued(before, brokers, settings, counts=counts)
         known = self.costs if before.samples else BundleCosts.unknown(len(owner))
@@ -255,7 +230,6 @@ class LearnedColumns:
         return lesson
 
     def sums(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, Sums]:
-        """Return the sums from which costs are learned, by broker; `owner` is the position of each bundle's broker."""
         owned, names = owner != NOBODY, self._roster.brokers
         at = owner[owned]
         added = [np.bincount(at, weights=column[owned], minlength=len(names)).tolist() for column in summands]

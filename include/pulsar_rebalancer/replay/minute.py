@@ -24,16 +24,15 @@ NO_POLICIES = Policies()
 
 @dataclass(frozen=True)
 class BrokerFigures:
-    """The figures for all brokers at one time, a column per broker.
+    """The values for all brokers at one time, a column per broker.
 
     Attributes:
         registered: brokers that the cluster lists.
         reported: brokers with a valid load report.
         age: age of each broker's load report in seconds.
-        usage, limits: a row for each resource, in the unit that `run.tables` defines; NaN where nothing was measured.
+        usage, limits: a row for each resource, in `run.tables`' unit; NaN where nothing was measured.
         traffic: a row for each of `columns.FIGURES`.
-        averages: a row for each of `run.tables.AVERAGES`, NaN if a broker has none; None if no broker has any.
-        versions: Pulsar versions; empty if no version is known.
+        averages: a row for each of `run.tables.AVERAGES`, NaN if missing; None if no broker has any.
     """
 
     registered: Flags
@@ -61,7 +60,7 @@ class Minute:
         bundles: a row for each of `columns.FIGURES`, a column per bundle.
         resources: names of the rows in `brokers.usage`.
         reserved: the isolation policy that reserves a broker, by broker position.
-        counting: rules for the hit counters in this minute; `Balancer` adds the figures that count as repeated.
+        counting: rules for the hit counters; `Balancer` adds the values that count as repeated.
         stays: why a bundle must stay in this minute, by bundle position.
     """
 
@@ -77,23 +76,16 @@ class Minute:
 
     @property
     def time(self) -> datetime:
-        """Return the end of the minute."""
         return datetime.fromtimestamp(60 * self.number, UTC)
 
     @property
     def seen(self) -> Flags:
-        """Return True for each bundle whose broker has reported."""
         return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
 
 
 def broker_samples(
     minute: Minute, roster: Roster, settings: Settings, left_out: Mapping[int, Reason]
 ) -> list[BrokerSample]:
-    """Return the brokers that the cluster lists, as strategies see them.
-
-    Args:
-        left_out: why a broker is neither source nor destination, by broker position.
-    """
     brokers = minute.brokers
     held = np.bincount(minute.owner[minute.owner != NOBODY], minlength=len(roster.brokers)).tolist()
     scored, of_all = (
@@ -126,7 +118,6 @@ def broker_samples(
 
 
 def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
-    """Return the moving averages that each broker reports, by the name of the average."""
     if figures is None:
         return [{}] * count
     return [
@@ -136,7 +127,7 @@ def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
 
 
 class _Resources(Mapping[str, ResourceUsage]):
-    """The resources of one broker. They are built on demand, because most strategies need only its weighted usage."""
+    """One broker's resources, built on demand: most strategies need only its weighted usage."""
 
     __slots__ = ("_broker", "_minute")
 

@@ -25,24 +25,21 @@ _SHOWN = 10
 
 OF_BROKERS = ("brokers", "usage", "limits", "traffic", "averages", "versions", "age", "started", "reported")
 OF_BUNDLES = ("bundles", "owner", "carried", "left_out")
-"""Fields of `KeptSample` that have a column per broker (`OF_BROKERS`) or per bundle (`OF_BUNDLES`)."""
+"""Fields of `KeptSample` that have a column per bundle."""
 
 
 class KeptSample(NamedTuple):
     """One stored sample; brokers and bundles are given by their numbers in `Index`.
 
     Attributes:
-        brokers: brokers that the cluster lists.
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
-        traffic: the brokers' load, a row for each of `FIGURES`.
-        averages: brokers' own moving averages of load (1 means 100 percent) and throughput (bytes/s); NaN if missing.
-        versions: the number of each broker's version in `Index`, where an unknown version is an empty string.
+        traffic, carried: the brokers' and the bundles' load, a row for each of `FIGURES`.
+        averages: brokers' moving averages of load (1 is 100 %) and throughput (bytes/s); NaN if missing.
+        versions: the number of each broker's version in `Index`; an unknown version is an empty string.
         age: age of each load report in seconds.
         started: when the broker's process started, in seconds since 1970; NaN where unknown.
         reported: True for each broker that has a load report and was not left out.
         bundles: reported bundles, each once.
-        owner: the broker of each bundle.
-        carried: the bundles' load, a row for each of `FIGURES`.
         left_out: True for each bundle that validation left out.
         policies: the number of the sample's policies in `Index`, as an array of one item.
     """
@@ -63,7 +60,7 @@ class KeptSample(NamedTuple):
     policies: Ints
 
     def packed(self) -> bytes:
-        """Return the sample as bytes. Numbers and bundles' load take 32 bits each, because there can be millions."""
+        """Return the sample as bytes, with 32 bits for bundles' values: there can be millions."""
         small = self._replace(
             brokers=self.brokers.astype(np.int32),
             bundles=self.bundles.astype(np.int32),
@@ -77,7 +74,6 @@ class KeptSample(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """Return the sample that `packed` converted to these bytes."""
         source = io.BytesIO(data)
         return cls(*(np.load(source, allow_pickle=False) for _ in cls._fields))
 
@@ -87,16 +83,13 @@ class Coverage(BaseModel):
 
     Attributes:
         start, end: bounds of the requested period.
-        first, last: times of the first and the last sample.
         samples: number of samples that count, at most one per minute.
         minutes: time that the samples cover.
         expected: number of samples that the period would have without gaps.
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
-        longest_gap_minutes: length of the longest gap.
         blocked: number of samples that validation blocked.
         repeated: number of samples after the first in the same minute.
         unreadable: the first files that could not be read, and why.
-        unreadable_count: number of files that could not be read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,7 +110,6 @@ class Coverage(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return the coverage as text."""
         share = self.samples / self.expected if self.expected else 1.0
         words = [f"{self.samples:,} of {number_of(self.expected, 'sample')} ({share:.1%})"]
         words += [f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"]
@@ -135,7 +127,7 @@ class Coverage(BaseModel):
 
     @property
     def notes(self) -> list[str]:
-        """Return notes that help readers judge the hits and figures that result from these samples."""
+        """Return notes that help readers judge the hits and values that result from these samples."""
         if not self.repeated:
             return []
         return [
@@ -146,15 +138,7 @@ class Coverage(BaseModel):
 
 
 class Index(VersionedDocument):
-    """The index of a recording's files.
-
-    Attributes:
-        brokers, bundles: names, by number.
-        minutes: the samples' times in minutes since 1970, ascending.
-        places: file number, byte offset and length of each sample.
-        versions: the brokers' Pulsar versions, by number.
-        policies: policies, by number.
-    """
+    """The index of a recording's files; `places` holds file number, byte offset and length by sample."""
 
     FILE: ClassVar[str] = "index.json"
 
@@ -184,11 +168,9 @@ class Names:
         self._last: tuple[Any, Ints] | None = None
 
     def number(self, name: str) -> int:
-        """Return the number of a name."""
         return self._numbers.setdefault(name, len(self._numbers))
 
     def numbers(self, column: Any) -> Ints:
-        """Return the numbers for an Arrow column of names; each distinct name is looked up only once."""
         whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         coded = whole if isinstance(whole, pa.DictionaryArray) else whole.dictionary_encode()
         # A day's table repeats its dictionary in every batch.
@@ -201,14 +183,11 @@ class Names:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all names, in order of their numbers."""
         return tuple(self._numbers)
 
 
 @dataclass
 class Writer:
-    """Writes samples to a recording's files."""
-
     folder: StoragePath
     brokers: Names = field(default_factory=Names)
     bundles: Names = field(default_factory=Names)
@@ -219,7 +198,6 @@ class Writer:
     _waiting: bytearray = field(default_factory=bytearray)
 
     def policies_number(self, policies: Policies) -> int:
-        """Return the number of these policies; new policies get the next number."""
         parsed = policies.model_copy(update={"problem": ""})
         if parsed not in self.policies:
             self.policies.append(parsed)
@@ -238,7 +216,6 @@ class Writer:
         self._file, self._waiting = self._file + 1, bytearray()
 
     def finish(self, coverage: Coverage) -> Index:
-        """Write the index of the recording's files, and return it."""
         self._flush()
         minutes = sorted(self.places)
         index = Index(
@@ -264,7 +241,6 @@ def coverage_of(
     repeated: int,
     blocked: int,
 ) -> Coverage:
-    """Return the part of a requested period that the samples cover."""
     ordered = np.array(sorted(minutes))
     interval = max(1.0, settings.interval_seconds / 60)
     apart = np.diff(ordered)

@@ -56,12 +56,7 @@ def html(
     outcomes: Mapping[str, VariantOutcome],
     failed: Sequence[FailedVariant] = (),
 ) -> str:
-    """Return the report as an HTML page.
-
-    Args:
-        compared: the figures of all variants that did not fail.
-        outcomes: outcomes by variant name, including the recording's.
-    """
+    """Return the report as a page; `outcomes` are by variant, including the recording's."""
     ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
     recorded = figures(outcomes[RECORDING], coverage.minutes)
@@ -142,7 +137,6 @@ def _cells(row: Figures) -> list[str]:
 
 
 def _agreement(answer: ReplayResult, recorded: Figures, current: VariantOutcome) -> str:
-    """Compare the recording with the replay of the current settings, in a table and a sentence."""
     rows = {"as recorded": recorded}
     if answer.agreement is not None:
         rows["current settings, replayed"] = figures(current, answer.coverage.minutes)
@@ -188,7 +182,6 @@ def _scatter(ordered: Sequence[Figures], answer: ReplayResult, recorded: Figures
 
 
 def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
-    """Return a chart of score ranges and cumulative unloads; the first outcome must be the recording's."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     figure, (ranges, unloads) = _field(2, height_ratios=(3, 1))
@@ -215,7 +208,6 @@ def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
 
 
 def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
-    """Return the times and values of a line that is interrupted where samples are missing."""
     apart = np.diff(minutes)
     gaps = np.flatnonzero(apart > _GAP * np.median(apart)) + 1 if len(apart) else apart
     return _times(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)
@@ -226,7 +218,6 @@ def _times(minutes: Ints) -> Times:
 
 
 def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
-    """Return a figure with `rows` stacked charts that share a time axis."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3 + 1.5 * rows), layout="constrained")
@@ -234,12 +225,7 @@ def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
 
 
 def svg(figure: Figure, salt: str, says: str) -> str:
-    """Return a figure as an SVG element without the preamble, metadata and namespaces that HTML does not need.
-
-    Args:
-        salt: makes the ids unique on a page and reproducible.
-        says: text that a screen reader reads instead of the figure.
-    """
+    """Return a figure as an SVG element; `salt` makes ids unique, screen readers read `says`."""
     import matplotlib as mpl
 
     buffer = io.StringIO()

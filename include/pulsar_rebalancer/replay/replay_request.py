@@ -33,9 +33,7 @@ class ReplayRequest(VersionedDocument):
     Attributes:
         cluster: name in the clusters file.
         airflow_run_id: the DAG run that requested the replay; empty if a command requested it.
-        requested_by: the person who requested the replay.
         settings: the current settings; their resource weights also determine the scores.
-        settings_from: where the settings come from.
         seed: seed for the placement's random choices.
     """
 
@@ -78,21 +76,12 @@ class ReplayRequest(VersionedDocument):
 
     @property
     def variants(self) -> Variants:
-        """Return the variants to compare.
-
-        Raises:
-            SettingsError: `wrong_setting`.
-        """
+        """Return the variants to compare; raise SettingsError (`wrong_setting`)."""
         return expand(self.grid, self.settings)
 
     @classmethod
     def checked(cls, values: Mapping[str, object]) -> Self:
-        """Validate and return the request that a person entered.
-
-        Raises:
-            SettingsError: `wrong_setting` or `contradiction`, in a field or in the grid; the message names the field or
-                setting.
-        """
+        """Validate a person's request; raise SettingsError (`wrong_setting`, `contradiction`)."""
         try:
             request = cls.model_validate(dict(values))
         except ValidationError as error:
@@ -102,12 +91,7 @@ class ReplayRequest(VersionedDocument):
 
 
 class FailedVariant(BaseModel):
-    """A variant whose strategy raised an exception.
-
-    Attributes:
-        at: time of the sample at which the exception was raised.
-        error: type and message of the exception.
-    """
+    """A variant whose strategy raised an exception at the sample of time `at`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -117,23 +101,19 @@ class FailedVariant(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return a sentence that says which variant failed, when and why."""
         return f"{self.variant} failed at {self.at:%Y-%m-%d %H:%M} UTC: {self.error}"
 
 
 class ReplayResult(VersionedDocument):
-    """`answer.json`: the result of a replay. The figures for each variant are in `results.parquet`.
+    """`answer.json`: the result of a replay. The values for each variant are in `results.parquet`.
 
     Attributes:
-        coverage: the part of the requested period that was replayed.
         picked: the variant that the preference picks.
         front: variants that no other variant beats in both unloads and range.
         variants: number of variants, including those that failed.
         left_out: the first combinations in the grid that contradict themselves.
-        left_out_count: number of such combinations.
-        agreement: how closely a replay with the current settings reproduces the recording; None if this replay failed.
-        failed: the first variants whose strategy raised an exception; they have no figures and are never picked.
-        failed_count: number of such variants.
+        agreement: how closely a replay with the current settings reproduces the recording; None if it failed.
+        failed: the first variants whose strategy raised an exception; never picked.
         seconds: duration of the replay.
     """
 
@@ -173,7 +153,7 @@ MOST_HOURS = 5.0
 """Maximum estimated core hours for a replay; the task that waits for the replay times out after six hours."""
 
 MOST_OUTCOMES = 50_000_000
-"""Maximum number of samples times variants in one replay: each combination yields a figure."""
+"""Maximum number of samples times variants in one replay."""
 
 _LESS = "take a shorter period or fewer variants"
 
@@ -182,11 +162,7 @@ _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
 
 
 def refuse_many(request: ReplayRequest, variants: int) -> None:
-    """Reject a replay with too many samples and variants, before any data is read.
-
-    Raises:
-        SettingsError: `wrong_setting`.
-    """
+    """Reject too many samples and variants before data is read; raise SettingsError (`wrong_setting`)."""
     minutes = (request.end - request.start).total_seconds() / 60
     samples = minutes / max(1.0, request.settings.interval_seconds / 60)
     if samples * variants > MOST_OUTCOMES:
@@ -197,11 +173,7 @@ def refuse_many(request: ReplayRequest, variants: int) -> None:
 
 
 def refuse_long(recording: Recording, variants: int) -> None:
-    """Reject a replay that would take too long, once the size of the cluster is known.
-
-    Raises:
-        SettingsError: `wrong_setting`.
-    """
+    """Reject a replay that would take too long; raise SettingsError (`wrong_setting`)."""
     samples, names = len(recording.index.minutes), recording.roster
     step = len(names.brokers) * _SECONDS_PER_BROKER + len(names.bundles) * _SECONDS_PER_BUNDLE
     hours = samples * variants * step / 3600

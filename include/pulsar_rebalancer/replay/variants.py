@@ -151,7 +151,7 @@ def _key(settings: Settings) -> str:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the newest run started without parameters, and text that names their source.
+    """Return the effective settings of the latest run started without parameters, and text that names their source.
 
     The settings include those that the run read from the brokers. Runs are looked up in their folders and in the
     compacted tables.
@@ -169,7 +169,7 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
 
 
 def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
-    """Yield the readable requests of a day's runs, the newest run first."""
+    """Yield the readable requests of a day's runs, the latest run first."""
     folder = storage.runs / f"date={day.isoformat()}"
     compacted = _compacted(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):

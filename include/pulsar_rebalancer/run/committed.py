@@ -28,9 +28,9 @@ class Committed(VersionedDocument):
 
 
 def last_committed(storage: ClusterStorage, until: datetime) -> StoragePath | None:
-    """Return the folder of the newest committed run up to a given time; None if there is none.
+    """Return the folder of the latest committed run up to a given time; None if there is none.
 
     Raises:
         SnapshotError: `storage_failed`.
     """
-    return next((run for run in storage.newest_runs(until) if (run / Committed.FILE).exists()), None)
+    return next((run for run in storage.latest_runs(until) if (run / Committed.FILE).exists()), None)

@@ -168,8 +168,8 @@ class BundleHarm(VersionedDocument):
         """Return a copy with the cost of further moves. Unknown figures are ignored; the oldest figures are dropped."""
         known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
         every = self.bundles | known
-        newest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
-        return self.model_copy(update={"bundles": {bundle: every[bundle] for bundle in sorted(newest)}})
+        latest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
+        return self.model_copy(update={"bundles": {bundle: every[bundle] for bundle in sorted(latest)}})
 
     @classmethod
     def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, Harm]:

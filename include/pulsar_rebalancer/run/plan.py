@@ -271,7 +271,7 @@ class Summary(VersionedDocument):
         predicted_min, predicted_max: lowest and highest score after the moves, in percent, assuming that scores are
             proportional to traffic.
         bundles_split: number of bundles to split.
-        splits_passed_over: number of bundles that met a split condition but are not split, by reason code.
+        split_skip_reasons: number of bundles that met a split condition but are not split, by reason code.
         splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.
     """
 
@@ -300,12 +300,12 @@ class Summary(VersionedDocument):
     sentence: str = ""
     in_force: str = ""
     bundles_taken: int
-    bundles_passed_over: dict[Reason, int]
+    bundle_skip_reasons: dict[Reason, int]
     waves: int
     predicted_min: float | None
     predicted_max: float | None
     bundles_split: int = 0
-    splits_passed_over: dict[Reason, int] = {}
+    split_skip_reasons: dict[Reason, int] = {}
     splits_told: tuple[str, ...] = ()
     resolved: Resolved
 
@@ -415,7 +415,7 @@ def taken_candidates(run: StoragePath) -> list[Row]:
     return candidates.filter(candidates["taken"]).to_pylist()
 
 
-def considered(run: StoragePath) -> list[Row]:
+def candidate_rows(run: StoragePath) -> list[Row]:
     """Return the bundle, pair, source, reason and `taken` for every bundle that a plan considers.
 
     Raises:

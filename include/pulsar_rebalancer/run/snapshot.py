@@ -273,14 +273,14 @@ _LOOKED_AT = 20
 """Maximum number of recent runs to search for one that was validated."""
 
 
-def newest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
-    """Return the sample of the newest run that was validated.
+def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
+    """Return the sample of the latest run that was validated.
 
     Raises:
         SnapshotError: `file_missing` if there is none, `report_stale` if it is too old, `blocked` if validation stopped
             the run; or a file cannot be read.
     """
-    for folder in islice(storage.newest_runs(now + SKEW), _LOOKED_AT):
+    for folder in islice(storage.latest_runs(now + SKEW), _LOOKED_AT):
         if (folder / Validation.FILE).exists():
             break
     else:
@@ -288,10 +288,10 @@ def newest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
     snapshot = Snapshot(folder)
     age = (now - snapshot.request.collected_at).total_seconds()
     if age > max_age_seconds:
-        raise SnapshotError(Reason.REPORT_STALE, f"the newest sample is {age:.0f} s old, limit {max_age_seconds:g} s")
+        raise SnapshotError(Reason.REPORT_STALE, f"the latest sample is {age:.0f} s old, limit {max_age_seconds:g} s")
     blocking = snapshot.validation.reasons(Effect.BLOCK)
     if blocking:
-        raise SnapshotError(Reason.BLOCKED, f"validation stopped the newest run: {', '.join(blocking)}")
+        raise SnapshotError(Reason.BLOCKED, f"validation stopped the latest run: {', '.join(blocking)}")
     return snapshot
 
 

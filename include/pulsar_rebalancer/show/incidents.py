@@ -52,7 +52,7 @@ class AlertsState(StateDocument):
     Attributes:
         began_at: when the task first ran.
         run_at: when the task last ran.
-        run: folder name of the newest run that was checked; empty if there is none yet.
+        run: folder name of the latest run that was checked; empty if there is none yet.
     """
 
     KEY: ClassVar[str] = "alerts"
@@ -90,8 +90,8 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
             already been checked, which means that the older run's tasks were cleared and repeated.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
-    newest_at = time_of(state.run)
-    if run and run < state.run and not (newest_at is not None and newest_at > now):  # a clock was set back
+    latest_at = time_of(state.run)
+    if run and run < state.run and not (latest_at is not None and latest_at > now):  # a clock was set back
         return state
     incidents = dict(state.incidents)
     for condition, seen in observations.items():

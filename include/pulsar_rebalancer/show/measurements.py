@@ -174,7 +174,7 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
     yield Measurement.of("pairs_fired", summary.pairs_fired, cluster=cluster)
     yield Measurement.of("bundles_planned", summary.bundles_taken, cluster=cluster)
     if summary.counting in COUNTING:  # others look for no splits
-        candidates = summary.bundles_split + sum(summary.splits_passed_over.values())
+        candidates = summary.bundles_split + sum(summary.split_skip_reasons.values())
         yield Measurement.of("split_candidates", candidates, cluster=cluster)
     if summary.predicted_range is not None:
         yield Measurement.of("predicted_range", summary.predicted_range, cluster=cluster)

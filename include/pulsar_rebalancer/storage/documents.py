@@ -222,12 +222,12 @@ class ClusterStorage:
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name
 
-    def newest_runs(self, until: datetime) -> Iterator[StoragePath]:
-        """Yield the folder of each run up to a given time, newest first. Raises the same errors as `dated_runs`."""
+    def latest_runs(self, until: datetime) -> Iterator[StoragePath]:
+        """Yield the folder of each run up to a given time, latest first. Raises the same errors as `dated_runs`."""
         return (folder for _, folder in self.dated_runs(until))
 
     def dated_runs(self, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
-        """Yield the time and folder of each run up to a given time, newest first.
+        """Yield the time and folder of each run up to a given time, latest first.
 
         Raises:
             SnapshotError: `storage_failed`.

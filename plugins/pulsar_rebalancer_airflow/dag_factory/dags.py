@@ -91,7 +91,7 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
             )
             approve >> CarryOutApprovedOperator(task_id="carry_out", entry=entry, root=root)
         else:
-            # A mode change ends an open question: Airflow removes tasks that the newest version of a DAG lacks.
+            # A mode change ends an open question: Airflow removes tasks that the latest version of a DAG lacks.
             EmptyOperator(task_id="nobody_is_asked")
     return dag
 

@@ -176,8 +176,8 @@ class LocalAirflow:
 
     def runs(self, dag_id: str) -> list[DagRun]:
         """Return the 100 most recent runs of a DAG, oldest first."""
-        newest_first: list[DagRun] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
-        return newest_first[::-1]
+        latest_first: list[DagRun] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
+        return latest_first[::-1]
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
         """Return the task instances of a run."""
@@ -203,8 +203,8 @@ class LocalAirflow:
                 return run
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
         logs = self.home.folder.glob(f"logs/dag_id={dag_id}/run_id={run_id}/**/*.log")
-        newest = max(logs, key=lambda log: log.stat().st_mtime, default=None)
-        said = f"; the newest log ends with:\n{tail(newest)}" if newest else ""
+        latest = max(logs, key=lambda log: log.stat().st_mtime, default=None)
+        said = f"; the latest log ends with:\n{tail(latest)}" if latest else ""
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}{said}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:

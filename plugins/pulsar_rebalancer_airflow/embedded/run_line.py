@@ -57,7 +57,7 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
 
 def is_balanced(summary: Summary) -> bool:
     """Return whether the cluster is balanced after a run (see `RunLine.balanced`)."""
-    later = Reason.RECENTLY_UNLOADED in summary.bundles_passed_over
+    later = Reason.RECENTLY_UNLOADED in summary.bundle_skip_reasons
     if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
         return False
     thresholds = _thresholds(summary)

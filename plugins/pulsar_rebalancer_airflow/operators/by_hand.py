@@ -292,8 +292,8 @@ class CarryOutOperator(HandOverOperator):
         run_ids = {handed.run_id}
         if self._is_void(context, handed.run_id):
             return True
-        newest = self.storage.newest_runs(datetime.now(UTC))
-        young = takewhile(lambda run: (time_of(run.name) or handed.at) >= handed.plan.at, newest)
+        latest = self.storage.latest_runs(datetime.now(UTC))
+        young = takewhile(lambda run: (time_of(run.name) or handed.at) >= handed.plan.at, latest)
         for run in reversed([*young]):
             request = RunRequest.known(run)
             if request is None or request.airflow_run_id not in run_ids:

@@ -90,7 +90,7 @@ class Holds:
             rules is not None and rules.failed_moves is not None and self._failed(self._closed_at) >= rules.failed_moves
         )
 
-    def leaves(self, part: Move | Split) -> Reason | None:
+    def skip_reason(self, part: Move | Split) -> Reason | None:
         """Return why orders given after planning forbid a move or split, or no longer want it; None if it is allowed.
 
         Call `reason` first, because it reads the current orders and settings.

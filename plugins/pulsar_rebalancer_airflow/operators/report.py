@@ -24,7 +24,7 @@ from pulsar_rebalancer.state.state_documents import SETTLED, DecisionState, Move
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import emit, emit_orders, tell_of_run
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, is_retry
-from pulsar_rebalancer_airflow.options import left_about_run, run_folder, storage_of
+from pulsar_rebalancer_airflow.options import current_xcom, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ReportOperator(RunOperator):
         now, store = datetime.now(UTC), self._store(context)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = still_kept(stored, Snapshot(run).owners(stored.kept), request.collected_at, now)
-        gate = Reason.get(str(left_about_run(context, self.gate, "reason") or ""))
+        gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
         kept = {bundle: record.destination for bundle, record in history.kept.items()}
         outcome = conclude(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})

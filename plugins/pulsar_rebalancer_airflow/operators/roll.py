@@ -21,7 +21,7 @@ from pulsar_rebalancer.orders.manual_plans import Drains, Question
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, parse_roll_form
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.snapshot import Snapshot, newest_sample
+from pulsar_rebalancer.run.snapshot import Snapshot, latest_sample
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications import emit_orders, tell_of_roll
@@ -36,13 +36,13 @@ _FEWEST_INTERVALS = 5
 """Minimum number of intervals for which a roll waits before it stops."""
 
 _LONGEST_RUN = timedelta(minutes=3)
-"""The newest run's sample is too old if its age exceeds one interval plus this time."""
+"""The latest run's sample is too old if its age exceeds one interval plus this time."""
 
 
 class RollOperator(BaseSensorOperator):
     """Show a rolling restart, or carry it out; only this task writes the `roll` document.
 
-    A step reads the newest run's files and the stored documents, and stores the result with a single write. The task
+    A step reads the latest run's files and the stored documents, and stores the result with a single write. The task
     holds no slot between steps. A retry, even after a crash, resumes after the roll's last step.
 
     Args:
@@ -177,7 +177,7 @@ class RollOperator(BaseSensorOperator):
 
     def _sample(self) -> Snapshot:
         age = timedelta(seconds=self.entry.settings.interval_seconds) + _LONGEST_RUN
-        return newest_sample(self.storage, datetime.now(UTC), age.total_seconds())
+        return latest_sample(self.storage, datetime.now(UTC), age.total_seconds())
 
     def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings

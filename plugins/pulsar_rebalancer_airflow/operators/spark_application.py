@@ -275,7 +275,7 @@ class DecideOperator(SparkApplicationOperator):
             run = run_folder(context, self.cluster, address)
             if RunRequest.read(run).params.plan:
                 summary = plan_again(ClusterStorage(root, self.cluster), run)
-                self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundles_passed_over))
+                self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundle_skip_reasons))
                 return
             connection = checked_connection(self.conn_id)
         self._submit(context, connection)

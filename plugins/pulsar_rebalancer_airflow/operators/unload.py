@@ -36,7 +36,7 @@ from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import RunOperator
 from pulsar_rebalancer_airflow.operators.gate import present_verdict
 from pulsar_rebalancer_airflow.operators.holds import Holds
-from pulsar_rebalancer_airflow.options import left_about_run, run_folder
+from pulsar_rebalancer_airflow.options import current_xcom, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -221,14 +221,14 @@ class UnloadWaveOperator(PlanPartOperator):
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
-        held, waiting = holds.reason(), _ranges_in_use(run, history, fresh)
+        stop_reason, waiting = holds.reason(), _ranges_in_use(run, history, fresh)
 
-        def leaves(move: Move) -> Reason | None:
-            return holds.leaves(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
+        def skip_reason(move: Move) -> Reason | None:
+            return holds.skip_reason(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
 
-        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := held or leaves(move))}
+        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := stop_reason or skip_reason(move))}
         history.leave(list(left.values()), now)
-        if held is not None:
+        if stop_reason is not None:
             return []
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
         return [move for move in history.remaining(moves) if move.bundle not in left]
@@ -258,8 +258,8 @@ class UnloadWaveOperator(PlanPartOperator):
                 retries=settings.unload_retries,
                 timeout_seconds=settings.unload_timeout_seconds,
                 on_outcome=ended,
-                held=holds.reason,
-                leaves=holds.leaves,
+                stop_reason=holds.reason,
+                skip_reason=holds.skip_reason,
                 begin=history.begin,
                 unloaded=history.unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
@@ -321,7 +321,7 @@ class SplitOperator(PlanPartOperator):
             run = run_folder(context, self.cluster, self.run)
             store = StateStore.of(context, self.cluster)
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
-            opened = left_about_run(context, self.gate, "reason")
+            opened = current_xcom(context, self.gate, "reason")
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)
@@ -339,8 +339,8 @@ class SplitOperator(PlanPartOperator):
                     most_bundles=resolved.settings.max_namespace_bundles,
                     timeout_seconds=resolved.settings.unload_timeout_seconds,
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
-                    held=holds.reason,
-                    leaves=lambda split: builtin or holds.leaves(split),
+                    stop_reason=holds.reason,
+                    skip_reason=lambda split: builtin or holds.skip_reason(split),
                     begin=history.begin,
                 )
                 if builtin is not None:

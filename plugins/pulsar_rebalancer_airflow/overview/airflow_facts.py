@@ -27,7 +27,7 @@ from pulsar_rebalancer.orders.in_force import LASTING
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import find_run
-from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun, why_held
+from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import Acts, Links, Overview, ShownQuestion, State
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
-def left_by(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
+def read_xcom(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
     """Return a task's XCom; None if there is none."""
     of_task = (XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.task_id == task, XComModel.key == key)
     left = session.scalars(select(XComModel).where(*of_task)).first()
@@ -76,7 +76,7 @@ def _stored(session: Session, asset: str, key: str) -> Any:
     return None if value is None else json.loads(value)
 
 
-def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFacts:
+def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
     """Return Airflow's facts about a cluster.
 
     If the DAG does not exist, only facts from the state store are included.
@@ -84,7 +84,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowFac
     stored = StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
     dag = session.get(DagModel, dag_id)
     scheduler = most_recent_job("SchedulerJob", session=session)
-    facts = AirflowFacts(
+    facts = AirflowContext(
         paused=dag is not None and dag.is_paused,
         scheduled=scheduler is not None and scheduler.is_alive(),
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
@@ -156,15 +156,15 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
 
 
 def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
-    """Return a task's XCom; None if it refers to an earlier folder of the run (see `locations.left_about_run`)."""
-    about = left_by(session, dag_id, run_id, key=FOLDER, task=task)
-    present = left_by(session, dag_id, run_id, key="return_value", task="collect")
-    return left_by(session, dag_id, run_id, key=key, task=task) if about in (None, present) else None
+    """Return a task's XCom; None if it refers to an earlier folder of the run (see `locations.current_xcom`)."""
+    about = read_xcom(session, dag_id, run_id, key=FOLDER, task=task)
+    present = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
+    return read_xcom(session, dag_id, run_id, key=key, task=task) if about in (None, present) else None
 
 
 def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: str) -> StoragePath | None:
     """Return a DAG run's folder, from the XCom of its task *collect*; None if the run has no folder."""
-    left = left_by(session, dag_id, run_id, key="return_value", task="collect")
+    left = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
     if left is None:
         return None
     try:
@@ -179,7 +179,7 @@ def may(user: BaseUser, dag_id: str, method: ResourceMethod, of: DagAccessEntity
     return get_auth_manager().is_authorized_dag(method=method, access_entity=of, details=details, user=user)
 
 
-def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseUser, now: datetime) -> Acts:
+def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: BaseUser, now: datetime) -> Acts:
     """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer."""
     control, dag_ids = facts.control, {prefix: f"{prefix}{entry.name}" for prefix in _STARTED}
     allowed = {prefix: dag_id for prefix, dag_id in dag_ids.items() if may(user, dag_id, "POST")}
@@ -210,7 +210,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowFacts, user: BaseU
 
 
 def _question(
-    session: Session, entry: ClusterEntry, facts: AirflowFacts, dag_id: str, now: datetime
+    session: Session, entry: ClusterEntry, facts: AirflowContext, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
     """Return the open question about the plan awaiting approval; None if there is none."""
     until, run_id = facts.waits_until(entry.settings, now), facts.question.run_id
@@ -228,7 +228,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: Fai
     """Return the page with links to its run, the most useful log, the validation result and people's requests.
 
     Args:
-        failed: the newest run if it failed, else None.
+        failed: the latest run if it failed, else None.
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = page.status.model_copy(update={"dag_id": dag_id})

@@ -144,7 +144,7 @@ def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
 
 @router.get("/dags/{dag_id}/bundles")
 def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> BundlesFound:
-    """Find bundles in the newest sample whose names contain `part`.
+    """Find bundles in the latest sample whose names contain `part`.
 
     Raises:
         HTTPException: 404 if the DAG belongs to no cluster.

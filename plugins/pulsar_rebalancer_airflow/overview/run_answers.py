@@ -26,7 +26,7 @@ from pulsar_rebalancer_airflow.options import (
     rebalance_dags,
     storage_of,
 )
-from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, left_by, of_dag, run_folder
+from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, of_dag, read_xcom, run_folder
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -57,11 +57,11 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     if state is DagRunState.FAILED:
         return _refused(session, dag_id, run_id, of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
-        result = left_by(session, dag_id, run_id, key="return_value", task="control")
+        result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(text=_ordered(result if isinstance(result, dict) else {}))
     if prefix == REBALANCE_DAG:
         return _came_to(session, dag_id, files) if files else RunAnswer(text="It left no files.")
-    started = left_by(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
+    started = read_xcom(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
     if started is not None:
         carries_out = answer_of(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
         return carries_out or RunAnswer(text=f"Run {started} carries the plan out.")
@@ -77,7 +77,7 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:
-    shown = left_by(session, run.dag_id, run.run_id, key="return_value", task="plan")
+    shown = read_xcom(session, run.dag_id, run.run_id, key="return_value", task="plan")
     if isinstance(shown, dict):
         identity = str(shown.get("plan") or "")
         text = "The plan is shown; nothing is carried out yet." if identity else "The plan would have no effect."
@@ -91,7 +91,7 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
     task, code = failure_of(session, dag_id, run_id)
     reason = Reason.get(code)
     if reason is not None:
-        message = str(left_by(session, dag_id, run_id, key=MESSAGE, task=task) or "")
+        message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
         detail = f"{message.removesuffix('.')}." if message else ""
         to_do = reason.action if reason.action not in message else ""  # requests to brokers say it themselves
         text = " ".join(filter(None, [f"in {task} ({reason}): {reason.meaning}", detail, to_do]))

@@ -21,7 +21,7 @@ from pulsar_rebalancer.run.snapshot import belongs, lies_below
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer_airflow.options import BY_HAND_DAG, REBALANCE_DAG, REPLAY_DAG, storage_root
-from pulsar_rebalancer_airflow.overview.airflow_facts import left_by
+from pulsar_rebalancer_airflow.overview.airflow_facts import read_xcom
 from pulsar_rebalancer_airflow.validation.findings import POLICY, page_of
 
 FOR_READERS_OF_LOGS = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
@@ -75,7 +75,7 @@ def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResp
     """Return a run's validation result as a page for the run's tab, from the run's folder or the history."""
     left = None
     if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
-        left = left_by(session, dag_id, run_id, key="return_value", task="collect")
+        left = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
     page = stored_page(storage_root(), dag_id, run_id, StoragePath(str(left)).name)
     return served(page or b"<p>This DAG run has no validation result of a Pulsar cluster.", "")
 
@@ -155,7 +155,7 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
 
 
 def report_of_run(root: str, dag_id: str, run_id: str) -> str | None:
-    """Return the name of the folder with a DAG run's newest report; None if there is no report.
+    """Return the name of the folder with a DAG run's latest report; None if there is no report.
 
     Args:
         dag_id: id of a DAG that the user may read.

@@ -138,7 +138,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path, eventful, monkeypat
     ]
     assert summary.brokers == 6
     assert summary.bundles_taken == len([row for row in moves if row.taken])
-    assert sum(summary.bundles_passed_over.values()) + summary.bundles_taken == len(moves)
+    assert sum(summary.bundle_skip_reasons.values()) + summary.bundles_taken == len(moves)
 
 
 def test_the_summary_vouches_for_the_files(spark, tmp_path, eventful):

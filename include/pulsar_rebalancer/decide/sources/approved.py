@@ -26,11 +26,8 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 class EarlierPlan(NamedTuple):
     """An earlier plan, and the new sample in which it is carried out.
 
-    Attributes:
-        record: who requested the plan, and who approved it.
-        approved: True if a person approved the plan; False if its hash was given.
-        splits: rows of the splits table.
-        restarts: brokers whose hits are reset when the plan is carried out, each with the sample that the plan used.
+    `approved` is False if the plan's hash was given. `restarts` are the brokers whose hits are reset when the
+    plan is carried out, each with the plan's sample.
     """
 
     sample: PlanningSample
@@ -45,9 +42,7 @@ class EarlierPlan(NamedTuple):
 def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     """Return the earlier plan that a run carries out.
 
-    Raises:
-        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago` or `awaited_too_long`.
-        SnapshotError: one of the run's files, or a file of the plan that was shown, cannot be read.
+    Raises PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago` or `awaited_too_long`.
     """
     handed = snapshot.before.handed_over
     if handed is None:
@@ -95,7 +90,6 @@ def _again(sample: PlanningSample, move: Move) -> RequestedMove:
 
 
 def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:
-    """Return the folder and the summary of the plan that was shown."""
     entry, settings = handed.plan, request.resolved.settings
     folder = storage.run(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
@@ -110,11 +104,7 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
 
 
 def _leaving(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Wanted:
-    """Return the shown plan's moves off drained brokers.
-
-    A rule is lifted only if it was lifted for the shown plan and still is. Bundles of a broker that is no longer
-    drained are not moved.
-    """
+    """Return the moves off brokers still drained. A rule is lifted only if it was then and still is."""
     drained = snapshot.before.drains.brokers
     overruled = {
         source: frozenset(shown.drains[source].overrule).intersection(

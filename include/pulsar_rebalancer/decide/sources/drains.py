@@ -34,16 +34,9 @@ def leaving(
 ) -> tuple[Wanted, dict[str, PlanningSample]]:
     """Return the moves that take bundles off drained brokers, and the sample for each of these brokers.
 
-    The pair numbers are negative, so that the caps accept these moves first. The check for room refuses moves,
-    including those of the strategy, that would overload a broker.
-
-    Args:
-        overruled: rules that a person lifted, by drained broker. At least one broker is required.
-        requested: function that returns the bundles to move from a drained broker.
-        fixed: True if a bundle may go only to its planned destination.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
+    The pair numbers are negative, so that the caps accept these moves first. The check for room refuses
+    moves, including the strategy's, that would overload a broker. `overruled` has the rules that a person
+    lifted for each drained broker, at least one. If `fixed`, a bundle may go only to its planned destination.
     """
     groups: dict[frozenset[Overrule], list[str]] = {}
     for broker in sorted(overruled):
@@ -65,11 +58,7 @@ def leaving(
 
 
 def drains(snapshot: Snapshot) -> Wanted:
-    """Return the moves that empty the drained brokers, of which there is at least one.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
-    """
+    """Return the moves that empty the drained brokers, of which there is at least one."""
     drained = snapshot.before.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}
     wanted, samples = leaving(snapshot, overruled, of_broker)
@@ -97,7 +86,6 @@ def drains(snapshot: Snapshot) -> Wanted:
 
 
 def of_broker(sample: PlanningSample, broker: str) -> list[RequestedMove]:
-    """Return every bundle that a drained broker reports."""
     return [RequestedMove(bundle.bundle, source=broker) for bundle in sample.bundles.of(broker)]
 
 

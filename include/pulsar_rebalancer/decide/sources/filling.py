@@ -27,11 +27,7 @@ _BELOW = 5.0
 
 
 def fill_new(snapshot: Snapshot) -> Wanted | None:
-    """Return the moves that fill new brokers, like the manual action `fill`; None if there is nothing to move.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
-    """
+    """Return the moves that fill new brokers, like the manual action `fill`; None if there are none."""
     now = snapshot.request.collected_at
     new = {name for name, at in snapshot.started.items() if at and abs(now - at) <= _NEW}
     # A broker that has just received bundles is left out: its report may lack them.
@@ -53,13 +49,10 @@ def fill_new(snapshot: Snapshot) -> Wanted | None:
 
 
 def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
-    """Fill brokers up to the mean score with bundles from the hottest brokers, largest bundles first.
+    """Fill brokers up to the mean score, the coldest first, with the hottest brokers' largest bundles.
 
-    The coldest broker is filled first. A bundle is suitable if, after its move, the filled broker's score is at most
-    the mean and at most the source's score.
-
-    Raises:
-        PlanError: `unknown_destination`, or the reason why one of the brokers is left out.
+    After a bundle's move, the filled broker's score is at most the mean and at most the source's. Raises
+    PlanError: `unknown_destination`, or why one of the brokers is left out.
     """
     for broker in brokers:
         check_broker(sample, broker)
@@ -103,15 +96,14 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
 
 
 def _onto(sample: PlanningSample) -> float:
-    """Return the maximum number of bundles that may move to one broker."""
     caps = (sample.settings.max_bundles_per_broker, sample.settings.max_bundles_onto_broker)
     return min((cap for cap in caps if cap is not None), default=math.inf)
 
 
 def unreported(sample: PlanningSample) -> dict[str, float]:
-    """Return, for each owner, the score points of recently moved bundles that its report might not include yet.
+    """Return, by owner, the score points of recently moved bundles that its report might not include yet.
 
-    This assumes that scores are proportional to traffic, with the same factor for all brokers.
+    Scores are assumed to be proportional to traffic, with the same factor for all brokers.
     """
     points: dict[str, float] = {}
     traffic = math.fsum(sample.traffic[name] for name in sample.scores)
@@ -123,7 +115,7 @@ def unreported(sample: PlanningSample) -> dict[str, float]:
 
 
 def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
-    """Return recent unloads, by bundle: the new owner's report might not include the bundle yet."""
+    """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
     return {
         bundle: unload for bundle, unload in snapshot.before.moves.unloads.items() if abs(now - unload.at) < _REPORTED
@@ -147,11 +139,7 @@ def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
 
 
 def check_broker(sample: PlanningSample, broker: str) -> None:
-    """Raise an error if a broker cannot receive bundles.
-
-    Raises:
-        PlanError: `unknown_destination` if the cluster does not list the broker; else the reason for its exclusion.
-    """
+    """Raise a PlanError if a broker cannot receive bundles: `unknown_destination`, or why it is excluded."""
     if broker not in sample.listed:
         raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is not one of the {len(sample.listed)} active brokers")
     if broker in sample.left_out:

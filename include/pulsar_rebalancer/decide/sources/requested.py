@@ -31,9 +31,8 @@ from pulsar_rebalancer.texts import number_of
 def moves_of(sample: PlanningSample, storage: ClusterStorage, request: HandRequest) -> list[RequestedMove]:
     """Return the moves that a person requests.
 
-    Raises:
-        PlanError: `no_such_bundle`, `unknown_destination`, `last_broker`, `file_missing`, or the reason why a named
-            broker is left out.
+    Raises PlanError: `no_such_bundle`, `unknown_destination`, `last_broker`, `file_missing`, or why a broker
+    is left out.
     """
     if request.action is Action.DRAIN:
         return drain(sample, request.broker)
@@ -90,17 +89,14 @@ def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: B
 
 
 def unload(sample: PlanningSample, named: Iterable[str], destination: str) -> list[RequestedMove]:
-    """Return the named bundles without duplicates.
-
-    An entry that matches no bundle is returned with the reason `no_such_bundle`.
+    """Return the named bundles without duplicates; an entry without a match has the reason `no_such_bundle`.
 
     Args:
-        named: bundles, namespaces, or patterns of bundle names, in which `*` matches any text and `?` any character.
-        destination: the broker that receives the bundles; empty if placement chooses a broker for each bundle.
+        named: bundles, namespaces, or patterns, in which `*` matches any text and `?` any character.
+        destination: the broker that receives the bundles; empty if placement chooses a broker for each.
 
     Raises:
-        PlanError: no bundle has any of these names (`no_such_bundle`), or the destination cannot receive bundles
-            (`check_broker`).
+        PlanError: no bundle has any of these names (`no_such_bundle`), or `check_broker`'s reason.
     """
     if destination:
         check_broker(sample, destination)
@@ -123,13 +119,9 @@ LARGEST, HOT = "LARGEST", "HOT"
 
 
 def target_of_split(sample: PlanningSample, named: str) -> BundleSample:
-    """Return the bundle that a person wants to split.
+    """Return a bundle to split, by its name, `tenant/namespace/LARGEST` or `tenant/namespace/HOT`.
 
-    Args:
-        named: the bundle's name, or `tenant/namespace/LARGEST` or `tenant/namespace/HOT`.
-
-    Raises:
-        PlanError: `no_such_bundle`, or the reason why the bundle must not be changed.
+    Raises PlanError: `no_such_bundle`, or the reason why the bundle must not be changed.
     """
     namespace, _, which = named.rpartition("/")
     held = [name for name in sample.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
@@ -150,12 +142,7 @@ def _size(bundle: BundleSample, which: str) -> tuple[float, str]:
 def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
     """Return the row of the splits table for the bundle that a person wants to split.
 
-    Args:
-        candidates: the bundle's topics and its namespace's bounds.
-
-    Raises:
-        PlanError: the reason why the bundle must not be changed, or cannot be cut as requested
-            (`decide.splits.planner.where_to_cut`).
+    Raises PlanError if the bundle must not be changed, or cannot be cut (`splits.planner.where_to_cut`).
     """
     bundle = target_of_split(sample, request.bundles[0])
     algorithm = request.algorithm or SplitAlgorithm.RANGE
@@ -186,10 +173,9 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
 
 
 def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMove]:
-    """Return every bundle on the brokers to drain; raise an error if one of these brokers cannot be drained.
+    """Return every bundle on the brokers to drain.
 
-    Raises:
-        PlanError: `unknown_destination`, `last_broker`, or the reason why the broker is left out.
+    Raises PlanError: `unknown_destination`, `last_broker`, or the reason why the broker is left out.
     """
     for broker in brokers:
         if sample.left_out.get(broker) is not Reason.DRAINING:
@@ -200,10 +186,7 @@ def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMov
 
 
 def undo(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
-    """Return a `RequestedMove` to undo each of a run's moves, except for bundles that have moved again since then.
-
-    Bundles that the run split are included with a reason, because a split cannot be undone.
-    """
+    """Return the moves that undo a run's, except for bundles that have moved again; a split cannot be undone."""
     moved = [_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [RequestedMove(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
 

@@ -21,19 +21,10 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: str) -> Wanted | None:
     """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
 
-    Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`; a bundle that does not fit
-    stays. The grace period applies too, except to a bundle that left only because its home was drained or down, and to
-    a bundle that missed its home in fewer than `TRIES` runs. If all bundles stay, the plan has no decisions, only the
-    reasons.
-
-    Args:
-        bundles: their names; the parts into which Pulsar has split them return as well. Bundles that no broker reports
-            are ignored.
-        home: brokerId of the broker that had them.
-        since: the last run before its bundles began to return. What earlier runs moved left a broker that was down.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
+    Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`. So does the
+    grace period, except to a bundle that left only because its home was drained or down, or that missed its
+    home in fewer than `TRIES` runs. Parts into which Pulsar has split a bundle return as well; bundles that
+    no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
     requested = _requested(sample, wholes_of(sample.owners, bundles), home, since)
@@ -63,7 +54,6 @@ def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceRep
 
 
 def wholes_of(bundles: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Return the bundles that are known or parts of a known bundle, each with the known bundle."""
     names, ranges = frozenset(known), dict[str, list[tuple[HashRange, str]]]()
     for name in sorted(names):
         ranges.setdefault(namespace_of(name), []).append((HashRange.of(name), name))

@@ -30,16 +30,13 @@ class StrategyInput:
 
     Attributes:
         brokers: all brokers that the cluster lists.
-        bundles: all bundles that these brokers report.
-        counting: rules for counting this sample.
         kept: the strategy's state after the last counted run.
         policies: isolation policies, anti-affinity groups and failure domains.
         forced: True if the run moves bundles without waiting for hits.
-        force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
-            thresholds.
+        force_threshold: smallest gap, in score points, at which a forced run moves bundles.
         unloaded_brokers: seconds between each broker's last unload and the sample.
-        lesson: figures learned up to this sample, for a shedder that learns.
-        seed: seed for choosing among equally good destinations; the same seed gives the same plan.
+        lesson: what a shedder that learns has learned up to this sample.
+        seed: for choosing among equally good destinations; the same seed gives the same plan.
     """
 
     settings: Settings
@@ -56,14 +53,7 @@ class StrategyInput:
 
 
 def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Wanted:
-    """Return what the strategy wants.
-
-    Args:
-        arriving: traffic that drains move to each broker in this run, in msg/s and bytes/s.
-
-    Raises:
-        PlanError: `bad_result` if the strategy returns an impossible move (`stays.checked`).
-    """
+    """Return what the strategy wants; drains' traffic is in msg/s and bytes/s. Raises PlanError `bad_result`."""
 
     @cache
     def policies() -> PolicyFilter:
@@ -101,9 +91,9 @@ def _placed(
 ) -> Wanted:
     """Return what a shedder wants for which samples and policies are handled here.
 
-    A sample that follows the last one too soon still has the last sample's moving averages. For such a sample, the
-    shedder's result is reported, but nothing is shed. If the shedder counts hits, the same applies to a sample without
-    a new figure. Only samples that count change the state for the next run.
+    A sample that follows the last one too soon still has its moving averages, so nothing is shed; the same
+    applies to a sample without a new value if the shedder counts hits. Only samples that count change the
+    state.
     """
     counting, samples = given.counting, _samples(sample, shed)
     repeated = not given.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
@@ -122,7 +112,6 @@ def _placed(
 
 
 def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
-    """Return the shedder's decisions, with each source's current traffic in the same measure as its moves."""
     measures = {decision.source: decision.measure for decision in shed.decisions if decision.measure}
     measures |= {move.source: move.measure for move in moves if move.taken}
     traffic = {each.broker: each.traffic(measures[each.broker]) for each in sample.brokers if each.broker in measures}
@@ -130,7 +119,6 @@ def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[Candida
 
 
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
-    """Return the brokers' figures that cause cluster-wide hits; empty if the shedder counts no such hits."""
     if not shed.outermost:
         return {}
     figure = profile_of(sample.settings).figure
@@ -143,7 +131,6 @@ def _too_soon(decision: Decision) -> Decision:
 
 
 def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
-    """Return the shedder's result as text, with the number of bundles that move and the number passed over, if any."""
     if not moves:
         return found
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)

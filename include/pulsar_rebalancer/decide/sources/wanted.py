@@ -19,7 +19,6 @@ from pulsar_rebalancer.strategies.strategy_state import KeptState, PlacementStat
 from pulsar_rebalancer.texts import one_line
 
 MEASURE = Measure.THROUGHPUT
-"""Measure of all moves that no strategy chose."""
 
 _NAMES = 500
 """Maximum length of a broker list in a sentence, in characters."""
@@ -31,8 +30,7 @@ class RequestedMove(NamedTuple):
     Attributes:
         destination: brokerId of the new owner; None if placement chooses it.
         reason: why the bundle must not be moved, if this is already known; else None.
-        source: broker whose report on the bundle is used; None to use the owner's. Two brokers can briefly report the
-            same bundle.
+        source: broker whose report is used, as two can report a bundle; None to use the owner's.
     """
 
     bundle: str
@@ -42,15 +40,7 @@ class RequestedMove(NamedTuple):
 
 
 class SourceReport(NamedTuple):
-    """What a source says of its moves once the caps are applied.
-
-    Attributes:
-        decisions: one for each pair or broker that gives up bundles; `explain.complete` adds the bundles that move.
-        sentence: the result as text.
-        traffic: current traffic of the brokers that give up bundles, in the measure of their moves (msg/s or bytes/s).
-        samples: brokers' figures that caused moves or a hit of the whole cluster, by broker.
-        drains: progress of each drain, by drained broker.
-    """
+    """What a source says of its moves once the caps are applied; for the fields, see `planning.Plan`."""
 
     decisions: list[Decision]
     sentence: str = ""
@@ -64,13 +54,11 @@ class Wanted:
     """What one source wants.
 
     Attributes:
-        moves: candidates with their destinations, before the caps, each taken or with the reason why it stays.
-        report: function that returns what the source says of its moves after the caps.
+        moves: candidates with destinations, before the caps, each taken or with the reason why it stays.
+        report: returns what the source says of its moves after the caps.
         kept: the strategy's state for the next run; None if the source does not change it.
-        room: function that returns a new check, which refuses moves, or changes destinations, that would overload a
-            broker; None for no check.
-        regrouped: function that gives the moves their pairs after the caps, if another order of pairs was needed for
-            the caps; None if the pairs stay.
+        room: returns a new check against moves that would overload a broker; None for no check.
+        regrouped: gives the moves their pairs if the caps needed another order; None if the pairs stay.
     """
 
     moves: list[CandidateMove]
@@ -83,10 +71,7 @@ class Wanted:
 def candidates_of(
     sample: PlanningSample, requested: Iterable[RequestedMove], first_pair: int = 0
 ) -> list[CandidateMove]:
-    """Convert requested moves to candidates, with one pair number for each source.
-
-    Bundles with the most traffic come first.
-    """
+    """Convert requested moves to candidates, a pair number for each source, most traffic first."""
     of_source: dict[str, list[RequestedMove]] = {}
     for move in requested:
         source = sample.owners.get(move.bundle, "") if move.source is None else move.source
@@ -114,7 +99,7 @@ def candidates_of(
 
 
 def placed(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return the moves with their destinations. A move is passed over if policies allow no destination."""
+    """Return the moves with their destinations, passed over if policies allow none."""
     seed = sample.snapshot.folder.name
     return assignment.place(sample.cluster_sample, moves, sample.policy_filter(), PlacementState(), seed)[0]
 
@@ -122,12 +107,12 @@ def placed(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[Candi
 def giving(
     sample: PlanningSample, moves: Sequence[CandidateMove], reason: Reason, explanation: str, sentence: str
 ) -> SourceReport:
-    """Return what a source says whose brokers give bundles to others that need them; no decisions if nothing moves.
+    """Report a source whose brokers give bundles to others that need them; no decisions if nothing moves.
 
     Args:
         moves: candidates after the caps, with one negative pair number for each source.
-        explanation: text that says what each source does; the names of the receiving brokers are appended.
-        sentence: text that says what the plan does; `{}` is replaced with the names of the receiving brokers.
+        explanation: what each source does; the names of the receiving brokers are appended.
+        sentence: what the plan does; `{}` is replaced with the names of the receiving brokers.
     """
     receiving = sorted({str(move.destination) for move in moves if move.taken})
     if not receiving:

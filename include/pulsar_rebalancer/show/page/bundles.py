@@ -14,11 +14,11 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import considered, read_state
+from pulsar_rebalancer.run.plan import candidate_rows, read_state
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.show.page.brokers import drained
 from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, CostView, DrainView, StayView
-from pulsar_rebalancer.show.page.recent_runs import Run, newest
+from pulsar_rebalancer.show.page.recent_runs import Run, latest
 from pulsar_rebalancer.state.state_documents import DecisionState, Learned
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -41,9 +41,9 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
     """Return a broker's bundles with the largest current load, largest first; empty if nothing was learned.
 
     Raises:
-        SnapshotError: the newest sample, the state of its run or the costs cannot be read.
+        SnapshotError: the latest sample, the state of its run or the costs cannot be read.
     """
-    run, _ = newest(storage, now)
+    run, _ = latest(storage, now)
     if run is None or run.summary is None:
         return ()
     state = read_state(run.folder)
@@ -78,9 +78,9 @@ def find_bundles(storage: ClusterStorage, part: str, now: datetime) -> BundlesFo
     """Return the bundles whose names contain a given text, those with the most traffic first.
 
     Raises:
-        SnapshotError: the newest sample cannot be read.
+        SnapshotError: the latest sample cannot be read.
     """
-    run, _ = newest(storage, now)
+    run, _ = latest(storage, now)
     if run is None:
         return BundlesFound()
     table = run.snapshot.table("bundles", _COLUMNS)
@@ -104,7 +104,7 @@ def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
     Raises:
         SnapshotError: the run has no readable plan.
     """
-    return _named((row["reason"], row["bundle"], row["source"]) for row in considered(folder) if not row["taken"])
+    return _named((row["reason"], row["bundle"], row["source"]) for row in candidate_rows(folder) if not row["taken"])
 
 
 def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
@@ -156,7 +156,7 @@ def _left_by(run: Run, bundle: str) -> str:
 
 def _considered(folder: StoragePath) -> list[Row]:
     try:
-        return considered(folder)
+        return candidate_rows(folder)
     except SnapshotError:
         return []
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.show.page.recent_runs import Run
 
 
 class FailedRun(View):
-    """The newest run that has ended, if it failed.
+    """The latest run that has ended, if it failed.
 
     Attributes:
         task: the failed task; empty if the run exceeded its time limit.
@@ -30,7 +30,7 @@ class FailedRun(View):
     reason: str = ""
 
 
-class AirflowFacts(View):
+class AirflowContext(View):
     """Input for the page in addition to the runs' files.
 
     Attributes:

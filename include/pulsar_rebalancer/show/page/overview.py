@@ -11,7 +11,7 @@ from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.show.measurements import Scores
 from pulsar_rebalancer.show.page.brokers import broker_views, cluster_hits, kept_by, pair_views, worth_listing
 from pulsar_rebalancer.show.page.bundles import drain_views
-from pulsar_rebalancer.show.page.facts import AirflowFacts
+from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import FindingView, Overview, PlanView, RollView, State, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.recent_runs import (
@@ -19,8 +19,8 @@ from pulsar_rebalancer.show.page.recent_runs import (
     Run,
     change_by,
     known_scores,
-    newest,
-    newest_changes,
+    latest,
+    latest_changes,
     read_run,
     rounded,
 )
@@ -33,7 +33,7 @@ _ENDED_ROLL = timedelta(days=1)
 """Time for which the page shows a rolling restart that has ended."""
 
 
-def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Status:
+def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
     """Return the content of the strip at the top of the page.
 
     Args:
@@ -46,45 +46,45 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, no
     return _status(entry, facts, shown, said, now, measured)
 
 
-def unreadable(entry: ClusterEntry, facts: AirflowFacts, error: RebalancerError, now: datetime) -> Status:
+def unreadable(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
     """Return the content of the strip for a cluster with unreadable files."""
     said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
     return _status(entry, facts, None, said, now)
 
 
-def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime) -> Overview:
+def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page. The arguments and errors are the same as for `status`."""
     shown, measured, said = _now(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting(storage, entry, facts, shown, now)
     if shown is None:
         return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
-    changes = newest_changes(storage, now)
-    page, newest = _of(storage, shown, strip, facts, now, changes), changes.newest
+    changes = latest_changes(storage, now)
+    page, latest = _of(storage, shown, strip, facts, now, changes), changes.latest
     begun = page.plan is not None and page.plan.done > 0
-    last = plan_view(storage, read_run(newest.folder)) if newest and not begun else None
+    last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 
-def without_run(strip: Status, facts: AirflowFacts, now: datetime) -> Overview:
+def without_run(strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page if no run can be shown: only orders and their progress."""
     return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll(facts.roll, now))
 
 
 def _now(
-    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, now: datetime
+    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime
 ) -> tuple[Run | None, Run | None, Said]:
-    """Return the run to show, the run with the newest sample, and the cluster's state.
+    """Return the run to show, the run with the latest sample, and the cluster's state.
 
-    The run to show is the run that is moving bundles or, if there is none, the newest run that has ended.
+    The run to show is the run that is moving bundles or, if there is none, the latest run that has ended.
     """
-    begun, ended = newest(storage, now, facts.opened)
+    begun, ended = latest(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun
     return shown, begun or shown, now_of(entry, facts, begun, ended, now)
 
 
 def _awaiting(
-    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowFacts, shown: Run | None, now: datetime
+    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, shown: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan awaiting approval; None if there is no such plan, or if the run on the page made it."""
     folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
@@ -107,15 +107,15 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     said = of_run(run, "", (now - run.request.collected_at).total_seconds())
     entry = entry.model_copy(update={"settings": settings})
     in_force = run.request.in_force if run.request.closed else ""
-    strip = _status(entry, AirflowFacts(), run, said, now).model_copy(update={"in_force": in_force})
+    strip = _status(entry, AirflowContext(), run, said, now).model_copy(update={"in_force": in_force})
     own = change_by(folder, run.request.collected_at)
-    changes = newest_changes(storage, now)._replace(moved=own.moved if own else None)
-    return _of(storage, run, strip, AirflowFacts(), now, changes).model_copy(update={"of_one_run": True})
+    changes = latest_changes(storage, now)._replace(moved=own.moved if own else None)
+    return _of(storage, run, strip, AirflowContext(), now, changes).model_copy(update={"of_one_run": True})
 
 
 def _status(
     entry: ClusterEntry,
-    facts: AirflowFacts,
+    facts: AirflowContext,
     shown: Run | None,
     said: Said,
     now: datetime,
@@ -147,7 +147,7 @@ def _status(
 
 
 def _of(
-    storage: ClusterStorage, run: Run, strip: Status, facts: AirflowFacts, now: datetime, changes: Changes
+    storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime, changes: Changes
 ) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = pair_views(run)
@@ -165,7 +165,7 @@ def _of(
         hits=cluster_hits(run, kept),
         plan=_plan(storage, run),
         moved=changes.moved,
-        changed_at=changes.newest.ended_at if changes.newest else None,
+        changed_at=changes.latest.ended_at if changes.latest else None,
         drains=tuple(drain_views(run, facts.drains)),
         roll=_roll(facts.roll, now),
         findings=_findings(run),
@@ -183,7 +183,7 @@ def _roll(roll: Roll, now: datetime) -> RollView | None:
 
 def _plan(storage: ClusterStorage, run: Run) -> PlanView | None:
     summary = run.summary
-    considered = summary and (summary.has_effect or summary.bundles_passed_over or summary.splits_told)
+    considered = summary and (summary.has_effect or summary.bundle_skip_reasons or summary.splits_told)
     return plan_view(storage, run) if considered else None
 
 

@@ -260,7 +260,7 @@ class Status(View):
         pairing: True if the strategy pairs brokers.
         sentence: a sentence that says why the rebalancer does or does not move bundles.
         in_force: a sentence about people's orders in force; empty if there are none.
-        collected_at: time of the newest sample; None if there is none.
+        collected_at: time of the latest sample; None if there is none.
         score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
             compared. After moves, the range is the predicted range (None if unknown) until scores are measured again.
         predicted: True if the range is the plan's prediction.
@@ -474,8 +474,8 @@ class Overview(View):
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan awaiting approval, if it is from another run; else None.
         last: the last plan that moved or split bundles; None if `plan` has already begun.
-        moved: the newest run that moved bundles; on the page of one run, that run if it moved bundles.
-        changed_at: end of the newest run that moved or split bundles, also on the page of an earlier run.
+        moved: the latest run that moved bundles; on the page of one run, that run if it moved bundles.
+        changed_at: end of the latest run that moved or split bundles, also on the page of an earlier run.
         roll: the active rolling restart; None if there is none.
         validated: True if the run has been validated.
         learns: True if the strategy learns the cost of bundles' messages.

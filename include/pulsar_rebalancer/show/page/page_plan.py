@@ -102,7 +102,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         splits=splits,
         about_splits=_about_splits(run, summary),
         unknown=summary.by_hand.unknown if summary.by_hand else (),
-        stay=_stay(summary.bundles_passed_over),
+        stay=_stay(summary.bundle_skip_reasons),
         done=len(outcomes),
         failed=sum(not outcome.ok for outcome in outcomes),
         harm=_harm(run, len(moves), last),
@@ -234,6 +234,6 @@ def _result(outcome: MoveOutcome | SplitOutcome | None) -> dict[str, Any]:
     return result | {"seconds": round(outcome.seconds, 1), "error": outcome.error}
 
 
-def _stay(passed_over: Mapping[Reason, int]) -> tuple[Count, ...]:
-    ordered = sorted(passed_over.items(), key=lambda item: (-item[1], item[0]))
+def _stay(skip_reasons: Mapping[Reason, int]) -> tuple[Count, ...]:
+    ordered = sorted(skip_reasons.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Count(reason=reason, meaning=reason.meaning, count=count) for reason, count in ordered)

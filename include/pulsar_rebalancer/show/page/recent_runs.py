@@ -1,4 +1,4 @@
-"""The newest runs of a cluster, with the brokers' scores in each run."""
+"""The latest runs of a cluster, with the brokers' scores in each run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _LOOKED_AT = 20
-"""How many of the newest runs to search for one that has ended."""
+"""How many of the latest runs to search for one that has ended."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def _known(read: Callable[[], _Document]) -> _Document | None:
         return None
 
 
-def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
-    """Return the run in progress (else the newest run) and the newest run that has ended. A missing run is None.
+def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
+    """Return the run in progress (else the latest run) and the latest run that has ended. A missing run is None.
 
     Dry runs are ignored, because they have neither an outcome nor a strategy decision.
 
@@ -148,7 +148,7 @@ def newest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
         SnapshotError: `storage_failed`.
     """
     begun: Run | None = None
-    runs = (read_run(folder) for folder in storage.newest_runs(now))
+    runs = (read_run(folder) for folder in storage.latest_runs(now))
     for looked_at, run in enumerate(run for run in runs if run is None or not run.request.dry_run):
         if run is not None and run.outcome is None and opened and run.request.airflow_run_id == opened:
             run = replace(run, opened=True)
@@ -211,9 +211,9 @@ class Change(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The newest change, and the newest run that moved bundles."""
+    """The latest change, and the latest run that moved bundles."""
 
-    newest: Change | None = None
+    latest: Change | None = None
     moved: MovedRun | None = None
 
 
@@ -221,21 +221,21 @@ _changes: Cache[Change] = Cache(20_000)
 """What each ended run changed, by run folder."""
 
 
-def newest_changes(storage: ClusterStorage, now: datetime) -> Changes:
-    """Return a cluster's newest changes.
+def latest_changes(storage: ClusterStorage, now: datetime) -> Changes:
+    """Return a cluster's latest changes.
 
     Raises:
         SnapshotError: `storage_failed`.
     """
-    newest = None
+    latest = None
     for at, folder in islice(storage.dated_runs(now), _LOOKED_BACK):
         change = change_by(folder, at)
         if change is None or not change.begun:
             continue
-        newest = newest or change
+        latest = latest or change
         if change.moved is not None:
-            return Changes(newest, change.moved)
-    return Changes(newest)
+            return Changes(latest, change.moved)
+    return Changes(latest)
 
 
 def change_by(folder: StoragePath, collected_at: datetime) -> Change | None:

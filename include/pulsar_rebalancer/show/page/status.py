@@ -13,7 +13,7 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
 from pulsar_rebalancer.show.page.brokers import pair_views, short_names
-from pulsar_rebalancer.show.page.facts import AirflowFacts, FailedRun, why_held
+from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import PairView, State
 from pulsar_rebalancer.show.page.recent_runs import Run
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
@@ -48,13 +48,13 @@ class Said(NamedTuple):
     firing: str = ""
 
 
-def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: Run | None, now: datetime) -> Said:
+def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended: Run | None, now: datetime) -> Said:
     """Return a cluster's current state.
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        begun: the newest run that has started, whether or not it has ended; None if there is none.
-        ended: the newest run that has ended; None if there is none.
+        begun: the latest run that has started, whether or not it has ended; None if there is none.
+        ended: the latest run that has ended; None if there is none.
     """
     if entry.error:
         return Said(State.BROKEN, entry.error)
@@ -65,8 +65,8 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
     known = ended or begun
     if known is None:
         return _without_data(facts)
-    newest = begun or known
-    silent = _silent(entry, facts, known, (now - newest.request.collected_at).total_seconds())
+    latest = begun or known
+    silent = _silent(entry, facts, known, (now - latest.request.collected_at).total_seconds())
     if silent is not None:
         return silent
     age = (now - known.request.collected_at).total_seconds()
@@ -90,7 +90,7 @@ def now_of(entry: ClusterEntry, facts: AirflowFacts, begun: Run | None, ended: R
     return said._replace(firing=firing)
 
 
-def answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
+def answered(run: Run, facts: AirflowContext, *, waits: bool) -> Said | None:
     """Return the state if a person was asked to approve the run's plan and no longer is; None otherwise.
 
     Args:
@@ -112,7 +112,7 @@ def answered(run: Run, facts: AirflowFacts, *, waits: bool) -> Said | None:
     return Said(State.CLOSED, f"{approved}, and was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
-def _without_data(facts: AirflowFacts) -> Said:
+def _without_data(facts: AirflowContext) -> Said:
     if facts.failed is not None:
         return Said(State.FAILED, _failed(facts.failed))
     hint = "The first run takes a minute."
@@ -123,13 +123,13 @@ def _without_data(facts: AirflowFacts) -> Said:
     return Said(State.NO_DATA, f"No run has looked at the cluster yet. {hint}")
 
 
-def _silent(entry: ClusterEntry, facts: AirflowFacts, known: Run, age: float) -> Said | None:
-    """Return the state if no runs are scheduled or the newest run failed; None otherwise.
+def _silent(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Said | None:
+    """Return the state if no runs are scheduled or the latest run failed; None otherwise.
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        known: the newest run that has ended or, if there is none, the newest run that has started.
-        age: age of the newest data in seconds.
+        known: the latest run that has ended or, if there is none, the latest run that has started.
+        age: age of the latest data in seconds.
     """
     if facts.paused:
         return Said(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
@@ -148,7 +148,7 @@ def _explains_more(run: Run, failed: FailedRun) -> bool:
 
 def _failed(failed: FailedRun) -> str:
     reason = Reason.get(failed.reason)
-    where = f"The newest run failed in {failed.task}" if failed.task else "The newest run took too long and was ended"
+    where = f"The latest run failed in {failed.task}" if failed.task else "The latest run took too long and was ended"
     if reason is None:
         return f"{where}: see its log."
     return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", reason.action]))
@@ -161,7 +161,7 @@ def _longest_age(entry: ClusterEntry) -> float:
 
 
 def of_run(run: Run, firing: str, age: float) -> Said:
-    """Return a cluster's state according to its newest run.
+    """Return a cluster's state according to its latest run.
 
     Args:
         firing: as in `Said.firing`.
@@ -256,7 +256,7 @@ def _moved(run: Run) -> Said:
 
 
 def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Said:
-    capped = {reason: count for reason, count in summary.bundles_passed_over.items() if reason.has(Trait.CAP)}
+    capped = {reason: count for reason, count in summary.bundle_skip_reasons.items() if reason.has(Trait.CAP)}
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
         state = State.CLOSED if why is Reason.ROLLING else State.STUCK

@@ -55,7 +55,7 @@ class Timeline(View):
 
     Attributes:
         seconds: length of a bucket; buckets without a run are left out.
-        low_threshold, high_threshold: the newest thresholds in points.
+        low_threshold, high_threshold: the latest thresholds in points.
         unread: number of runs that have not been read yet; the next request reads them.
     """
 
@@ -266,7 +266,7 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
     """Return the timeline of a span that ends now.
 
     Args:
-        reading: time limit for reading files, in seconds. The newest files are read first.
+        reading: time limit for reading files, in seconds. The latest files are read first.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -274,21 +274,21 @@ def timeline(storage: ClusterStorage, span: Span, now: datetime, reading: float 
     begin, reader = begin_of(now - span.length, span.bucket), _Reader(now, reading)
     parts = [part for source in _sources(storage, span, begin, now) for part in source.buckets_read(reader)]
     buckets = list(_grouped((part for part in parts if begin <= part.at <= now), span.bucket))
-    newest = next((bucket for bucket in reversed(buckets) if bucket.low_threshold is not None), None)
+    latest = next((bucket for bucket in reversed(buckets) if bucket.low_threshold is not None), None)
     return Timeline(
         span=span,
         begin=begin,
         end=now,
         seconds=span.bucket.total_seconds(),
-        low_threshold=newest.low_threshold if newest else None,
-        high_threshold=newest.high_threshold if newest else None,
+        low_threshold=latest.low_threshold if latest else None,
+        high_threshold=latest.high_threshold if latest else None,
         buckets=tuple(buckets),
         unread=reader.unread,
     )
 
 
 def _sources(storage: ClusterStorage, span: Span, begin: datetime, now: datetime) -> Iterator[_Stretch | _Day]:
-    """Yield the run folders and tables that cover a span, newest first."""
+    """Yield the run folders and tables that cover a span, latest first."""
     folders = {day: name for name in storage.runs.names() if (day := day_of(name))}
     closed = {
         day for name in (storage.base / "history" / RUNS).names() if (day := day_of(name.removesuffix(".parquet")))

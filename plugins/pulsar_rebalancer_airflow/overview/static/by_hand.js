@@ -102,7 +102,7 @@ function actions(view, { base, dag }) {
 }
 
 /**
- * Return the action that undoes the newest run that moved bundles.
+ * Return the action that undoes the latest run that moved bundles.
  * @param {Overview} view
  * @returns {Action[]}
  */

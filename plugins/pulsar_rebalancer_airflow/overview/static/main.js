@@ -148,7 +148,7 @@ function showLoad(view) {
 function linked({ dag, run, log, requests }) {
   return [
     dag && [uiLink(dag, "DAG"), " "],
-    run && [uiLink(run, "newest run"), " "],
+    run && [uiLink(run, "latest run"), " "],
     log && [uiLink(log, "its log"), " "],
     requests && uiLink(requests, "people's requests"),
   ];

@@ -27,7 +27,7 @@ export function strip({ tone, state, cluster, sentence, in_force: force, ...stat
         "points between the hottest and the coldest broker",
       ),
       figure("deviation", points(status.deviation), "standard deviation of the scores, points"),
-      figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the newest data"),
+      figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the latest data"),
       live &&
         figure("next run", make("span", { "data-until": status.next_run_at ?? "" }), "time until the next run starts"),
       figure("mode", status.mode, "what the rebalancer may do"),

@@ -132,9 +132,9 @@ export function stretches(judged, seconds) {
   /** @type {Judged[][]} */
   const parts = [];
   for (const bucket of judged) {
-    const newest = parts.at(-1);
-    const before = newest?.at(-1);
-    if (newest && before && bucket.at - before.at <= seconds * 5000) newest.push(bucket);
+    const latest = parts.at(-1);
+    const before = latest?.at(-1);
+    if (latest && before && bucket.at - before.at <= seconds * 5000) latest.push(bucket);
     else parts.push([bucket]);
   }
   return parts;

@@ -53,8 +53,8 @@ def test_a_name_is_text_and_nothing_else(name: str, shown: str) -> None:
 def test_a_person_is_shown_what_the_plan_does(tmp_path: Path) -> None:
     run = make_run(ClusterStorage(str(tmp_path), "east"), [move_row(n, "a:1", "b:1") for n in range(2)])
     counts = [{"topics": n, "producers": 2 * n, "consumers": None} for n in (3, 4, 5)]
-    held = [{"cluster": "east", "broker": "a:1", "bundle": bundle(n), **each} for n, each in enumerate(counts)]
-    (run / "input" / "bundles.parquet").write_table(table(held, BUNDLES))
+    stop_reason = [{"cluster": "east", "broker": "a:1", "bundle": bundle(n), **each} for n, each in enumerate(counts)]
+    (run / "input" / "bundles.parquet").write_table(table(stop_reason, BUNDLES))
     summary, moves = Summary.read(run), list(read_moves(run))
     half = Split(bundle=bundle(4), broker="a:1", algorithm="range_equally_divide", positions=(5, 9), shares=(1, 0, 0))
 

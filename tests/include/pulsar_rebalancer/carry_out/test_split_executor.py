@@ -59,7 +59,7 @@ def split(name, *positions, algorithm="specified_positions_divide", **changes):
     return Split(**found | {"shares": shares} | changes)
 
 
-def carry(served, *splits, most=128, timeout=LONG, prepare=None, told=None, held=lambda: None):
+def carry(served, *splits, most=128, timeout=LONG, prepare=None, told=None, stop_reason=lambda: None):
     async def act():
         connection = AdminConnection(seeds=tuple(served.urls), token=SecretStr(served.token))
         async with Transport(connection) as transport:
@@ -72,7 +72,7 @@ def carry(served, *splits, most=128, timeout=LONG, prepare=None, told=None, held
                 most_bundles=most,
                 timeout_seconds=timeout,
                 on_outcome=(told if told is not None else []).append,
-                held=held,
+                stop_reason=stop_reason,
             )
             return outcomes, client.asked
 

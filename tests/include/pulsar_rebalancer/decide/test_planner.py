@@ -67,7 +67,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
     assert (split.bundle, split.positions, split.shares) == (NAMES[0], (0x20000000,), (1 / 3, 2 / 3))
     assert (split.condition, split.unload, split.algorithm) == ("msg_rate", True, "range_equally_divide")
     assert found.taken == [NAMES[0]]
-    assert found.passed_over == {}
+    assert found.skip_reasons == {}
     assert found.told == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; split at 0x20000000 its parts would carry 33 %, 67 %. "
         "The bundle will be split; its parts may move later.",
@@ -99,7 +99,7 @@ def test_what_is_left_whole_and_why(bundle, known, settings, reason):
     found = planned([large], settings=settings, candidates=candidates)
     assert reasons(found) == {large.bundle: reason}
     assert found.taken == []
-    assert found.passed_over == {reason: 1}
+    assert found.skip_reasons == {reason: 1}
     assert Reason(reason).meaning in found.told[0]
 
 

@@ -9,21 +9,21 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.run.snapshot import newest_sample
+from pulsar_rebalancer.run.snapshot import latest_sample
 
 
 def test_only_a_young_valid_sample_counts(tmp_path: Path) -> None:
     cluster = Snapshots(tmp_path, {"a": {}})
     with pytest.raises(SnapshotError, match="no run has validated a sample"):
-        newest_sample(cluster.storage, NOW, 300)
+        latest_sample(cluster.storage, NOW, 300)
 
     run = cluster.take()
     under_way = cluster.storage.new_run(NOW + timedelta(seconds=60))
     (under_way / "input" / "settings.json").write_json({})
-    assert newest_sample(cluster.storage, NOW + timedelta(seconds=300), 300).folder.name == run.name
-    with pytest.raises(SnapshotError, match="the newest sample is 301 s old, limit 300 s"):
-        newest_sample(cluster.storage, NOW + timedelta(seconds=301), 300)
+    assert latest_sample(cluster.storage, NOW + timedelta(seconds=300), 300).folder.name == run.name
+    with pytest.raises(SnapshotError, match="the latest sample is 301 s old, limit 300 s"):
+        latest_sample(cluster.storage, NOW + timedelta(seconds=301), 300)
 
     Validation(findings=(Finding(reason=Reason.TOO_FEW_BROKERS),)).write(run)
-    with pytest.raises(SnapshotError, match="validation stopped the newest run: too_few_brokers"):
-        newest_sample(cluster.storage, NOW, 300)
+    with pytest.raises(SnapshotError, match="validation stopped the latest run: too_few_brokers"):
+        latest_sample(cluster.storage, NOW, 300)

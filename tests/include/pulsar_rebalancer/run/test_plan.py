@@ -52,7 +52,7 @@ def run(tmp_path):
         pairs_fired=1,
         hits=(8, 0),
         bundles_taken=3,
-        bundles_passed_over={"over_remaining": 1},
+        bundle_skip_reasons={"over_remaining": 1},
         waves=2,
         predicted_min=9,
         predicted_max=11,

@@ -61,7 +61,7 @@ def told(tmp_path: Path) -> list[Measurement]:
     summary, _ = cluster.show(action="unload", bundles=[name(1)], destination="c:1")
     run = cluster.storage.run(summary.plan_id)
     assert run is not None
-    counted = {"counting": "counted", "bundles_split": 1, "splits_passed_over": {"one_topic": 2}}
+    counted = {"counting": "counted", "bundles_split": 1, "split_skip_reasons": {"one_topic": 2}}
     Summary.model_validate(summary.model_dump() | counted).write(run)
     return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 

@@ -20,6 +20,6 @@ from pulsar_rebalancer.strategies.caps import needs_waves
     ],
 )
 def test_the_version_says_whether_destinations_are_kept_by_range(version, needed):
-    newest = {"broker": "a:1", "version": "5.0.1"}
-    brokers = brokers_of([newest, {"broker": "b:1", "version": version}, newest | {"broker": "c:1"}])
+    latest = {"broker": "a:1", "version": "5.0.1"}
+    brokers = brokers_of([latest, {"broker": "b:1", "version": version}, latest | {"broker": "c:1"}])
     assert needs_waves(brokers) is needed

@@ -24,7 +24,7 @@ ENDED: DagRun = {
 }
 FIRED = {"pairs_fired": 1, "reasons": {"fired": 1}}
 STUCK = {"pairs_fired": 1, "reasons": {"no_fitting_bundle": 1}}
-MOVED_A_MOMENT_AGO = {"bundles_passed_over": {"recently_unloaded": 3}}
+MOVED_A_MOMENT_AGO = {"bundle_skip_reasons": {"recently_unloaded": 3}}
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:
 
 @pytest.mark.parametrize("held", [Reason.STOPPED, Reason.PAUSED, Reason.OUTSIDE_WINDOW])
 def test_a_plan_that_was_stopped_is_carried_out_again(
-    storage: ClusterStorage, state: MemoryState, held: Reason
+    storage: ClusterStorage, state: MemoryState, stop_reason: Reason
 ) -> None:
     identity = shown(storage, state, **UNLOAD)
     _, (first, _) = act(storage, state, plan=identity)
@@ -259,7 +259,7 @@ def test_a_plan_that_was_stopped_is_carried_out_again(
     # Another attempt of the same task, before the run was there.
     assert act(storage, state, plan=identity) == ("done", (first, {"plan": identity}))
     assert act(storage, state, {first: "failed"}, plan=identity)[0] == "plan_used"  # it came to no snapshot
-    carried_out(storage, first, held)
+    carried_out(storage, first, stop_reason)
     assert act(storage, state, {first: "running"}, plan=identity)[0] == "plan_under_way"
 
     done, (second, conf) = act(storage, state, {first: "failed"}, plan=identity)
@@ -285,8 +285,10 @@ def test_in_mode_approve_a_plan_that_was_stopped_is_carried_out_again(
     runs = {asking: "success", "approved__1": "running"}
 
     # It was paused when the person approved: the run was not begun.
-    held, known = act(storage, MemoryState(dict(state.documents)), {asking: "success"}, file=approve, plan=identity)
-    assert (held, known[0] != asking) == ("done", True)
+    stop_reason, known = act(
+        storage, MemoryState(dict(state.documents)), {asking: "success"}, file=approve, plan=identity
+    )
+    assert (stop_reason, known[0] != asking) == ("done", True)
     assert act(storage, state, runs, file=approve, plan=identity)[0] == "plan_under_way"
     if outcome is not None:
         carried_out(storage, "approved__1", outcome)

@@ -146,7 +146,7 @@ def test_a_plan_that_awaits_approval_follows_its_answer(session: Session, tmp_pa
     scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
     scene.run(now - timedelta(minutes=1))
     run = balanced(session, scene, now, Reason.AWAITING_APPROVAL)
-    plan_id = next(iter(scene.storage.newest_runs(now + timedelta(minutes=1)))).name
+    plan_id = next(iter(scene.storage.latest_runs(now + timedelta(minutes=1)))).name
     question = Question(plan_id=plan_id, at=now, run_id="ask__1")
     answer = Answer(question=question, at=now, by="bob", reason="quiet")
     approved = answer.model_copy(update={"carried_out_by": "approved__1"})
@@ -169,7 +169,7 @@ def test_a_plan_whose_approval_was_refused_says_so(session: Session, tmp_path: P
     scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
     scene.run(now - timedelta(minutes=1))
     run = balanced(session, scene, now, Reason.AWAITING_APPROVAL)
-    plan_id = next(iter(scene.storage.newest_runs(now + timedelta(minutes=1)))).name
+    plan_id = next(iter(scene.storage.latest_runs(now + timedelta(minutes=1)))).name
     question = Question(plan_id=plan_id, at=now, run_id="ask__1")
     approved = Answer(question=question, at=now, by="bob", reason="quiet", carried_out_by="approved__1")
     answers = Answers(plans={plan_id: approved, "other": approved.model_copy(update={"carried_out_by": ""})})

@@ -112,10 +112,10 @@ def test_what_holds_unless_it_is_overruled(tmp_path: Path, overruled: str) -> No
     {"policies": _isolated, "anti_affinity": _grouped}.get(overruled, lambda _: None)(snapshots)
     form = {"action": "unload", "bundles": [name(1), name(2)], "destination": "c:1"}
 
-    _, held = snapshots.show(**form)
+    _, stop_reason = snapshots.show(**form)
     summary, found = snapshots.show(**form, overrule=[overruled], reason="the night shift asked for it")
 
-    assert held[name(2)] == reason
+    assert stop_reason[name(2)] == reason
     assert found == {name(1): "c:1", name(2): "c:1"}
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.request.reason) == ("ada", "the night shift asked for it")
@@ -140,7 +140,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
 
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
-    stay = {reason: f"  1 bundle stays: {reason}. {reason.meaning}" for reason in summary.bundles_passed_over}
+    stay = {reason: f"  1 bundle stays: {reason}. {reason.meaning}" for reason in summary.bundle_skip_reasons}
     assert set(stay) == {Reason.NO_SUCH_BUNDLE, Reason.SAME_BROKER}
     last = {
         name(2): Harm(clients_before=4, clients_seconds=3.12),
