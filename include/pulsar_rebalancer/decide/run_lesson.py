@@ -58,9 +58,10 @@ def lesson_of(run: RunInput) -> RunLesson:
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
-    after, change = known.averaged(rate, learning.steps(before, minutes, counts=counts))
-    hour, quick, quarter = (np.where(refused, old, new) for old, new in zip(known[:3], after[:3], strict=True))
-    after, change = after._replace(hour=hour, quick=quick, quarter=quarter), np.where(refused, 0.0, change)
+    after, change = known.averaged(rate, minutes, counts=counts)
+    averages = ("hour", "quick", "quarter", "samples")
+    kept = {name: np.where(refused, getattr(known, name), getattr(after, name)) for name in averages}
+    after, change = after._replace(**kept), np.where(refused, 0.0, change)
     lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:

@@ -15,7 +15,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state.state_documents import Learned
-from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums, learn, steps
+from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT, continued, measure_of
 from pulsar_rebalancer.strategies.strategy_state import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
@@ -217,7 +217,7 @@ class LearnedColumns:
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
-        self.costs, change = known.averaged(rate, steps(before, minutes, counts=counts))
+        self.costs, change = known.averaged(rate, minutes, counts=counts)
         sums = self.sums(owner, self.costs.summands(rate, change))
         if before.samples and not counts:
             return Lesson(before, sums)

@@ -148,7 +148,7 @@ MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((
 """Moving averages of bundles: short-term over at most 10 samples, long-term over 1000 (TimeAverageMessageData)."""
 
 RATES = ("hour_rate", "quick_rate", "quarter_rate")
-COSTS = (*RATES, "cost", "cost_variance")
+COSTS = (*RATES, "cost", "cost_variance", "samples")
 """Columns in which a strategy that learns stores what it knows about bundles (`strategies.costs.BundleCosts`)."""
 
 BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) for name in COSTS)])

@@ -11,10 +11,11 @@ in a Kalman filter: the more a bundle's rate changed and the less certain its co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from pulsar_rebalancer.state.state_documents import NOTHING, SETTLED, Learned, L
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
     from pulsar_rebalancer.strategies.sample import RecentMove
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 MOVED = 4.0  # minutes for which a broker's report may not yet show a move
 _AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045)  # steps per minute, in the order of `run.tables.RATES`
 _POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
+_IDLE = 0.002  # step per minute back to the start value: a process that starts may report 0
 _FULL = 97.0  # percent; above it, a score no longer grows with the load
 _FRESH = 2  # host intervals after which a broker's figure is not of this sample
 
@@ -80,14 +83,18 @@ class Lesson(NamedTuple):
     corrections: Mapping[str, Correction] = MappingProxyType({})
 
 
-def step(per_minute: float, minutes: float, samples: int) -> float:
+def step(per_minute: float, minutes: float, samples: float) -> float:
     """Return the weight of a new sample in a moving average, which starts as the plain mean of its samples."""
     return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
 
-def steps(before: Learned, minutes: float, *, counts: bool) -> tuple[float, ...]:
-    """Return a sample's weight in each average of bundle rates (`run.tables.RATES`); 0 if it does not count."""
-    return tuple(step(usual, minutes, before.samples + 1) if counts else 0.0 for usual in _AVERAGES)
+def steps(samples: npt.NDArray[np.float64], minutes: float) -> tuple[npt.NDArray[np.float64], ...]:
+    """Return a sample's weight in each average of bundles' rates (`run.tables.RATES`).
+
+    Args:
+        samples: number of counted samples of each bundle, including this one.
+    """
+    return tuple((1 / samples).clip(step(usual, minutes, math.inf)) for usual in _AVERAGES)
 
 
 def learn(
@@ -112,7 +119,8 @@ def learn(
     scores = {broker.broker: score(broker, settings) for broker in present}
     # Only brokers that report averages say when they measured; others say when they last wrote a report.
     old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
-    idle = min([before.idle, *scores.values()])
+    risen = before.idle + step(_IDLE, minutes, math.inf) * (NOTHING.idle - before.idle)
+    idle = min([risen, *scores.values()])
     usable = [name for name, now in scores.items() if name not in old and now < _FULL]
     rate, points = one_by_one(sums.get(name, Sums()).rate for name in usable), before.points
     if rate > 0:
@@ -168,6 +176,7 @@ class BundleCosts(NamedTuple):
     Attributes:
         hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s.
         cost, variance: relative cost of a message, and its variance.
+        samples: number of counted samples since the bundle appeared.
     """
 
     hour: Floats
@@ -175,24 +184,28 @@ class BundleCosts(NamedTuple):
     quarter: Floats
     cost: Floats
     variance: Floats
+    samples: Floats
 
     @classmethod
     def unknown(cls, count: int) -> Self:
         """Return the columns for bundles about which nothing is known yet."""
         return cls(*np.full((len(cls._fields), count), np.nan))
 
-    def averaged(self, rate: Floats, steps: Iterable[float]) -> tuple[Self, Floats]:
+    def averaged(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
         """Return the columns after a sample, and the differences of the rates from their quarter-hour averages.
 
         Args:
             rate: msg/s or kB/s. A bundle whose rate is NaN is forgotten.
-            steps: steps of the averages (`learning.steps`).
+            minutes: time since the last counted sample.
+            counts: False if the sample changes no average.
         """
         new = np.isnan(self.quick)
         before = [np.where(new, rate, average) for average in self[:3]]
-        hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before, steps, strict=True))
+        samples = np.where(new, 0.0, self.samples) + counts
+        weights: tuple[Any, ...] = steps(samples, minutes) if counts else (0.0,) * len(before)
+        hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before, weights, strict=True))
         cost, variance = np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance)
-        return type(self)(hour, quick, quarter, cost, variance), rate - before[2]
+        return type(self)(hour, quick, quarter, cost, variance, samples), rate - before[2]
 
     def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
         """Return a column for each of `learning.Sums`, with what each bundle adds to the sums of its broker."""

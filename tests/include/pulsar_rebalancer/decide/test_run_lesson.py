@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
@@ -30,7 +31,7 @@ from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""
 
-KNOWN = {name: (90.0 + number, 95.0, 80.0, 1.5, 0.125) for number, name in enumerate("abcd")}
+KNOWN = {name: (90.0 + number, 95.0, 80.0, 1.5, 0.125, 30.0) for number, name in enumerate("abcd")}
 """Costs (`run.tables.COSTS`) of bundles that were there before."""
 
 SPLIT, HALVES = "t/n/0x00000000_0x40000000", ("t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000")
@@ -67,14 +68,14 @@ def given(
     return run
 
 
-def expected(run: RunInput, before: Learned, rate: float, costs: tuple[float, ...] | None = None) -> Sums:
+def expected(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
     """A bundle's share of its broker's sums."""
     averages = dict(zip(RATES, costs or (rate,) * 3, strict=False))
-    cost, variance = costs[3:] if costs else (1.0, 0.25)
+    cost, variance, samples = costs[3:] if costs else (1.0, 0.25, 0.0)
     change = rate - averages["quarter_rate"]
-    sizes = dict(zip(RATES, steps(before, 1.0, counts=True), strict=True))
+    sizes = dict(zip(RATES, steps(np.array(samples + 1), 1.0), strict=True))
     hour, quick = (averages[name] + sizes[name] * (rate - averages[name]) for name in ("hour_rate", "quick_rate"))
-    return Sums(cost * rate, cost * change, variance * change**2, cost * quick, cost * hour)
+    return Sums(cost * rate, cost * change, variance * change**2, float(cost * quick), float(cost * hour))
 
 
 def added(*sums: Sums) -> Any:
@@ -95,7 +96,7 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
         reported("b3", "t/n/a", 7.0, cluster="west"),
     ]
     costs = [known(f"t/n/{name}", figures) for name, figures in KNOWN.items()]
-    costs += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625)), known(HALVES[1], KNOWN["a"])]
+    costs += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625, 30.0)), known(HALVES[1], KNOWN["a"])]
     findings = tuple(Finding(reason=Reason.NOT_A_NUMBER, subject=f"t/n/{name}") for name in "cf")
     split = BundleSplit(at=runs.NOW, plan_id="p", positions=(0x20000000,), shares=(0.25, 0.75))
     # It had moved to b3, where its parts are now.
@@ -105,23 +106,20 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     before = Learned(samples=30, points=0.01)
     run = given(tmp_path, bundles, costs, before, **more)
     found = lesson_of(run)
-    sums = found.lesson.sums
-
-    def of(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
-        return expected(run, before, rate, costs)
-
-    hour, quick, _, cost, _ = KNOWN["c"]
+    sums, of = found.lesson.sums, expected
+    hour, quick, _, cost, *_ = KNOWN["c"]
     assert set(sums) == {"b1", "b2", "b3"}
     assert sums["b1"] == added(of(200, KNOWN["a"]), of(1000), of(400, KNOWN["b"]))
     assert sums["b2"] == added(Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
-    assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 2.0, 0.0625)), of(100, KNOWN["a"]))
+    assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 2.0, 0.0625, 30.0)), of(100, KNOWN["a"]))
 
     # The next run goes on from the same figures, of each bundle once.
     after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
     assert set(after) == {*(f"t/n/{name}" for name in "abcde"), *HALVES}
-    of_a = zip(KNOWN["a"], steps(before, 1.0, counts=True), strict=False)
+    of_a = zip(KNOWN["a"], steps(np.array(31.0), 1.0), strict=False)
     assert after["t/n/a"][:4] == pytest.approx([*(rate + step * (200 - rate) for rate, step in of_a), 1.5])
-    assert after["t/n/e"] == [1000, 1000, 1000, 1, 0.25]
+    assert (after["t/n/a"][-1], after["t/n/c"][-1]) == (31, 30)
+    assert after["t/n/e"] == [1000, 1000, 1000, 1, 0.25, 1]
     assert after["t/n/c"][:4] == list(KNOWN["c"][:4])
     found.write(run)
     assert run.new_costs.read_table() == found.costs
@@ -189,13 +187,13 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         run = given(tmp_path, bundles, costs, before, moves=moves, validation=Validation(findings=findings))
         found = lesson_of(run)
         after = {row.pop("bundle"): tuple(row.values()) for row in found.costs.to_pylist()}
-        hour, quick, _, cost, _ = KNOWN["a"]
+        hour, quick, _, cost, *_ = KNOWN["a"]
         unseen = Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
         is_seen = len(reporting) == 1
-        load = expected(run, before, 200, KNOWN["a"]) if is_seen else unseen
+        load = expected(200, KNOWN["a"]) if is_seen else unseen
         # Later, it counts where it is reported.
         holds = counts_at if minutes < 4 else min(reporting, default=None)
-        loads = {"b1": [expected(run, before, 400, KNOWN["b"])]}
+        loads = {"b1": [expected(400, KNOWN["b"])]}
         if holds:
             loads.setdefault(holds, []).append(load)
         assert found.lesson.sums == {broker: added(*of) for broker, of in loads.items()}
@@ -205,9 +203,16 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
 
 def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
     names = [f"t/n/{number}" for number in range(100)]
-    costs = [known(name, (*KNOWN["a"][:2], 10.0, 1.0, 0.25)) for name in names]
+    costs = [known(name, (*KNOWN["a"][:2], 10.0, 1.0, 0.25, 30.0)) for name in names]
     bundles = [reported("b1", name, 5.5) for name in names]
     busy = reported("b2", "t/n/busy", 1e5)
     for others in ([], [busy]):
         sums = lesson_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).lesson.sums
         assert sums["b1"].doubt == pytest.approx(100 * 0.25 * 1.0**2)
+
+
+def test_a_new_bundle_starts_with_the_mean_of_its_own_samples(tmp_path):
+    costs = [known("t/n/a", (300.0, 300.0, 300.0, 1.0, 0.25, 1.0))]
+    run = given(tmp_path, [reported("b1", "t/n/a", 50.0)], costs, Learned(samples=1000, points=0.01))
+    (after,) = lesson_of(run).costs.to_pylist()
+    assert [after[name] for name in (*RATES, "samples")] == [200, 200, 200, 2]

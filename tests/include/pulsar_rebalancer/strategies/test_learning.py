@@ -17,13 +17,13 @@ from pulsar_rebalancer.strategies.learning import BundleCosts, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
 
 KNOWN = Learned(
-    100, 0.01, 2.0, 25.0, {"a": LearnedBroker(100, 3.0, 50.0, 4.0), "b": LearnedBroker(100, 0.0, 20.0, 4.0)}
+    100, 0.01, 5.0, 25.0, {"a": LearnedBroker(100, 3.0, 53.0, 4.0), "b": LearnedBroker(100, 0.0, 23.0, 4.0)}
 )
 SUMS = {"a": Sums(rate=5000, change=400, doubt=1e6), "b": Sums(rate=2000)}
 SETTINGS = Settings()
 
 
-def sampled(a: float = 60.0, b: float = 22.0, **more: Any) -> Any:
+def sampled(a: float = 63.0, b: float = 25.0, **more: Any) -> Any:
     return brokers_of([broker("a", a) | more, broker("b", b)])
 
 
@@ -31,11 +31,11 @@ def test_a_sample_moves_every_average_by_its_step():
     found = learn(KNOWN, sampled(), SUMS, [], SETTINGS, 1.0).learned
     # (58 + 20) points of 7,000 msg/s.
     points = 0.01 + 0.01 * (78 / 7000 - 0.01)
-    assert (found.samples, found.idle, found.quiet) == (101, 2.0, 25.0)
+    assert (found.samples, found.idle, found.quiet) == (101, 5.0, 25.0)
     assert found.points == pytest.approx(points)
-    error = 60 - 50 - points * 400
+    error = 63 - 53 - points * 400
     assert found.brokers["a"] == pytest.approx(
-        (101, 3 + 0.05 * (60 - 2 - points * 5000 - 3), 50 + 0.045 * 10, 4 + 0.02 * (error**2 - 4), None)
+        (101, 3 + 0.05 * (63 - 5 - points * 5000 - 3), 53 + 0.045 * 10, 4 + 0.02 * (error**2 - 4), None)
     )
 
 
@@ -58,7 +58,7 @@ def test_the_error_is_put_down_to_the_bundles_whose_rate_changed():
 
 def corrected(variance: float, *given: float) -> tuple[float, float]:
     """The cost and its variance after a correction, of one bundle whose cost is 1."""
-    figures = BundleCosts(*(np.array([figure]) for figure in (9.0, 9.0, 9.0, 1.0, variance)))
+    figures = BundleCosts(*(np.array([figure]) for figure in (9.0, 9.0, 9.0, 1.0, variance, 9.0)))
     after = figures.corrected(*(np.array([figure]) for figure in given))
     return after.cost.item(), after.variance.item()
 
@@ -81,6 +81,14 @@ def test_a_broker_that_is_left_out_teaches_nothing_and_is_remembered():
     assert found.learned.brokers["a"] == KNOWN.brokers["a"]
     assert "a" not in found.corrections
     assert found.learned.points == pytest.approx(0.01)
+
+
+def test_a_score_of_zero_does_not_count_for_good():
+    found = learn(KNOWN, sampled(b=0.0), SUMS, [], SETTINGS, 1.0).learned
+    assert found.idle == 0
+    day = learn(found, sampled(), SUMS, [], SETTINGS, 1440.0).learned
+    assert day.idle == pytest.approx(5 * (1 - 0.998**1440))
+    assert learn(day, sampled(b=3.0), SUMS, [], SETTINGS, 1.0).learned.idle == 3
 
 
 def test_points_are_the_same_in_every_python_version():
