@@ -37,7 +37,7 @@ def named() -> dict[str, set[str]]:
         path, text = file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
         if not path.startswith(AT_HOME):
             found[path] = set(python_names(text) if file.suffix == ".py" else NAME.findall(text))
-    assert len(found) > 200
+    assert len(found) > 150
     return {path: names for path, names in found.items() if names}
 
 

@@ -244,6 +244,9 @@ class Reason(StrEnum):
     INTERVAL_BELOW_HOST_SAMPLE = ("interval_below_host_sample", WARN, Trait.NONE,
         "Runs are more frequent than brokers measure, so most samples do not count.",
         "Raise interval_seconds to host_usage_interval_minutes or more.")
+    NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
+        "Settings that Pulsar's authors or the experiments advise against, for these brokers.",
+        "Choose as docs/strategies.md says, or compare in a replay.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")

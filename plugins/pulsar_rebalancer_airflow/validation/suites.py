@@ -31,7 +31,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import AVERAGES, INPUT, LARGEST, RESOURCES, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import profile_of
+from pulsar_rebalancer.strategies.shedders.registry import not_recommended, profile_of
 from pulsar_rebalancer_airflow.validation.findings import (
     KEYS,
     SHOWN_ROWS,
@@ -190,6 +190,9 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     findings += unknown_brokers(samples, settings)
     findings += unmatched_patterns(frames["bundles"]["bundle"], settings)
     findings += interval_below_host_sample(settings)
+    left_out = {finding.subject for finding in findings if finding.effect is Effect.QUARANTINE}
+    brokers = frames["brokers"].set_index("broker")["cpu_limit"].drop(list(left_out), errors="ignore")
+    findings += not_recommended(settings, brokers)
     findings += enough_brokers(findings, samples, settings)
     validation = Validation(findings=tuple(findings))
     validation.write(run)

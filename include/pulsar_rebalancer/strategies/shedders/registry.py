@@ -22,7 +22,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.strategies.sample import Line, Profile, Threshold
 from pulsar_rebalancer.strategies.shedders import (
@@ -115,6 +115,26 @@ def _or_default(strategy: str, name: str, profile: Profile) -> Callable[..., obj
 def placement_of(settings: Settings) -> Placement:
     """Return the placement for bundles to which the shedder assigns no destination."""
     return settings.placement or profile_of(settings).placement
+
+
+_HALF, _UNEQUAL = 0.5, 1.25  # share of a pair's difference to move; ratio of CPU limits
+
+
+def not_recommended(settings: Settings, cpu_limits: Iterable[float]) -> list[Finding]:
+    """Return a warning for each choice that PIP-364 or the experiments advise against.
+
+    Args:
+        cpu_limits: the brokers' CPU limits, in percent of one core; NaN if unknown.
+    """
+    found, strategy, placement = [], settings.strategy, placement_of(settings)
+    limits = [limit for limit in cpu_limits if limit > 0]
+    if strategy == Strategy.THRESHOLD and placement is Placement.LEAST_RATE:
+        found.append(f"{strategy} sheds by usage, but {placement} places by rate")
+    if strategy == Strategy.AVG and settings.max_unload_percentage < _HALF:
+        found.append(f"max_unload_percentage {settings.max_unload_percentage:g} leaves a pair of {strategy} uneven")
+    if strategy in (Strategy.AVG, Strategy.UNIFORM) and limits and max(limits) > _UNEQUAL * min(limits):
+        found.append(f"{strategy} with brokers of {min(limits) / 100:g} to {max(limits) / 100:g} cores")
+    return [Finding(reason=Reason.NOT_RECOMMENDED, detail=detail) for detail in found]
 
 
 def _from_outside(path: str) -> Profile:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
@@ -150,7 +149,6 @@ def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
 
 PROFILE = Profile(
     shed,
-    placement=Placement.LEAST_RATE,
     lines=_lines,
-    grid={"average_threshold": [5, 10, 20], "placement": Placement.LEAST_USAGE.value},
+    grid={"average_threshold": [5, 10, 20]},
 )

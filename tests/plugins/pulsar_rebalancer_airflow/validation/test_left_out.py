@@ -38,6 +38,29 @@ def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
     assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
 
 
+@pytest.mark.parametrize(
+    ("settings", "cores", "said"),
+    [
+        ({"strategy": "ThresholdShedder", "placement": "LeastLongTermMessageRate"}, (8, 8), "places by rate"),
+        ({"strategy": "ThresholdShedder"}, (8, 8), ""),
+        ({"strategy": "UniformLoadShedder", "placement": "LeastLongTermMessageRate"}, (8, 8), ""),
+        ({"max_unload_percentage": 0.2}, (8, 8), "max_unload_percentage 0.2"),
+        ({"strategy": "UniformLoadShedder", "max_unload_percentage": 0.2}, (8, 8), ""),
+        ({}, (4, 12), "AvgShedder with brokers of 4 to 12 cores"),
+        ({"strategy": "UniformLoadShedder"}, (4, 12), "UniformLoadShedder with brokers of 4 to 12 cores"),
+        ({"strategy": "GainShedder"}, (4, 12), ""),
+    ],
+)
+def test_a_choice_that_pulsar_or_the_experiments_advise_against_is_told(tmp_path, settings, cores, said):
+    sample = Sample()
+    for broker, number in zip(sample.brokers, (*cores, cores[0]), strict=True):
+        broker["cpu_limit"] = 100.0 * number
+    sample.settings = settings
+    found = [f for f in findings_of(sample, tmp_path) if f.reason == "not_recommended"]
+    assert [f.effect for f in found] == ["warn"] * bool(said)
+    assert all(said in f.detail for f in found)
+
+
 def many(reason_columns, count=4, **settings):
     """Eight brokers, the first of which have a problem."""
     sample = Sample()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.vectors.rows import sample
 
-from pulsar_rebalancer.config.field_types import Strategy
+from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
@@ -15,7 +15,7 @@ from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
-LEAST_RATE = {"strategy": Strategy.THRESHOLD}
+LEAST_RATE = {"strategy": Strategy.THRESHOLD, "placement": Placement.LEAST_RATE}
 
 
 def broker(name, cpu=50.0, left_out=None):

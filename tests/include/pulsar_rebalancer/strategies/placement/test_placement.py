@@ -50,7 +50,7 @@ def test_round_robin_starts_anew_after_the_largest_count():
     ("settings", "load", "expected"),
     [
         (Settings(), None, AvgPlacement),
-        (Settings(strategy=Strategy.THRESHOLD), None, LeastLongTermMessageRate),
+        (Settings(strategy=Strategy.UNIFORM), None, LeastLongTermMessageRate),
         (Settings(strategy=Strategy.THRESHOLD, placement=Placement.ROUND_ROBIN), None, RoundRobin),
         (Settings(strategy=Strategy.TRANSFER), None, LeastResourceUsageWithWeight),
         (Settings(strategy=Strategy.TRANSFER), 0.5, ExtensibleLeastResourceUsageWithWeight),
