@@ -21,6 +21,7 @@ from pulsar_rebalancer.run.committed import Committed, last_committed
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits, read_state
 from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath
@@ -95,7 +96,7 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
     if action == "restore":
         source, decision, moves = _restorable(store.storage, name)
     # No plan id: a plan recorded earlier must not be carried out after a restore.
-    means = decision.means if decision.means and (store.storage.state / decision.means).exists() else ""
+    means = decision.means if known_file(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
     details = loss(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
     # Noted first as begun, in case the task is killed before it notes the end.
@@ -106,8 +107,6 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
         store.put(ShownPlans())
     store.renew()
     note(store.storage, action, order, details | {"done": True})
-    if decision.means and not means:
-        _log.warning("%s is gone: the means of bundles start from scratch", decision.means)
     return lost
 
 

@@ -179,8 +179,6 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     known = read(spark, [run.known_means], MEANS) if run.known_means else empty(spark, MEANS)
     if run.known_means and run.parts_of_split_bundles:
         known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
-    if run.before.decision.means and not run.known_means:
-        print(f"means: {run.before.decision.means} is gone: bundles start again with this sample")
     if partitions(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
     if run.validation.quarantined:

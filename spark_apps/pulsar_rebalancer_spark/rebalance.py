@@ -49,6 +49,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
         own = beside.submit(lambda: _session_of_run(spark(), run))
+        _ = run.known_means  # once for all threads, while Spark starts
         held = beside.submit(lambda: bundle_means.of_run(own.result(), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundle_means.keep_means(run, held.result()))

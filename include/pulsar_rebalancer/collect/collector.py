@@ -20,7 +20,7 @@ from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import SettingsError, SnapshotError
+from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
@@ -124,15 +124,11 @@ class Earlier:
     keeps_load_data: bool = True
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
-        """Return the bundles' long-term moving averages; None if there are none or splitting is off."""
-        means = self.before.decision.means
-        if settings.split_mode is Mode.OFF or self.folder is None or not means:
+        """Return the long-term moving averages of bundles; None if there are none or splitting is off."""
+        if settings.split_mode is Mode.OFF or self.folder is None:
             return None
-        try:
-            return (self.folder / means).read_table(["bundle", *tables.LONG_TERM])
-        except SnapshotError as error:  # the file is gone: all moving averages start again with this sample
-            _log.warning("%s", error)
-            return None
+        means = tables.known_file(self.folder, self.before.decision.means, tables.MEANS)
+        return means.read_table(["bundle", *tables.LONG_TERM]) if means else None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, served
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import BUNDLES, NO_COSTS, TRAFFIC, BrokerSample, Cell
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_COSTS, TRAFFIC, BrokerSample, Cell, known_file
 from pulsar_rebalancer.state.state_documents import SETTLED, Counting, Learned, decide_counting
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
@@ -128,8 +128,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_costs(self) -> StoragePath | None:
-        file = self.state_folder / self.before.decision.costs
-        return file if self.before.decision.costs and file.exists() else None
+        return known_file(self.state_folder, self.before.decision.costs, BUNDLE_COSTS)
 
     @property
     def new_costs(self) -> StoragePath:

@@ -29,11 +29,13 @@ from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import (
     BUNDLES,
     INPUT,
+    MEANS,
     TIME,
     VERSION,
     BrokerSample,
     Row,
     broker_samples,
+    known_file,
     rows_of,
     version_of,
 )
@@ -262,11 +264,9 @@ class Snapshot:
     def known_means(self) -> StoragePath | None:
         """Return the file with the moving averages from the last counted sample; None if there is none.
 
-        Also return None if the file is missing: the means then start with this sample, as in Pulsar after a change of
-        leader.
+        The means then start with this sample, as in Pulsar after a change of leader.
         """
-        file = self.state_folder / self.before.decision.means
-        return file if self.before.decision.means and file.exists() else None
+        return known_file(self.state_folder, self.before.decision.means, MEANS)
 
 
 _LOOKED_AT = 20

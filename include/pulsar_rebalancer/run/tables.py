@@ -6,6 +6,7 @@ the key `cluster`, so that one Spark application can process many clusters at on
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -20,6 +21,8 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import StoragePath
+
+_log = logging.getLogger(__name__)
 
 TIME = pa.timestamp("us", tz="UTC")
 RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
@@ -338,6 +341,34 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
     """Write the input tables of a run to `<run>/input/<name>.parquet`."""
     for name, content in tables.items():
         (run / "input" / f"{name}.parquet").write_table(content)
+
+
+def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath | None:
+    """Return a table of the stored state; None if there is none.
+
+    A table that is missing or damaged, or that another release wrote, counts as none: what it held starts again. It is
+    read as a whole, because a strategy or Spark would otherwise fail on it. Tables from Spark have no version, so the
+    columns say who wrote it.
+
+    Args:
+        name: name of the file in the state folder; empty if there is none.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    file = folder / name
+    try:
+        if not name:
+            return None
+        found = file.read_table().schema
+        if (found.names, found.types) != (schema.names, schema.types):
+            raise SnapshotError(Reason.FILE_VERSION, f"{file.uri} has other columns")
+    except SnapshotError as error:
+        if error.reason is Reason.STORAGE_FAILED:
+            raise
+        _log.warning("%s: what it held starts again with this sample", error)
+        return None
+    return file
 
 
 def version_of(schema: pa.Schema) -> str:

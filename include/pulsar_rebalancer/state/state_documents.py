@@ -255,12 +255,6 @@ class Learned:
     bottleneck: str = "cpu"
     others: int = 0
 
-    @classmethod
-    def parse(cls, document: Mapping[str, Any]) -> Self:
-        """Parse a document that `document` returned."""
-        brokers = {name: LearnedBroker(*figures) for name, figures in document.get("brokers", {}).items()}
-        return cls(**{**document, "brokers": brokers})
-
     def document(self) -> dict[str, Any]:
         """Return the document to store; empty if nothing has been learned."""
         if not self.samples:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from pydantic import BaseModel, NonNegativeInt, ValidationError
+
 from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row
 from pulsar_rebalancer.state.state_documents import NOTHING, HitCount, Learned
+
+_log = logging.getLogger(__name__)
 
 WHOLE_CLUSTER = ""
 """Key for TransferShedder's hits, stored as low hits: TransferShedder judges the whole cluster, not each broker."""
@@ -54,6 +59,26 @@ class PlacementState:
     averages: Mapping[str, float] = field(default_factory=dict)
 
 
+class _StoredShedder(BaseModel, extra="forbid"):
+    hits: NonNegativeInt = 0
+    loads: dict[str, float] = {}
+    throughputs: dict[str, float] = {}
+    learned: Learned = NOTHING
+
+
+class _StoredPlacement(BaseModel, extra="forbid"):
+    count: NonNegativeInt = 0
+    brokers: tuple[str, ...] = ()
+    averages: dict[str, float] = {}
+
+
+class _Stored(BaseModel, extra="forbid"):
+    """The format of `DecisionState.kept`."""
+
+    shedder: _StoredShedder = _StoredShedder()
+    placement: _StoredPlacement = _StoredPlacement()
+
+
 @dataclass(frozen=True, slots=True)
 class KeptState:
     """The state of a strategy and of its placement between runs."""
@@ -63,19 +88,22 @@ class KeptState:
 
     @classmethod
     def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
-        """Return the state from the stored hits of brokers and the stored `DecisionState.kept`."""
-        shedder, placement = document.get("shedder", {}), document.get("placement", {})
-        of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder["hits"])} if shedder.get("hits") else {}
+        """Return the state from the stored hits of brokers and the stored `DecisionState.kept`.
+
+        If `kept` is damaged, all that it holds starts again.
+        """
+        try:
+            stored = _Stored.model_validate(document)
+        except ValidationError as error:
+            found = error.errors()[0]
+            where = ".".join(map(str, ("kept", *found["loc"])))
+            _log.warning("the stored document 'decision' is damaged, and starts again: %s: %s", where, found["msg"])
+            stored = _Stored()
+        shedder, placement = stored.shedder, stored.placement
+        of_cluster = {WHOLE_CLUSTER: HitCount(low=shedder.hits)} if shedder.hits else {}
         return cls(
-            ShedderState(
-                {**hits, **of_cluster},
-                shedder.get("loads", {}),
-                shedder.get("throughputs", {}),
-                Learned.parse(shedder.get("learned", {})),
-            ),
-            PlacementState(
-                placement.get("count", 0), tuple(placement.get("brokers", ())), placement.get("averages", {})
-            ),
+            ShedderState({**hits, **of_cluster}, shedder.loads, shedder.throughputs, shedder.learned),
+            PlacementState(placement.count, placement.brokers, placement.averages),
         )
 
     def document(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState, Learned, Move
 from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT
+from pulsar_rebalancer.strategies.strategy_state import KeptState
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -101,7 +102,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         assert known.bottleneck == ("bandwidth_out" if network else "cpu")
         assert known.samples == (number - SATURATED if network else number + 1)
         corrected += any(any(correction) for correction in lesson.corrections.values())
-        stored = Learned.parse(state.kept["shedder"]["learned"])
+        stored = KeptState.parse({}, state.kept).shedder.learned
         assert stored.points == pytest.approx(known.points, rel=1e-4)
         assert (stored.samples, stored.quiet) == (known.samples, known.quiet)
         for name, figures in known.brokers.items():
@@ -130,7 +131,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     folder = runs.make(tmp_path, content, state=state, at=at, validation=validation, strategy="GainShedder")
     given = RunInput.read(folder.uri)
     summary = decide(lambda: spark, given)
-    last = Learned.parse(plan.read_state(folder).kept["shedder"]["learned"])
+    last = KeptState.parse({}, plan.read_state(folder).kept).shedder.learned
     rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "moved": [], "settings": given.settings, "minute": minute + 1}
     expected_points = columns.lesson(known, owner, carried(2 * rate, size), **last_sample, counts=True).learned.points
@@ -150,9 +151,10 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     # If nothing can be learned, the run fails, and its session is released nevertheless.
     released: list[SparkSession] = []
     monkeypatch.setattr(rebalance, "release", released.append)
-    (given.state_folder / state.costs).write_bytes(b"damaged")
+    damaged = RunInput.read(folder.uri)
+    (folder / "input" / "bundles.parquet").write_bytes(b"damaged")
     with pytest.raises(SnapshotError, match="file_damaged"):
-        decide(lambda: spark, RunInput.read(folder.uri))
+        decide(lambda: spark, damaged)
     assert len(released) == 1
 
 
@@ -178,7 +180,7 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         assert set(means["samples"].to_pylist()) == {number + 1}
         assert means.column_names == MEANS.names
         assert (given.state_folder / state.costs).exists() is (strategy is Strategy.GAIN)
-        learned = Learned.parse(state.kept.get("shedder", {}).get("learned", {}))
+        learned = KeptState.parse({}, state.kept).shedder.learned
         assert learned.samples == (number if strategy is Strategy.GAIN else 0)
         if strategy is Strategy.AVG and number == 0:
             as_avg_shedder(spark, tmp_path, state)
@@ -207,4 +209,4 @@ def as_avg_shedder(spark: SparkSession, root: Path, state: DecisionState) -> Non
         plans.append((folder / "plan" / "moves.parquet").read_table().to_pylist())
     assert plans[0] == plans[1]
     assert any(move["taken"] for move in plans[0])
-    assert Learned.parse(plan.read_state(folder).kept["shedder"]["learned"]).bottleneck == "direct_memory"
+    assert KeptState.parse({}, plan.read_state(folder).kept).shedder.learned.bottleneck == "direct_memory"

@@ -199,11 +199,17 @@ def test_means_outlast_a_sample_without_a_report(spark, tmp_path):
     assert set(names) == {row["bundle"] for row in rows[1:]}
 
 
-def test_means_that_are_gone_start_anew_and_say_so(spark, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "does not exist as a file"), (b"PAR1 cut short", "cannot be read")]
+)
+def test_means_that_are_gone_or_damaged_start_anew_and_say_so(spark, tmp_path, caplog, content, said):
     state = DecisionState(seq=2, means="means-2-0badf00d.parquet")
     run = runs.make(tmp_path, runs.tables("east", 3, 3), state=state)
+    if content:
+        (RunInput.read(run.uri).state_folder / state.means).write_bytes(content)
     decided(spark, tmp_path, run)
-    assert "means-2-0badf00d.parquet is gone" in capsys.readouterr().out
+    (warning,) = [line for line in caplog.messages if state.means in line]
+    assert said in warning
     stored = tmp_path / "east" / "state" / plan.read_state(run).means
     assert set(pa.parquet.read_table(stored)["samples"].to_pylist()) == {1}
 

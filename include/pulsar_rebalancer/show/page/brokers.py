@@ -212,7 +212,7 @@ def kept_by(run: Run) -> ShedderState:
         if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
             state = state.carried_out()
         return KeptState.parse(state.hits, state.kept).shedder
-    except (RebalancerError, AttributeError, TypeError):
+    except RebalancerError:
         return ShedderState()
 
 

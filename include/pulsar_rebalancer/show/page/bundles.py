@@ -15,7 +15,7 @@ from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import candidate_rows, read_state
-from pulsar_rebalancer.run.tables import Row
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, Row, known_file
 from pulsar_rebalancer.show.page.brokers import drained
 from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, CostView, DrainView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest
@@ -48,11 +48,12 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
         return ()
     state = read_state(run.folder)
     learned = learned_in(state)
-    if learned is None or not state.costs:
+    costs = known_file(storage.state, state.costs, BUNDLE_COSTS)
+    if learned is None or costs is None:
         return ()
     owned = run.snapshot.table("bundles", ["bundle", "broker"])
     owned = owned.filter(pc.equal(owned["broker"], pa.scalar(broker)))
-    known = (storage.state / state.costs).read_table(_KNOWN)
+    known = costs.read_table(_KNOWN)
     known = known.filter(pc.is_in(known["bundle"], owned["bundle"]))
     points = learned.points / relative_limits(run.brokers, learned.bottleneck).get(broker, 1.0)
     views = (

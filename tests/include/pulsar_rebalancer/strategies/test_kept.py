@@ -15,3 +15,23 @@ def test_what_is_stored_comes_back(hits):
     of_brokers = {broker: hit for broker, hit in hits.items() if broker != WHOLE_CLUSTER}
     kept = KeptState(ShedderState(hits, {"a": 0.5}, {"a": 7.0}), PlacementState(3, ("a", "b"), {"b": 0.1}))
     assert KeptState.parse(of_brokers, kept.document()) == kept
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"shedder": 7},
+        {"shedder": {"loads": {"a": "x"}}},
+        {"shedder": {"hits": -1}},
+        {"shedder": {"learned": {"samples": "many"}}},
+        {"shedder": {"learned": {"samples": 3, "brokers": {"a": [1, "x"]}}}},
+        {"shedder": {"learned": []}},
+        {"placement": {"averages": [1]}},
+        {"placement": {"brokers": 3}},
+        {"of_another_release": {}},
+    ],
+)
+def test_what_is_damaged_starts_again_and_hits_of_brokers_go_on(document, caplog):
+    hits = {"a": HitCount(1, 2)}
+    assert KeptState.parse(hits, document) == KeptState(ShedderState(hits))
+    assert "the stored document 'decision' is damaged, and starts again: kept." in caplog.text

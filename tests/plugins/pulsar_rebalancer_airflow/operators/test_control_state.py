@@ -13,6 +13,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import cont
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains, ShownPlan, ShownPlans
+from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, StateDocument, Unload
@@ -44,7 +45,7 @@ def gate(state: MemoryState, run: StoragePath) -> str:
 def last(storage: ClusterStorage, state: MemoryState) -> StoragePath:
     """The last committed run, with the number 5."""
     store_of(state).put(DecisionState(seq=4))
-    (storage.state / MEANS).write_bytes(b"")
+    (storage.state / MEANS).write_table(tables.table([], tables.MEANS))
     return committed(storage, state, 5, hits={"b:1": (1, 4)}, means=MEANS)
 
 

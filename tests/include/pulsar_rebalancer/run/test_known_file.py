@@ -1,0 +1,67 @@
+"""A table of the stored state that cannot be used counts as none, and a warning names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pulsar_rebalancer.errors import SnapshotError
+from pulsar_rebalancer.run.tables import MEANS, known_file, table
+from pulsar_rebalancer.storage.path import StoragePath
+
+NAME = "means-1-0badf00d.parquet"
+ROWS = table([{"cluster": "east", "bundle": "t/n/0x00000000_0xffffffff", "samples": 1}], MEANS)
+
+
+def other_type() -> pa.Table:
+    return ROWS.set_column(2, "samples", pa.array(["one"]))
+
+
+def stored() -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(ROWS, sink)
+    return sink.getvalue().to_pybytes()
+
+
+WRONG: dict[str, Callable[[StoragePath], None]] = {
+    "missing": lambda file: None,
+    "an empty file": lambda file: file.write_bytes(b""),
+    "an empty folder": lambda file: Path(file.uri).mkdir(parents=True),
+    "cut short": lambda file: file.write_bytes(stored()[:-9]),
+    "a damaged page": lambda file: file.write_bytes(b"PAR1" + bytes(60) + stored()[64:]),
+    "another type": lambda file: file.write_table(other_type()),
+    "another column": lambda file: file.write_table(ROWS.rename_columns([*MEANS.names[:-1], "other"])),
+    "a column less": lambda file: file.write_table(ROWS.drop_columns(["samples"])),
+}
+
+
+@pytest.mark.parametrize("harm", WRONG.values(), ids=WRONG)
+def test_a_table_that_cannot_be_used_counts_as_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[StoragePath], None]
+) -> None:
+    folder = StoragePath(str(tmp_path / "state"))
+    harm(folder / NAME)
+    assert known_file(folder, NAME, MEANS) is None
+    (warning,) = caplog.messages
+    assert f"state/{NAME}" in warning
+
+
+def test_one_that_can_be_used_and_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = StoragePath(str(tmp_path))
+    (folder / NAME).write_table(ROWS)
+    assert known_file(folder, NAME, MEANS) == folder / NAME
+    assert known_file(folder, "", MEANS) is None
+    assert not caplog.messages
+
+
+def test_a_storage_that_refuses_does_not_make_anybody_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(StoragePath, "_parts", refuse)
+    with pytest.raises(SnapshotError, match="storage_failed"):
+        known_file(StoragePath(str(tmp_path)), NAME, MEANS)
