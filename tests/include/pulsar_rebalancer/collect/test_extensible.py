@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,6 +117,8 @@ class Brokers:
 @pytest.fixture
 def ask(monkeypatch, tmp_path):
     """One run; what was heard is kept from run to run."""
+
+    monkeypatch.setattr(extensible_reports, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
     def run(brokers, runtimes=None, *, keep=True, **settings):
         monkeypatch.setattr(extensible_reports, "receive", brokers.receive)
