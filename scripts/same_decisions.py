@@ -51,8 +51,11 @@ ENTRIES = {
         "pulsar_rebalancer.decide.run_plan:plan_again",
         "pulsar_rebalancer.decide.by_hand.recheck:carry_out_shown",
     ),
-    "form": ("pulsar_rebalancer.run.request:parse_form",),
-    "storage": ("pulsar_rebalancer.storage.documents:ClusterStorage",),
+    "form": ("pulsar_rebalancer.run.request:parse_form", "pulsar_rebalancer.run.manual_request:parse_form"),
+    "storage": (
+        "pulsar_rebalancer.storage.documents:ClusterStorage",
+        "pulsar_rebalancer.storage.layout:ClusterStorage",
+    ),
     "path": ("pulsar_rebalancer.storage.path:StoragePath",),
     "reasons": ("pulsar_rebalancer.reasons:Reason",),
 }

@@ -15,8 +15,7 @@ _PACKAGE = "pulsar_rebalancer_airflow"
 _INTEGRATION = "Apache Pulsar"
 
 OPERATORS = (
-    *("approve", "ask", "by_hand", "collect", "control", "decide", "gate", "maintain", "order", "record"),
-    *("refuse", "replay", "report", "roll", "split", "unload", "validate", "watch"),
+    *("approve", "by_hand", "collect", "control", "gate", "maintain", "report", "roll", "spark_application", "unload"),
 )
 """Modules in `operators/` that define a task's operator."""
 
@@ -76,11 +75,8 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": [_modules("operators", *OPERATORS)],
         "hooks": [_modules("hooks", "pulsar_admin")],
-        "notifications": [f"{_PACKAGE}.notifications.alert_notifier.AlertNotifier"],
-        "extra-links": [
-            f"{_PACKAGE}.validation.validation_link.ValidationLink",
-            f"{_PACKAGE}.replay.replay_link.ReplayLink",
-        ],
+        "notifications": [f"{_PACKAGE}.notifications.AlertNotifier"],
+        "extra-links": [f"{_PACKAGE}.links.ValidationLink", f"{_PACKAGE}.links.ReplayLink"],
         "plugins": [{"name": SECTION, "plugin-class": f"{_PACKAGE}.plugin.PulsarRebalancerPlugin"}],
         "cli": [f"{_PACKAGE}.provider.get_cli_commands"],
         "asset-uris": [{"schemes": ["x-pulsar-rebalancer"], "handler": None}],

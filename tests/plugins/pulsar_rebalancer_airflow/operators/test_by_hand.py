@@ -249,7 +249,7 @@ def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:
     write_outcomes(wave_file(run, 0), {move.bundle: move for move in moves})
 
 
-@pytest.mark.parametrize("held", [Reason.STOPPED, Reason.PAUSED, Reason.OUTSIDE_WINDOW])
+@pytest.mark.parametrize("stop_reason", [Reason.STOPPED, Reason.PAUSED, Reason.OUTSIDE_WINDOW])
 def test_a_plan_that_was_stopped_is_carried_out_again(
     storage: ClusterStorage, state: MemoryState, stop_reason: Reason
 ) -> None:

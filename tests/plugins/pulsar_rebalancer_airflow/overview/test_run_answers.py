@@ -214,7 +214,7 @@ def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(sessi
 )
 def test_what_to_do_is_said_once(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_answers, "failure_of", lambda *_: ("collect", "unauthorized"))
-    monkeypatch.setattr(run_answers, "left_by", lambda *_, **__: message)
+    monkeypatch.setattr(run_answers, "read_xcom", lambda *_, **__: message)
     nothing: Any = None
 
     text = run_answers._refused(nothing, "dag", "run", "").text
