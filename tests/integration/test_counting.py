@@ -67,7 +67,9 @@ def test_what_is_not_carried_out_leaves_the_hits(
     assert (run.state, run.xcom("gate", "reason")) == ("success", closed)
     assert Summary.read(run.folder).bundles_taken > 0
     after = north.decision()
-    assert (after.hits, after.samples, after.counted_at) == (before.hits, before.samples, before.counted_at)
+    assert (after.hits, after.counted_at) == (before.hits, before.counted_at)
+    # On a busy machine a sample may become too old to be repeated.
+    assert after.samples.items() <= before.samples.items()
 
 
 def counted_again(north: World) -> Outcome:

@@ -19,6 +19,7 @@ from tests.private_files import leaks, open_to_others, texts_below
 from tests.pulsar.credentials import make_certificates
 from tests.token_issuer import SECRET, TokenIssuer, token_issuer
 
+from pulsar_rebalancer import texts
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow import notifications as notifier_module
 from pulsar_rebalancer_airflow.operators import collect as collect_module
@@ -138,7 +139,7 @@ def test_no_secret_is_left_anywhere(
     assert (good.state, {run.state for run in ended}) == ("success", {"success"})
     assert good.xcom("report")["moved"] > 0
     assert set(Validation.read(good.folder).quarantined) & set(BUNDLES)
-    assert RunRequest.read(good.folder).params.force == typed
+    assert RunRequest.read(good.folder).params.force == texts.typed(typed)
     assert not list(work.iterdir())
     assert {run.states["collect"] for run in failed} == {"failed"}
     words = ("[unauthorized]", "[issuer_refused]", "unknown audience, ***", "[unreachable]")
