@@ -29,13 +29,9 @@ def sentence(error: RebalancerError) -> str:
 
 @contextmanager
 def final_unless_passing(context: Context | None = None) -> Iterator[None]:
-    """Convert the rebalancer's errors to failures that are not retried, except errors with a temporary cause.
+    """Convert the rebalancer's errors to AirflowFailException, which is not retried, unless they are temporary.
 
-    Args:
-        context: task context, in which the reason code and the message are stored as XComs; None to store none.
-
-    Raises:
-        AirflowFailException: replaces a `RebalancerError` that a retry cannot resolve.
+    The reason code and the message are stored as XComs of the context's task; None stores none.
     """
     try:
         yield

@@ -20,11 +20,7 @@ def java_command() -> str:
 
 
 def java_version() -> str:
-    """Return the output of `java -version` for Spark's Java.
-
-    Raises:
-        SettingsError: `wrong_setting` if Java cannot be started or is too old for Spark.
-    """
+    """Return `java -version`. Raises `wrong_setting` if Java cannot be started or is too old for Spark."""
     try:
         answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False).stderr
     except OSError:

@@ -25,7 +25,6 @@ def page_address(dag_id: str, run_id: str, folder: str) -> str:
 
 
 def page_path(dag_id: str, run_id: str, folder: str) -> str:
-    """Return the path of a page on the API server, without a host."""
     dag, run, name = (quote(part, safe="") for part in (dag_id, run_id, folder))
     return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/validation/{name}"
 
@@ -64,6 +63,5 @@ class ReplayLink(BaseOperatorLink):
 
 
 def report_path(dag_id: str, run_id: str, name: str) -> str:
-    """Return the path of a report on the API server, without a host."""
     dag, run, folder = (quote(part, safe="") for part in (dag_id, run_id, name))
     return f"{base_path()}{PREFIX}/dags/{dag}/runs/{run}/replay/{folder}"

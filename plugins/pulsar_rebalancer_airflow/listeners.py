@@ -1,9 +1,8 @@
 """Let Airflow schedule a cluster's next run even if a task started the last run or a person ended it.
 
 Airflow schedules no run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
-`SchedulerJobRunner._schedule_dag_run`) updates this flag when a scheduled or manual run ends, but not after a run that
-a task started or that a person ended in the UI. Without this module, the flag would remain set until the DAG file is
-parsed again.
+`SchedulerJobRunner._schedule_dag_run`) updates this flag when a scheduled or manual run ends, but not after a
+run that a task started or a person ended in the UI; it would remain set until the DAG file is parsed again.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def on_dag_run_success(dag_run: DagRun) -> None:
-    """Update the flag that prevents the next scheduled run."""
     _look_again(dag_run)
 
 
 @hookimpl
 def on_dag_run_failed(dag_run: DagRun) -> None:
-    """Update the flag that prevents the next scheduled run."""
     _look_again(dag_run)
 
 

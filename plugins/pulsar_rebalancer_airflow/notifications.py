@@ -63,18 +63,12 @@ _LOG_URLS = ("apprise", "urllib3")
 def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
     """Send messages in order, each to all receivers at the same time, until a time limit is reached.
 
-    The notifier of Airflow's Apprise provider is not used, because it drops Apprise's result and has no timeout. A
+    The notifier of Airflow's Apprise provider is not used: it drops Apprise's result and has no timeout. A
     receiver that does not answer in time occupies one of the task's threads until the task ends.
 
-    Args:
-        connection: Airflow connection of type `apprise`.
-
-    Returns:
-        Two lists: for each message sent, True if at least one receiver accepted it; and the kinds of receivers that did
-        not accept every message. URLs are not returned, because they can contain secrets.
-
-    Raises:
-        Exception: the connection does not exist or is not an Apprise connection; the message can contain a secret.
+    Return, for each message sent, whether a receiver accepted it; and the kinds of receivers that did not
+    accept every message, without URLs, which can contain secrets. An error's message can contain a secret,
+    too.
     """
     from apprise import Apprise, NotifyFormat
 
@@ -116,11 +110,7 @@ _log = logging.getLogger(__name__)
 def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
     """Send alerts about the current run. Errors are only logged, because alerts must not fail a run.
 
-    Args:
-        context: context of a task that runs after all others.
-        cluster: name in the clusters file.
-        settings: settings from the clusters file, without the run's overrides.
-        run: address of the run's folder; None if nothing was collected.
+    The settings are those without the run's overrides; `run` is None if nothing was collected.
     """
     try:
         store, now = StateStore.of(context, cluster), datetime.now(UTC)
@@ -147,10 +137,7 @@ def _closed(store: StateStore, settings: Settings, now: datetime) -> dict[Reason
 
 
 def _forget(store: StateStore) -> None:
-    """Drop open incidents, because alerts are off.
-
-    If alerts are switched on again, the incidents are reported as new.
-    """
+    """Drop open incidents, because alerts are off; later they are reported as new."""
     for model in (AlertsState, WatchState):
         if store.readable(model).incidents:
             store.put(model())
@@ -182,15 +169,12 @@ def tell(
 ) -> None:
     """Send a message for every incident that has started or ended, and store the open incidents.
 
-    A message that no receiver accepted is stored as pending, and the next run sends it again. Messages are sent before
-    the store is written; if a task is killed in between, they are sent twice.
+    A message that no receiver accepted is sent again by the next run. Messages are sent before the store is
+    written; if a task is killed in between, they are sent twice.
 
     Args:
-        context: context of the running task, which must have the cluster's state asset as an inlet.
-        cluster: name in the clusters file.
-        settings: settings from the clusters file; `alert_connection` must not be empty.
         model: class of the document with the open incidents; only this task writes the document.
-        figures: lines of text with key figures for the messages.
+        figures: lines of text with key values for the messages.
         run: name of the run's folder; empty if there is none.
     """
     store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
@@ -208,11 +192,7 @@ def tell(
 
 
 def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
-    """Send messages through an Apprise connection; errors are only logged, without secrets.
-
-    Returns:
-        For each message sent, True if at least one receiver accepted it.
-    """
+    """Send messages, and return whether a receiver accepted each. Errors are only logged, without secrets."""
     try:
         taken, missed = send(connection, messages)
     except ImportError:
@@ -229,7 +209,6 @@ def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
 
 
 def run_link(context: Context) -> str:
-    """Return the URL of the current run in Airflow's UI."""
     base = str(conf.get("api", "base_url", fallback="") or "http://localhost:8080").rstrip("/")
     run = context["dag_run"]
     return f"{base}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.run_id, safe='')}"
@@ -255,7 +234,6 @@ def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
 
 
 def _skipped(roll: Roll) -> bool:
-    """Return whether a person skipped the broker that people were asked to restart."""
     outcome = roll.outcome if roll.broker == roll.asked else roll.done.get(roll.asked)
     return outcome is Reason.BROKER_SKIPPED
 
@@ -277,28 +255,17 @@ _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
-    """Send a run's metrics; do nothing if no metrics system is configured.
+    """Send a run's metrics if a metrics system is configured; only log errors, which must not fail a run.
 
-    Errors are only logged, because metrics must not fail a run. If the *report* task is cleared, the run is counted
-    again.
-
-    Args:
-        cluster: name in the clusters file.
-        run: the run's folder; None if nothing was collected.
-        outcome: the run's outcome; None if unknown.
+    If the *report* task is cleared, the run is counted again. `run` is None if nothing was collected.
     """
     _send(_measured(cluster, run, outcome))
 
 
 def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
-    """Send metrics about a cluster's current orders; do nothing if no metrics system is configured.
+    """Send metrics about current orders if a metrics system is configured, from a task that can change them.
 
-    This function is for tasks that can change these orders. Errors are only logged. Nothing is sent while the state is
-    lost.
-
-    Args:
-        context: context of a task that has the cluster's state asset as an inlet.
-        settings: settings from the clusters file.
+    Errors are only logged. Nothing is sent while the state is lost.
     """
     _send(_in_force(context, cluster, settings))
 
@@ -333,12 +300,8 @@ def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) ->
 class AlertNotifier(BaseNotifier):
     """Send a message to every receiver of an Apprise connection, like the package's own alerts.
 
-    Errors are only logged. The log omits the receivers' URLs, which can contain secrets.
-
-    Args:
-        title: the message's title in one line; templated.
-        body: the message in plain text; templated.
-        alert_connection: Airflow connection of type `apprise`.
+    Errors are only logged, without the receivers' URLs, which can contain secrets. The title is one line, the
+    body plain text; both are templated.
     """
 
     template_fields = ("title", "body")

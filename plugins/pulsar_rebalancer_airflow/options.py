@@ -28,11 +28,7 @@ VARIABLES = f"AIRFLOW__{SECTION.upper()}__"
 
 
 def option(name: str) -> str:
-    """Return the value of an option; empty if the option has no value.
-
-    Raises:
-        SettingsError: `wrong_setting` if the section has an unknown option, which might be a misspelt name.
-    """
+    """Return an option's value; empty if it has none. An unknown option raises `wrong_setting`."""
     given = {variable.removeprefix(VARIABLES).lower() for variable in os.environ if variable.startswith(VARIABLES)}
     if conf.has_section(SECTION):
         given |= set(conf.options(SECTION))
@@ -42,11 +38,7 @@ def option(name: str) -> str:
 
 
 def option_path(name: str) -> Path:
-    """Return the value of an option that is a path.
-
-    Raises:
-        SettingsError: `wrong_setting` if the path is relative, because Airflow's processes run in different folders.
-    """
+    """Return an option's path. A relative one raises `wrong_setting`: processes run in different folders."""
     path = option(name)
     if not Path(path).is_absolute():
         raise wrong_option(name, f"{path!r} is not an absolute path")
@@ -54,7 +46,6 @@ def option_path(name: str) -> Path:
 
 
 def wrong_option(name: str, problem: str) -> SettingsError:
-    """Return the error for an option with a wrong value."""
     return SettingsError(Reason.WRONG_SETTING, f"[{SECTION}] {name}: {problem}")
 
 
@@ -62,7 +53,6 @@ registry.SOURCES.append(partial(option, "strategies"))
 
 
 CLUSTERS_VARIABLE = f"{VARIABLES}CLUSTERS_FILE"
-"""Environment variable with the path of the clusters file."""
 
 STORAGE_VARIABLE = f"{VARIABLES}STORAGE_ROOT"
 """Environment variable with the storage root, a path or an object-store URI."""
@@ -71,39 +61,29 @@ REBALANCE_DAG = "pulsar_rebalance__"
 """Id prefix of the DAG that rebalances a cluster; the cluster's name follows each of these prefixes."""
 
 BY_HAND_DAG = "pulsar_by_hand__"
-"""Id prefix of the DAG for manual plans."""
 
 APPLY_DAG = "pulsar_apply__"
-"""Id prefix of the DAG in which people approve plans."""
 
 REPLAY_DAG = "pulsar_replay__"
-"""Id prefix of the DAG that replays recorded load."""
 
 CONTROL_DAG = "pulsar_control__"
-"""Id prefix of the DAG with which people pause and stop rebalancing, and manage a cluster's state."""
 
 ROLL_DAG = "pulsar_roll__"
-"""Id prefix of the DAG with which people restart brokers one after another."""
 
 PAGE_ROUTE = "pulsar-balance"
 """Route of the cluster page within the UI."""
 
 
 def clusters_file() -> Path:
-    """Return the path of the clusters file.
-
-    Raises:
-        SettingsError: `wrong_setting` if the path is relative.
-    """
     return option_path("clusters_file")
 
 
 def storage_root() -> str:
     """Return the storage root, a path or an object-store URI.
 
-    Raises:
-        SettingsError: `wrong_setting` if a path is relative, or if a URI contains a user, a password or a query. Pages
-            and logs show the root, so credentials belong in Airflow's environment and in the Spark connection.
+    Raises SettingsError `wrong_setting` if a path is relative, or if a URI contains a user, a password or a
+    query: pages and logs show the root, so credentials belong in Airflow's environment and the Spark
+    connection.
     """
     root = option("storage_root")
     if "://" not in root:
@@ -114,19 +94,11 @@ def storage_root() -> str:
 
 
 def storage_of(cluster: str) -> ClusterStorage:
-    """Return a cluster's storage under the storage root.
-
-    Raises:
-        SettingsError: as in `storage_root`.
-    """
     return ClusterStorage(storage_root(), cluster)
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return the clusters' entries, keyed by the id of the DAG that balances each cluster.
-
-    An invalid entry gets a different id if another entry already has its id.
-    """
+    """Return the entries by the id of the DAG that balances each cluster; a duplicate gets another id."""
     dags: dict[str, ClusterEntry] = {}
     for entry in sorted(entries, key=lambda entry: bool(entry.error)):
         names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
@@ -155,8 +127,7 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
 def current_xcom(context: Context, task: str, key: str) -> Any:
     """Return a task's XCom if it refers to the run's current folder; None if it refers to an earlier folder.
 
-    If the *collect* task is cleared, the run gets a new folder. Tasks that have not run again still have their old
-    XComs.
+    If *collect* is cleared, the run gets a new folder; tasks that have not run again keep their old XComs.
     """
     ti = context["ti"]
     about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")
@@ -166,11 +137,8 @@ def current_xcom(context: Context, task: str, key: str) -> Any:
 def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
     """Return the extra's keys and values, except keys without a value.
 
-    Args:
-        known: allowed keys. Other keys are rejected, because a misspelt key could leave a protection switched off.
-
-    Raises:
-        SettingsError: `wrong_setting`; the message does not name the connection.
+    Raises SettingsError `wrong_setting` for keys that are not known, because a misspelt key could leave a
+    protection switched off; the message does not name the connection.
     """
     try:
         given: object = connection.extra_dejson
@@ -188,11 +156,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
 
 
 def flag(extra: Mapping[str, object], key: str) -> bool:
-    """Return the boolean value of a key; False if the key is missing.
-
-    Raises:
-        SettingsError: `wrong_setting`.
-    """
+    """Return a key's boolean value; False if the key is missing. Raises SettingsError `wrong_setting`."""
     value = extra.get(key, False)
     if str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"

@@ -22,7 +22,7 @@ async def pages(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _external_views() -> list[dict[str, object]]:
-    """Return the plugin's external views. Airflow inserts ids into the URLs, and shows the views in an iframe.
+    """Return the plugin's external views, which Airflow shows in an iframe.
 
     Airflow cannot limit a tab to certain DAGs, so the tab of an unrelated DAG shows only a message.
     """
@@ -42,10 +42,7 @@ def _external_views() -> list[dict[str, object]]:
 
 
 class PulsarRebalancerPlugin(AirflowPlugin):
-    """The plugin's components: the cluster page, the pages that tasks link to, and a listener for ended runs.
-
-    `provider` registers everything else.
-    """
+    """The cluster page, the pages that tasks link to, and a listener; `provider` registers everything else."""
 
     name = "pulsar_rebalancer"
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]

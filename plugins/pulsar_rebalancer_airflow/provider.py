@@ -20,7 +20,6 @@ OPERATORS = (
 """Modules in `operators/` that define a task's operator."""
 
 SECTION = "pulsar_rebalancer"
-"""Section with the options in Airflow's configuration."""
 
 
 def _option(default: str, example: str | None, description: str) -> dict[str, Any]:
@@ -62,7 +61,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the components that Airflow registers through the entry point `apache_airflow_provider`.
+    """Return what Airflow registers through the entry point `apache_airflow_provider`.
 
     The plugin is only listed here: Airflow loads it through the entry point `airflow.plugins`.
     """

@@ -1,8 +1,7 @@
 """Create a class-data archive of Spark's classes, to halve the start-up time of Spark applications.
 
-    python -m pulsar_rebalancer_airflow.spark_archive PATH
-
-creates an archive. To use it on a worker, set Airflow's option `[pulsar_rebalancer] spark_archive` to its path.
+`python -m pulsar_rebalancer_airflow.spark_archive PATH` creates an archive. To use it on a worker, set
+Airflow's option `[pulsar_rebalancer] spark_archive` to its path.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ class ArchiveError(RebalancerError):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Create the archive at the path given on the command line, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_rebalancer_airflow.spark_archive",
         description="Create a class-data archive of Spark's classes, which halves the Spark application's start-up.",
@@ -65,11 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
 def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None) -> Path:
     """Return the path of the archive in the folder `cache`; create the archive if it is missing.
 
-    An archive is valid only for the releases of Spark and Java, and for the Java options, with which it was created.
-
-    Raises:
-        SettingsError: `wrong_setting` if there is no Java that Spark can use.
-        ArchiveError: the application failed.
+    An archive is valid only for the releases of Spark and Java, and for the Java options, with which it was
+    created. Raises `wrong_setting` if Spark can use no Java, or ArchiveError.
     """
     archive = archive_path(cache)
     if not archive.exists():
@@ -79,12 +74,9 @@ def cached_archive(cache: Path, before_making: Callable[[], None] = lambda: None
 
 
 def archive_path(cache: Path) -> Path:
-    """Return the path of the archive for the installed Spark, the installed Java and Java's options.
+    """Return the path for the installed Spark and Java and Java's options; Java ignores other archives.
 
-    Java ignores other archives.
-
-    Raises:
-        SettingsError: `wrong_setting` if there is no Java that Spark can use.
+    Raises SettingsError `wrong_setting` if there is no Java that Spark can use.
     """
     ours = Path(__file__).read_text(encoding="utf-8")
     made_of = (version("pyspark"), java_version(), str(shutil.which(java_command())), JAVA_OPTIONS, ours)
@@ -95,8 +87,7 @@ def archive_path(cache: Path) -> Path:
 def make_archive(path: Path) -> None:
     """Run decisions with two strategies on a small cluster, and write the loaded classes to an archive.
 
-    Raises:
-        ArchiveError: the application failed; the message contains the last lines of its output.
+    Raises ArchiveError, with the last lines of the output, if the application failed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # A folder next to the archive, so that an older archive is replaced atomically; its own, for parallel runs.
@@ -117,7 +108,6 @@ def make_archive(path: Path) -> None:
 
 
 def _sample_runs(root: str) -> list[StoragePath]:
-    """Return sample runs that together exercise every step of the Spark application."""
     # With thresholds of zero the pairs fire, which loads the classes of every step.
     firing = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
     other = next(name for name, profile in PROFILES.items() if not profile.thresholds(Settings()))
@@ -125,7 +115,7 @@ def _sample_runs(root: str) -> list[StoragePath]:
 
 
 def _sample_run(root: str, strategy: str, firing: dict[str, Any]) -> StoragePath:
-    """Write a run of four brokers with ten bundles each, as *collect* and *validate* would; return the run's folder."""
+    """Write a run of four brokers with ten bundles each, as *collect* and *validate* would."""
     storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
     run = storage.new_run(now)
     of_run: dict[str, Any] = {"cluster": strategy, "collected_at": now}

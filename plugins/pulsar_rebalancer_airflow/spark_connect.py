@@ -32,19 +32,14 @@ _LAST_LINES = 20
 
 
 def server_environment(connection: Connection, where: str) -> dict[str, str]:
-    """Return environment variables with the server's address and token.
+    """Return a variable with the server's address, and one with the token, which must not be logged.
 
-    Args:
-        connection: Airflow connection of type `spark_connect`.
-        where: name of the connection, for error messages.
-
-    Returns:
-        One variable with the address, which may be logged, and one with the token, which must not be logged.
+    `where` names the connection in error messages.
 
     Raises:
-        SettingsError: `wrong_setting` if the host, port, extra or token is invalid, or if the token would be sent
-            without TLS to another program; `spark_unreachable` if the server accepts no connection (Spark's client
-            would retry for many minutes).
+        SettingsError: `wrong_setting` if the host, port, extra or token is invalid, or if the token would be
+            sent without TLS to another program; `spark_unreachable` if the server accepts no connection
+            (Spark's client would retry for many minutes).
     """
     try:
         return _environment(connection)
@@ -98,11 +93,8 @@ def _is_loopback(host: str) -> bool:
 def _localhost(host: str, port: int) -> str:
     """Return `localhost`, the only host to which Spark's client sends a token without TLS.
 
-    `localhost` can have two addresses. Another user of this machine could use this port at the second address.
-
-    Raises:
-        SettingsError: `wrong_setting` if the server does not listen on `localhost`, or if both addresses accept
-            connections.
+    Raises SettingsError `wrong_setting` if the server does not listen on `localhost`, or if both of its
+    addresses accept connections: another user could use this port at the second one.
     """
     if host != "localhost":
         addresses = {str(info[4][0]) for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
@@ -128,12 +120,7 @@ class ConnectedApplication:
     """Runs an application in a child process of the task. The process does not need Java."""
 
     def __init__(self, command: Sequence[str], server: Mapping[str, str]) -> None:
-        """Start the process.
-
-        Args:
-            command: path of the application and its arguments.
-            server: environment variables from `server_environment`.
-        """
+        """Start `command`, the path of the application and its arguments, with `server_environment`'s result."""
         self._process = subprocess.Popen(
             [sys.executable, *command],
             env=os.environ | server,
@@ -145,15 +132,10 @@ class ConnectedApplication:
 
     @property
     def ended(self) -> bool:
-        """Return whether the process has ended."""
         return self._process.poll() is not None
 
     def wait(self, log: Callable[[str], object]) -> None:
-        """Log the application's output line by line until the application ends.
-
-        Raises:
-            AirflowException: the application failed. The message contains the last lines of its output.
-        """
+        """Log the output until the application ends. Raises AirflowException with its last lines on failure."""
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             for line in self._process.stdout or ():

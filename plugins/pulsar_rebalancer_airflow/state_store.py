@@ -48,18 +48,11 @@ _Document = TypeVar("_Document", bound=StateDocument)
 
 
 class Accessor(Protocol):
-    """Read and write access to one asset's state.
+    """Read and write access to one asset's state: only the methods of Airflow's accessor used here."""
 
-    It declares only the methods of Airflow's accessor that are used here.
-    """
+    def get(self, key: str, default: Any = None) -> Any: ...
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return the stored value, or the default."""
-        ...
-
-    def set(self, key: str, value: Any) -> None:
-        """Store a value; an earlier value is replaced."""
-        ...
+    def set(self, key: str, value: Any) -> None: ...
 
 
 def state_asset(cluster: str) -> Asset:
@@ -68,10 +61,10 @@ def state_asset(cluster: str) -> Asset:
 
 
 def moves_asset(cluster: str) -> Asset:
-    """Return the asset that receives an event when a run has moved or split bundles. DAGs can be scheduled on it.
+    """Return the asset that receives an event when a run has moved or split bundles, to schedule DAGs on.
 
-    The event's extra holds `cluster`, `plan_id`, `run` (URI of the run's folder), and the numbers of bundles `moved`
-    and `split`.
+    The event's extra holds `cluster`, `plan_id`, `run` (URI of the run's folder), and the numbers of bundles
+    `moved` and `split`.
     """
     return Asset(name=f"pulsar_rebalancer/{cluster}/moves", uri=f"x-pulsar-rebalancer://{cluster}/moves")
 
@@ -84,11 +77,10 @@ def moves_alias(cluster: str) -> AssetAlias:
 class StoredState:
     """Read-only access to one cluster's documents.
 
-    A document is lost if it cannot be read, or is missing although a run was committed. Then nothing is moved, and only
-    a person who resets or restores the state has the documents written again.
+    A document is lost if it cannot be read, or is missing although a run was committed. Then nothing is
+    moved, and only a person who resets or restores the state has the documents written again.
 
-    Args:
-        raw: returns a document as stored, by its key; None if nothing is stored.
+    `raw` returns a document as stored, by its key; None if nothing is stored.
     """
 
     def __init__(self, raw: Callable[[str], Any], storage: ClusterStorage) -> None:
@@ -96,21 +88,14 @@ class StoredState:
         self.storage = storage
 
     def get(self, model: type[_Document]) -> _Document:
-        """Return a document; an initial document before the first run.
-
-        Raises:
-            StateError: `state_lost`.
-        """
+        """Return a document; an initial document before the first run. Raises StateError `state_lost`."""
         document, why = self._read(model)
         if why:
             raise StateError(Reason.STATE_LOST, f"{model.KEY}: {why}")
         return document
 
     def readable(self, model: type[_Document]) -> _Document:
-        """Return a document; an initial document if it is lost.
-
-        Use this only to show the document, or before replacing it.
-        """
+        """Return a document, only to show or replace it; an initial document if it is lost."""
         return self._read(model)[0]
 
     def lost(self, among: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
@@ -134,11 +119,10 @@ class StoredState:
     def orders(
         self, started: datetime | None = None, among: Collection[type[StateDocument]] = DOCUMENTS
     ) -> OrdersInForce:
-        """Return the current orders. If a document is lost, `Control.lost` says so, and the orders may be incomplete.
+        """Return the current orders. If a document is lost, `Control.lost` says so: orders may be missing.
 
-        Args:
-            started: start of the run in progress, to decide whether a stop affects it; None if no run is in progress.
-            among: the documents to check for a loss.
+        `started` is the start of the run in progress, to decide whether a stop affects it, or None. `among`
+        are the documents to check for a loss.
         """
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
         roll = once.readable(Roll)
@@ -157,21 +141,14 @@ class StoredState:
     ) -> str:
         """Return a sentence that says which orders apply to the next run and who gave them.
 
-        Args:
-            settings: the effective settings.
-            started: see `orders`.
-            origins: source of each setting, by name, if known.
+        `started` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
         now, orders = datetime.now(UTC), replace(self.orders(started), origins=origins or {})
         closed = closings(settings, orders.control, now, JudgedRun(now, self.last_plan()))
         return sentence(settings, closed, orders, now)
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:
-        """Return the plan with this hash if it was handed over to this run; None otherwise.
-
-        Raises:
-            StateError: `state_lost`.
-        """
+        """Return the plan with this hash if it was handed over to this run, or None. Raises `state_lost`."""
         # Check plans made by hand first, because they need no answers.
         plan = self.get(HandedOverPlans).plans.get(identity)
         if plan is not None and plan.run_id == airflow_run_id:
@@ -180,22 +157,14 @@ class StoredState:
         return approval.handed_over if approval else None
 
     def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
-        """Return whether a run carries out a plan that a person approved.
-
-        Raises:
-            StateError: `state_lost`.
-        """
+        """Return whether a run carries out a plan that a person approved. Raises StateError `state_lost`."""
         carried = summary.by_hand.carries_out if summary.by_hand else ""
         plan = self.handed_over(carried, airflow_run_id) if carried else None
         return plan is not None and plan.approved
 
 
 class StateStore(StoredState):
-    """Read and write access to one cluster's documents.
-
-    Args:
-        accessor: Airflow's accessor of the cluster's state asset.
-    """
+    """Read and write access to one cluster's documents, through Airflow's accessor of the state asset."""
 
     def __init__(self, accessor: Accessor, storage: ClusterStorage) -> None:
         super().__init__(accessor.get, storage)
@@ -211,10 +180,9 @@ class StateStore(StoredState):
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
     def begin(self) -> None:
-        """Write the documents that are missing before the first run is committed, so that later losses are noticed.
+        """Write missing documents before the first run is committed, so that later losses are noticed.
 
-        Raises:
-            StateError: `state_lost`.
+        Raises StateError `state_lost`.
         """
         once = StoredState(cache(self.raw), self.storage)
         if lost := once.lost():
@@ -229,7 +197,6 @@ class StateStore(StoredState):
                 self.put(model())
 
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
-        """Apply a change to the stored `moves` document."""
         self.put(change(self.get(MovesState)))
 
 

@@ -1,7 +1,6 @@
 """The application that makes plans: `spark-submit application.py --root ROOT --run RUN [--run RUN ...]`.
 
-In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/. If the wheel is installed, PYTHONPATH is
-not needed.
+In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ _COLLECTED_AFTER = 1_000_000
 
 
 def main() -> int:
-    """Plan the runs given on the command line, and return the exit code."""
     # Otherwise each call that starts the session would wait until the other thread's turn ends.
     sys.setswitchinterval(_TURN)
     # Otherwise Python would scan all rows in the driver repeatedly, although none of them is garbage.

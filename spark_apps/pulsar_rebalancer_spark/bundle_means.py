@@ -28,17 +28,17 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missin
     The table is written to a file, from which strategies read the means.
 
     Args:
-        bundles: the bundles table with the column `refused`, true if validation left out the bundle. The means of such
-            a bundle do not change, because invalid figures would affect them for ten samples.
+        bundles: the bundles table with the column `refused`, true if validation left out the bundle. Its
+            means do not change, because invalid values would affect them for ten samples.
         previous: the means table of the last counted sample.
-        shared: True if two brokers might report the same bundle (column `owners`). The larger figure is then used.
-        keep_missing: True to keep the means of bundles that are not in the sample, as if they had been refused. Use
-            this while a broker has no report: its bundles are still loaded.
+        shared: two brokers might report the same bundle (column `owners`); the larger value is then used.
+        keep_missing: keep the means of bundles that are not in the sample, as if refused. Use this while a
+            broker has no report: its bundles are still loaded.
 
     Returns:
-        The bundles with additional columns: `samples`, a column `mean_…` for each traffic column, and the long-term
-        means. All of these are null for a refused bundle without earlier means. The column `keeps` is true in one row
-        per bundle. A bundle that is not in the sample has no broker.
+        The bundles with `samples`, a column `mean_…` for each traffic column, and the long-term means, all
+            null for a refused bundle without earlier means. `keeps` is true in one row per bundle. A bundle
+            that is not in the sample has no broker.
     """
     known = previous.select(
         *_KEY,
@@ -63,22 +63,13 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missin
 
 
 def table(updated: DataFrame) -> DataFrame:
-    """Return the means table for the next run: one row for each bundle that has means.
-
-    Args:
-        updated: the result of `update`.
-    """
+    """Return the means table for the next run, from `update`'s result: one row per bundle that has means."""
     means = [F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names]
     return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means)
 
 
 def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
-    """Return the means with additional rows for the parts of split bundles, as in `strategies.means.with_parts`.
-
-    Args:
-        previous: the means table of the last counted sample.
-        parts: the parts of split bundles (`spark_tables.PARTS`), at most a few rows.
-    """
+    """Return the means with rows for the parts of split bundles, as in `strategies.means.with_parts`."""
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
     carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*previous.columns)
@@ -88,7 +79,6 @@ def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def _largest(bundles: DataFrame) -> DataFrame:
-    """Return the bundles, each with the largest reported figures if several brokers report it."""
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")
@@ -120,26 +110,19 @@ PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share"
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
-    """Return a table's columns (`pulsar_rebalancer.run.tables`) as a Spark schema."""
     return T.StructType([T.StructField(field.name, _TYPES[field.type]) for field in schema])
 
 
 def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
-    """Return a table from Parquet files of one or more clusters."""
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
 def partitions(spark: SparkSession) -> int:
-    """Return the number of partitions in the session's shuffles, from its settings."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
 def write(frame: DataFrame, file: StoragePath) -> None:
-    """Write a table. Output from an earlier attempt is replaced.
-
-    Args:
-        file: the target, which becomes a folder of files.
-    """
+    """Write a table to a folder of files. Output from an earlier attempt is replaced."""
     # Bundle names and most figures occur only once: Parquet would fill a dictionary only to discard it.
     once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
     frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
@@ -151,11 +134,7 @@ def is_written(file: StoragePath) -> bool:
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
-    """Return a table built from rows in the driver, which become a literal in the query.
-
-    Args:
-        rows: a few rows, such as bundles left out. A missing key becomes null.
-    """
+    """Return a table built from a few rows in the driver, a literal in the query; a missing key is null."""
     text = json.dumps([dict(row) for row in rows])
     parsed = F.from_json(F.lit(text), T.ArrayType(spark_schema(schema)))
     table = spark.range(0, 1, 1, 1).select(F.inline(parsed))
@@ -164,16 +143,11 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.
 
 
 def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
-    """Return a table without rows."""
     return literal(spark, [], schema)
 
 
 def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
-    """Return the run's bundles with their moving averages, which include this sample.
-
-    Returns:
-        A table with the columns from which the means are computed, and the columns that `means.update` adds.
-    """
+    """Return the run's bundles with their moving averages (see `update`), which include this sample."""
     bundles = read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
     known = read(spark, [run.known_means], MEANS) if run.known_means else empty(spark, MEANS)
@@ -196,11 +170,9 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
 
 
 def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
-    """Write the means after this sample if necessary, and return their file. The next run uses it if the sample counts.
+    """Write the means after this sample if necessary, and return their file for the next run.
 
-    Args:
-        held: function that returns the bundles with their means.
-        kept: function that waits until `keep_means` has finished.
+    `held` returns the bundles with their means; `kept` waits until `keep_means` has finished.
     """
     kept()
     _write_means(run, held())
@@ -208,7 +180,6 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
 
 
 def forget_means(run: RunInput) -> None:
-    """Delete the means of a sample that does not count."""
     if not run.counting.counts:
         run.new_means.delete()
 

@@ -35,13 +35,9 @@ RUNS_AT_ONCE = 4
 
 
 def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
-    """Make and write the plan for one run.
+    """Make and write the plan for one run; `spark` waits for the Spark session and returns it.
 
-    Args:
-        spark: function that waits for the Spark session and returns it.
-
-    Raises:
-        SnapshotError: `file_damaged` if the tables have no broker of the run's cluster.
+    Raises SnapshotError `file_damaged` if the tables have no broker of the run's cluster.
     """
     plan = run.folder / "plan"
     plan.delete()
@@ -71,10 +67,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
 
 
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
-    """Return a separate session for the run.
-
-    The number of tasks depends on the run's size; small runs need no shuffle.
-    """
+    """Return a separate session; the number of tasks depends on the run's size (small: no shuffle)."""
     own = own_session(spark)
     own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK)))
     # Adaptive execution would run each stage as a job to find the size, which the number of rows already gives.
@@ -98,7 +91,7 @@ def _report(summary: Summary, seconds: float) -> str:
 
 
 def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
-    """Plan a run, print the result, and return whether planning succeeded. Errors do not affect other runs."""
+    """Plan a run, print the result, and return whether it succeeded. Errors do not affect other runs."""
     started = time.monotonic()
     try:
         run = RunInput.read(folder)
@@ -117,13 +110,9 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
 
 
 def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
-    """Plan the runs in parallel, and return the exit code.
+    """Plan the runs in parallel, and return the exit code: 1 if any fails, with its reason code printed.
 
-    The exit code is 1 if any run fails. A line with the reason code is printed for each failure.
-
-    Args:
-        arguments: the command line's arguments, without the program's name.
-        begun: future of the Spark session if it is already being started; None to start it here.
+    `begun` is the future of the Spark session if it is already being started; None to start it here.
     """
     parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")

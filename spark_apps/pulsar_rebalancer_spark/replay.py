@@ -1,8 +1,8 @@
 """The replay application: `spark-submit replay.py --replay FOLDER [--replay FOLDER ...] --root ROOT`.
 
-A replay's folder contains a file `request.json`. The samples from the cluster's runs are read once, and stored in the
-replay's folder as one file per sample. The executors then replay separate periods of the samples in parallel, each with
-several variants. Several clusters can be replayed at the same time. The package must be installed on the executors.
+A replay's folder contains a file `request.json`. The samples from the cluster's runs are read once, and
+stored in this folder as one file per sample. The executors, on which the package must be installed, then
+replay separate periods of the samples in parallel, each with several variants.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ PARTS_PER_CORE = 2
 
 
 def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
-    """Run the replays on the executors, and write the answer, table and report of each replay.
+    """Run the replays on the executors, and write each one's answer, table and report.
 
-    Returns:
-        The error of each failed replay, by the replay's folder.
+    Return the error of each failed replay, by the replay's folder.
     """
     started = time.monotonic()
     parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism * PARTS_PER_CORE)]
@@ -55,10 +54,7 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the replays, and return the exit code.
-
-    The exit code is 1 if any replay fails. A line with the reason code is printed for each failure.
-    """
+    """Run the replays, and return the exit code: 1 if any fails, with its reason code printed."""
     parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded load through variants.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
     parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be repeated")

@@ -59,10 +59,7 @@ def release_all() -> None:
 
 
 def end_with_process() -> None:
-    """Stop this process's work on the Spark Connect server when the process is terminated.
-
-    Otherwise the work would continue.
-    """
+    """Stop this process's work on the Spark Connect server when the process is terminated."""
     if CONNECTED:
         signal.signal(signal.SIGTERM, _leave)
 

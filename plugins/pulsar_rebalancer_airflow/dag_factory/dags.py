@@ -52,11 +52,8 @@ COMMON: dict[str, Any] = {
 def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = None, **own: Any) -> DAG:
     """Return a DAG for a cluster. It is not paused upon creation.
 
-    Args:
-        kind: kind of DAG, as in the prefix of the DAG's id.
-        entry: the cluster's entry in the clusters file.
-        tag: the DAG's own tag, in addition to `pulsar` and the cluster's name; if empty, the kind is used.
-        own: arguments for this DAG, which override the common arguments.
+    `kind` is the prefix of the DAG's id. `tag` is added to the tags `pulsar` and the cluster's name; if
+    empty, the kind is added. `own` overrides the common arguments.
     """
     # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.
     given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}
@@ -64,7 +61,6 @@ def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = N
 
 
 def apply_dag(entry: ClusterEntry, root: str) -> DAG:
-    """Return the DAG `pulsar_apply__<cluster>`."""
     with cluster_dag(
         "apply",
         entry,
@@ -97,7 +93,6 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
-    """Return the DAG `pulsar_by_hand__<cluster>`."""
     with cluster_dag(
         "by_hand",
         entry,
@@ -121,7 +116,6 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def control_dag(entry: ClusterEntry, root: str) -> DAG:
-    """Return the DAG `pulsar_control__<cluster>`."""
     with cluster_dag(
         "control",
         entry,
@@ -148,16 +142,12 @@ _FIRST_MINUTE, _MINUTES = 60, 240
 
 
 def daily_schedule(cluster: str) -> str:
-    """Return the cron expression (UTC) for a cluster's upkeep.
-
-    The time is derived from a hash of the cluster's name, which spreads out the clusters' start times.
-    """
+    """Return the cron expression (UTC) for upkeep; a hash of the cluster's name spreads out start times."""
     hour, minute = divmod(_FIRST_MINUTE + crc32(cluster.encode()) % _MINUTES, 60)
     return f"{minute} {hour} * * *"
 
 
 def maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
-    """Return the DAG `pulsar_maintenance__<cluster>`."""
     with cluster_dag(
         "maintenance",
         entry,
@@ -172,7 +162,6 @@ def maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def replay_dag(entry: ClusterEntry, root: str) -> DAG:
-    """Return the DAG `pulsar_replay__<cluster>`."""
     with cluster_dag(
         "replay",
         entry,
@@ -188,7 +177,6 @@ _LONGEST_STEP = 30.0
 
 
 def roll_dag(entry: ClusterEntry, root: str) -> DAG:
-    """Return the DAG `pulsar_roll__<cluster>`."""
     step = min(entry.settings.interval_seconds / 4, _LONGEST_STEP)
     with cluster_dag(
         "roll",

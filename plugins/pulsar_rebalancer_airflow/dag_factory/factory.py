@@ -48,7 +48,6 @@ _RETRY_DELAY = timedelta(seconds=5)
 
 
 def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
-    """Return the DAG `pulsar_rebalance__<cluster>`."""
     settings = entry.settings
     with cluster_dag(
         "rebalance",
@@ -112,28 +111,20 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTimetable:
-    """Return the timetable for an interval.
-
-    If the interval is one minute, runs start exactly on the minute, which keeps their ids readable.
-    """
+    """Return the timetable. With a one-minute interval, runs start exactly on the minute, for readable ids."""
     if interval_seconds == 60:
         return CronTriggerTimetable("* * * * *", timezone="UTC")
     return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))
 
 
 _DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag, roll_dag)
-"""Factories of the DAGs that every cluster has."""
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     """Return all DAGs, keyed by id; in a process that runs a task, only those of its cluster.
 
-    Args:
-        config_path: path of the clusters file; None for the configured path.
-
-    Raises:
-        SettingsError: the file as a whole cannot be read. An invalid entry does not raise an error; it yields a single
-            DAG that reports the problem.
+    `config_path` is None for the configured path. Raises SettingsError if the file as a whole cannot be read;
+    an invalid entry yields a single DAG that reports the problem.
     """
     root = storage_root()
     wanted = get_parsing_context().dag_id or ""

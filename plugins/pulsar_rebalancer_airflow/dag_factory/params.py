@@ -22,11 +22,7 @@ _KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxL
 
 
 def run_params(settings: Settings) -> dict[str, Param]:
-    """Return the parameters for a rebalancing run, one per field of `RunParams`.
-
-    Args:
-        settings: settings from the clusters file, which include the highest mode that a run may request.
-    """
+    """Return a rebalancing run's parameters, one per field of `RunParams`, up to the highest allowed mode."""
     properties = RunParams.model_json_schema()["properties"]
     form = {name: _param(name, schema, settings) for name, schema in properties.items() if name not in ("mode", "plan")}
     # A run may use mode approve only if that is the clusters file's mode.
@@ -66,7 +62,6 @@ def _usual(name: str, settings: Settings) -> str:
 
 
 def by_hand_params() -> dict[str, Param]:
-    """Return the parameters for a by-hand run, one per field of `HandRequest`."""
     return {name: _by_hand_param(name, field) for name, field in HandRequest.model_fields.items()}
 
 
@@ -88,7 +83,6 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
 
 
 def control_params() -> dict[str, Param]:
-    """Return the parameters for a control run, one per field of `ControlRequest`."""
     typed: dict[str, dict[str, Any]] = {
         "action": {"default": ControlAction.SHOW.value, "type": "string", "enum": list(ControlAction)},
         "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
@@ -103,7 +97,6 @@ def control_params() -> dict[str, Param]:
 
 
 def roll_params() -> dict[str, Param]:
-    """Return the parameters for a rolling restart, one per field of `RollRequest`."""
     typed: dict[str, dict[str, Any]] = {
         "brokers": {"default": [], "type": ["null", "array", "string"], "items": {"type": "string"}},
         "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
@@ -135,7 +128,6 @@ def replay_params() -> dict[str, Param]:
 
 
 def maintenance_params() -> dict[str, Param]:
-    """Return the parameters for a maintenance run."""
     return {
         "dry_run": Param(
             True,
@@ -195,7 +187,7 @@ _PAGES = {
 
 
 def page(kind: str, entry: ClusterEntry) -> str:
-    """Return a DAG's documentation in Markdown; `kind` is the kind of DAG, as in the prefix of its id."""
+    """Return a DAG's documentation in Markdown."""
     about, settings, document = _PAGES[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     if "strategy" in settings:
@@ -205,6 +197,6 @@ def page(kind: str, entry: ClusterEntry) -> str:
 
 
 def broken_page(entry: ClusterEntry) -> str:
-    """Return Markdown that explains the error in a cluster's entry, for the only DAG that such a cluster has."""
+    """Return Markdown that explains the error in a cluster's entry, for the cluster's only DAG."""
     error = entry.error.replace("`", "'")
     return f"### The entry `{entry.name}` of the clusters file cannot be used\n\n```\n{error}\n```\n"

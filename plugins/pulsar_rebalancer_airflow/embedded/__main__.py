@@ -121,10 +121,7 @@ def _simulated_cluster(
 
 
 def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
-    """Return the name, entry and connection of the user's own cluster.
-
-    Two protections prevent any move: the connection is read-only, and the mode is `observe`.
-    """
+    """Return name, entry and connection; a read-only connection and the mode `observe` prevent any move."""
     try:
         url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
     except SettingsError as error:

@@ -34,15 +34,10 @@ _ANOTHER_FOLDER = "name a folder of your own (make run FOLDER=…, or --folder)"
 
 @dataclass(frozen=True)
 class AirflowHome:
-    """The folder of an embedded Airflow, and its contents.
+    """The folder of an embedded Airflow (AIRFLOW_HOME), and its contents.
 
-    Attributes:
-        folder: AIRFLOW_HOME, the folder with all other files.
-        clusters: settings by cluster name, as in the clusters file.
-        connections: Airflow connections by id, as JSON documents. They are passed to Airflow only in environment
-            variables.
-        port: loopback port for the UI.
-        spark_archive: class-data archive, which halves Spark's start-up time; None to start without an archive.
+    The connections are passed to Airflow only in environment variables. `port` is the UI's loopback port.
+    `spark_archive` is a class-data archive, which halves Spark's start-up time, or None.
     """
 
     folder: Path
@@ -54,12 +49,10 @@ class AirflowHome:
 
     @property
     def storage(self) -> Path:
-        """Return the storage root, the folder of runs and state."""
         return self.folder / "storage"
 
     @property
     def url(self) -> str:
-        """Return the base URL of Airflow's UI and API."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -68,13 +61,9 @@ class AirflowHome:
         return self.folder / "simple_auth_manager_passwords.json.generated"
 
     def prepare(self, *, keep: bool) -> None:
-        """Create the folder with all settings.
+        """Create the folder; `keep` keeps the database, runs and state from an earlier start.
 
-        Args:
-            keep: True to keep the database, runs and state from an earlier start.
-
-        Raises:
-            EmbeddedError: the folder exists, but was not created by an earlier start, so it must not be deleted.
+        Raises EmbeddedError if the folder was not created by an earlier start, so it must not be deleted.
         """
         if not keep and self.folder.exists():
             if any(self.folder.iterdir()) and not self._marker.exists():
@@ -96,23 +85,15 @@ class AirflowHome:
 
     @property
     def _marker(self) -> Path:
-        """Return the path of the file that marks a folder as created by `prepare`.
-
-        It is outside the folder, so that it still exists after an interrupted deletion.
-        """
+        """Return the path of the mark of `prepare`, outside the folder to outlast an interrupted deletion."""
         return self.folder.parent / f".{self.folder.name}.made"
 
     @property
     def clusters_file(self) -> Path:
-        """Return the path of the clusters file."""
         return self.folder / "config" / "pulsar_clusters.yaml"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for every Airflow process: settings, connections and paths.
-
-        The folder of this Python interpreter comes first in `PATH`, because `spark-submit` runs the first `python3` in
-        `PATH`.
-        """
+        """Return every Airflow process's environment. `spark-submit` runs the first `python3` in its `PATH`."""
         tuned = {
             "AIRFLOW_HOME": str(self.folder),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
@@ -148,14 +129,10 @@ class AirflowHome:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Path]:
-    """Lock a folder for exclusive use by this process. A missing folder is created.
+    """Lock a folder for exclusive use, and yield its path with all links resolved; create a missing folder.
 
-    Yields:
-        The folder's path with all links resolved, because a link in the given path could be changed.
-
-    Raises:
-        EmbeddedError: another run uses the folder, another user can write to it or replace it, or the lock file is a
-            link.
+    Raises EmbeddedError if another run uses the folder, if another user can write to it or replace it, or if
+    the lock file is a link.
     """
     try:
         _check_own(folder)
@@ -197,10 +174,7 @@ def _check_own(folder: Path) -> None:
 def free_port() -> int:
     """Return a free port on the loopback interface, another one at each call.
 
-    By default, Linux does not use it for outgoing connections, so it is likely to stay free until a server is up.
-
-    Raises:
-        EmbeddedError: no port is free.
+    By default, Linux does not use it for outgoing connections, so it is likely to stay free.
     """
     for _ in range(_PORTS):
         port = 20_000 + next(_numbers) % _PORTS

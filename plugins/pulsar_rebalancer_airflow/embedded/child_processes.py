@@ -26,11 +26,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Processes:
     """Starts processes, each in its own session, and stops them with all their descendants.
 
-    Signals that would end this process are delayed while a child is started and during the shutdown, so that no child
-    is left running.
-
-    Because each child has its own session, it does not receive Ctrl-C, and this process determines the order of the
-    shutdown. The session also identifies orphans: they remain in the session after their parent has ended.
+    In its own session, a child does not receive Ctrl-C, so this process determines the order of the shutdown;
+    the session also identifies orphans. Signals that would end this process are delayed while a child is
+    started and during the shutdown, so that no child is left running.
     """
 
     def __init__(self) -> None:
@@ -58,11 +56,7 @@ class Processes:
         return process.pid
 
     def run(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Run a process, and wait until it ends.
-
-        Raises:
-            EmbeddedError: the process failed; the message contains the last lines of its log.
-        """
+        """Run a process until it ends. Raises EmbeddedError with the last lines of its log if it failed."""
         self.start(name, command, environment, log)
         process, _ = self._started[name]
         if process.wait():
@@ -79,11 +73,7 @@ class Processes:
         return False
 
     def check(self) -> None:
-        """Check that all started processes are still running.
-
-        Raises:
-            EmbeddedError: a process has ended; the message contains the last lines of its log.
-        """
+        """Raise EmbeddedError, with the last lines of the log, if a started process has ended."""
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
                 raise EmbeddedError(
@@ -126,7 +116,6 @@ def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Proces
 
 
 def _family(leaders: set[int]) -> list[psutil.Process]:
-    """Return the session leaders, their descendants, and all other processes in their sessions."""
     family: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
@@ -139,7 +128,6 @@ def _family(leaders: set[int]) -> list[psutil.Process]:
 
 
 def tail(log: Path) -> str:
-    """Return the last 15 lines of a log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
 
@@ -151,11 +139,7 @@ def start(
 ) -> dict[str, JsonValue]:
     """Start a simulated cluster, wait until its brokers answer, and return the Airflow connection to it.
 
-    Args:
-        hot_score: score of the hot broker in percent.
-
-    Raises:
-        EmbeddedError: the simulated cluster ended, or is not ready within a minute.
+    `hot_score` is in percent. Raises EmbeddedError if the cluster ended or is not ready within a minute.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ready, token, log = folder / "ready.json", folder / "token", folder / "simulation.log"

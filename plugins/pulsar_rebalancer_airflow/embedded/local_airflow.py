@@ -27,10 +27,7 @@ _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-process
 
 
 class DagRun(TypedDict):
-    """A DAG run as returned by the API, with only the fields used here.
-
-    Times are ISO 8601 strings; a time is None until it has been reached.
-    """
+    """A DAG run from the API, with the fields used here; times are ISO 8601 strings, None until reached."""
 
     dag_run_id: str
     state: str
@@ -39,7 +36,7 @@ class DagRun(TypedDict):
 
 
 class TaskInstance(TypedDict):
-    """A task instance as returned by the API, with only the fields used here. The state is None until scheduling."""
+    """A task instance from the API, with the fields used here; the state is None until scheduling."""
 
     task_id: str
     state: str | None
@@ -56,11 +53,7 @@ class LocalAirflow:
         self._client = httpx.Client(base_url=home.url, timeout=30, trust_env=False)
 
     def start(self) -> None:
-        """Start Airflow and wait until the scheduler, DAG processor and API server are healthy.
-
-        Raises:
-            EmbeddedError: a process ended, or Airflow is not healthy within five minutes.
-        """
+        """Start Airflow. Raises EmbeddedError if a process ended or Airflow is not healthy in five minutes."""
         self._start(["db", "migrate"], self._processes.run)
         for arguments in _COMPONENTS:
             self._start(arguments, self._processes.start)
@@ -80,7 +73,6 @@ class LocalAirflow:
             time.sleep(_PAUSE_SECONDS)
 
     def _start(self, arguments: list[str], start: Callable[..., object]) -> None:
-        """Start an Airflow command, with a log file named after it."""
         log = self.home.folder / "logs" / f"{arguments[0]}.log"
         command = [str(Path(sys.executable).parent / "airflow"), *arguments]
         start(f"airflow {arguments[0]}", command, self.home.environment(), log)
@@ -97,7 +89,6 @@ class LocalAirflow:
 
     @property
     def password(self) -> str:
-        """Return the generated password of the user `admin`."""
         return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
 
     def _log_in(self) -> None:
@@ -117,7 +108,6 @@ class LocalAirflow:
         return self._request("GET", path, httpx.codes.NOT_FOUND, params=query)
 
     def _request(self, method: str, path: str, expected: int, **options: Any) -> Any:
-        """Return the JSON answer to a request under `/api/v2`; None for the error status that the caller expects."""
         url = f"/api/v2{path}"
         answer = self._send(method, url, **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
@@ -148,8 +138,7 @@ class LocalAirflow:
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until the DAG processor has loaded a DAG.
 
-        Raises:
-            EmbeddedError: a DAG file cannot be imported, or the DAG does not appear within five minutes.
+        Raises EmbeddedError if a DAG file cannot be imported, or the DAG does not appear within five minutes.
         """
         for _ in self._polled(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
@@ -162,7 +151,6 @@ class LocalAirflow:
         raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
-        """Start a manual run and return its run id."""
         # With this id Airflow starts one run, however often it is asked to.
         run_id = f"manual__{uuid4()}"
         order = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
@@ -170,7 +158,6 @@ class LocalAirflow:
         return run_id
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
-        """Return a DAG run."""
         run: DagRun = self.get(f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")
         return run
 
@@ -180,7 +167,6 @@ class LocalAirflow:
         return latest_first[::-1]
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
-        """Return the task instances of a run."""
         path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
         instances: list[TaskInstance] = self.get(path, limit=200)["task_instances"]
         return instances
@@ -192,11 +178,7 @@ class LocalAirflow:
         return None if entry is None else entry["value"]
 
     def wait(self, dag_id: str, run_id: str) -> DagRun:
-        """Wait until a run has ended.
-
-        Raises:
-            EmbeddedError: the run does not end within ten minutes.
-        """
+        """Wait until a run has ended. Raises EmbeddedError after ten minutes."""
         for _ in self._polled(_RUN_SECONDS):
             run = self.run(dag_id, run_id)
             if run["state"] in ("success", "failed"):

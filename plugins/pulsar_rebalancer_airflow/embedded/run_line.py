@@ -23,11 +23,11 @@ class RunLine:
     """The line printed for one run, and the run's result.
 
     Attributes:
-        balanced: True if the run plans no moves, and none are delayed by hit counts or a grace period. If the strategy
-            pairs brokers, the score range must also be below the low threshold.
-        moved: True if at least one move was verified.
-        failed: why the run failed; empty if the run succeeded.
-        in_force: sentence that says which orders were in force when the run ended and who gave them; empty if unknown.
+        balanced: the run plans no moves, and hit counts or a grace period delay none. If the strategy pairs
+            brokers, the score range is also below the low threshold.
+        moved: at least one move was verified.
+        failed: why the run failed; empty if it succeeded.
+        in_force: sentence about the orders at the run's end and who gave them; empty if unknown.
     """
 
     text: str
@@ -38,7 +38,6 @@ class RunLine:
 
 
 def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
-    """Return the line for a run that has ended; `number` is the number of the line."""
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
     seconds = f"{(ended - begun).total_seconds():.1f} s"
@@ -56,7 +55,6 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
 
 
 def is_balanced(summary: Summary) -> bool:
-    """Return whether the cluster is balanced after a run (see `RunLine.balanced`)."""
     later = Reason.RECENTLY_UNLOADED in summary.bundle_skip_reasons
     if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
         return False

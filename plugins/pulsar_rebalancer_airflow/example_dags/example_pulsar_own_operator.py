@@ -1,4 +1,4 @@
-"""Send your own request to the brokers through the package's connection, and alert people if it fails."""
+"""Send your own request to the brokers through the package's connection, and alert operators if it fails."""
 
 import asyncio
 from typing import Any
@@ -10,11 +10,7 @@ from pulsar_rebalancer_airflow.notifications import AlertNotifier
 
 
 class BrokerVersionsOperator(BaseOperator):
-    """Return the Pulsar version of each broker, by brokerId. A retry sends the requests again.
-
-    Args:
-        pulsar_admin_conn_id: Airflow connection of type `pulsar_admin`.
-    """
+    """Return the Pulsar version of each broker, by brokerId. A retry sends the requests again."""
 
     template_fields = ("pulsar_admin_conn_id",)
 
@@ -23,11 +19,7 @@ class BrokerVersionsOperator(BaseOperator):
         self.pulsar_admin_conn_id = pulsar_admin_conn_id
 
     def execute(self, context: Context) -> dict[str, str]:
-        """Query all brokers at the same time.
-
-        Raises:
-            AdminError: a broker refused the request or did not answer.
-        """
+        """Query all brokers at the same time. Raises AdminError if one refuses the request or does not answer."""
         return asyncio.run(self._ask())
 
     async def _ask(self) -> dict[str, str]:

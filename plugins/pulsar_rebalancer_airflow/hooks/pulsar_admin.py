@@ -48,13 +48,10 @@ class PulsarAdminHook(BaseHook):
         self.pulsar_admin_conn_id = pulsar_admin_conn_id
 
     def get_connection_settings(self, pulsar_cluster: str = "") -> AdminConnection:
-        """Return the validated connection.
-
-        Args:
-            pulsar_cluster: the cluster's name in Pulsar; empty to query the brokers for it.
+        """Return the validated connection; if `pulsar_cluster` is empty, the brokers are queried for its name.
 
         Raises:
-            SettingsError: `wrong_setting` or `contradiction`; the message names the connection and the field.
+            SettingsError: `wrong_setting` or `contradiction`, with the names of the connection and the field.
             AirflowNotFoundException: the connection does not exist.
         """
         connection = self.get_connection(self.pulsar_admin_conn_id)
@@ -64,11 +61,7 @@ class PulsarAdminHook(BaseHook):
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
 
     def get_writing_settings(self, pulsar_cluster: str = "") -> AdminConnection:
-        """Return the validated connection for a task that changes the cluster.
-
-        Raises:
-            AdminError: `read_only`.
-        """
+        """Return the connection for a task that changes the cluster. Raises AdminError `read_only`."""
         connection = self.get_connection_settings(pulsar_cluster)
         if connection.read_only:
             name = self.pulsar_admin_conn_id
@@ -80,10 +73,9 @@ class PulsarAdminHook(BaseHook):
         return PulsarAdmin(self.get_connection_settings())
 
     def test_connection(self) -> tuple[bool, str]:
-        """Request the load report of every broker. This requires a superuser's token.
+        """Request the load report of every broker, which requires a superuser's token.
 
-        Returns:
-            True if all brokers answered, and a text that says how many answered and why the others failed.
+        Return True if all brokers answered, and a text with the number of answers and the causes of failures.
         """
         try:
             return asyncio.run(self._ask_every_broker())

@@ -35,17 +35,13 @@ LONGEST_REASON = 500
 class ApproveOperator(ApprovalOperator):
     """Ask a person to approve the plan that is awaiting approval.
 
-    If nobody answers in time, the question expires. An unanswered question counts neither as an approval nor as a
-    person's rejection. In a cluster that requires two people, the person who requested the plan cannot approve it, and
-    nobody can while the plan would not be carried out: the approval is ignored, and the question stays open.
+    If nobody answers in time, the question expires, which counts neither as an approval nor as a rejection.
+    In a cluster that requires two people, the person who requested the plan cannot approve it, and nobody can
+    while the plan would not be carried out: the approval is ignored, and the question stays open.
 
-    The task is skipped if another run is asking the current question, or if the question was already answered. If a
-    person answers before the scheduler has recorded that the task is waiting, Airflow fails the task. The next attempt
-    does not ask again, but continues with this answer.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
+    The task is skipped if another run is asking the current question, or if the question was already
+    answered. If a person answers before the scheduler has recorded that the task is waiting, Airflow fails
+    the task. The next attempt does not ask again, but continues with this answer.
     """
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
@@ -108,14 +104,12 @@ class ApproveOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _wait_for(self, question: Question) -> datetime:
-        """Make Airflow wait for an answer until the question's deadline, and return this deadline."""
         now = datetime.now(UTC)
         until = question.until(self.entry.settings.max_awaiting_minutes) or now
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 
     def _texts(self, question: Question, until: datetime) -> Texts:
-        """Return the question's text, after checking the plan's files against its hash."""
         run, summary = self._plan(question)
         barred = summary.requested_by if self.entry.settings.two_people else ()
         return texts(summary, verify(run, summary), run, until, barred)
@@ -127,7 +121,7 @@ class ApproveOperator(ApprovalOperator):
         return run, summary
 
     def _note(self, context: Context, event: dict[str, Any]) -> PlanError | None:
-        """Record the person's approval or rejection, or return why the person may not approve the plan."""
+        """Record the approval or rejection, or return why the person may not approve the plan."""
         store = StateStore.of(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
@@ -153,7 +147,6 @@ class ApproveOperator(ApprovalOperator):
         return None
 
     def _refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
-        """Return why the plan cannot be approved now, or not by this person; None if it can."""
         question = store.get(Question)
         refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
         refusal = refusal or not_of_roll(store, question.plan_id)
@@ -168,9 +161,8 @@ class CarryOutApprovedOperator(HandOverOperator):
     def execute(self, context: Context) -> None:
         """Start the rebalancing run.
 
-        Raises:
-            AirflowFailException: `not_approved`, `dag_paused`, the reason why nothing may be moved now (`paused`, …),
-                or `state_lost`.
+        Raises AirflowFailException: `not_approved`, `dag_paused`, `state_lost`, or why nothing may be moved
+        now.
         """
         with final_unless_passing(context):
             store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
@@ -188,18 +180,15 @@ class CarryOutApprovedOperator(HandOverOperator):
 
 
 def _person(answer: dict[str, Any]) -> str:
-    """Return the Airflow user who answered; empty if no person answered."""
     return next(filter(None, _names(answer)), "")
 
 
 def _names(answer: dict[str, Any]) -> list[str]:
-    """Return the login name and id of the Airflow user who answered; empty if no person answered."""
     user = answer.get("responded_by_user")
     return [one_line(str(user.get(name) or "")) for name in ("name", "id")] if isinstance(user, dict) else []
 
 
 def _reason(answer: dict[str, Any]) -> str:
-    """Return the person's reason; empty if there is none."""
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""
@@ -209,9 +198,6 @@ class QuestionsOperator(BaseOperator):
     """Return the runs to start: the run that asks a new question, and the previous run if it has not ended.
 
     The previous run is started again so that it ends, because its question is no longer current.
-
-    Args:
-        cluster: name in the clusters file.
     """
 
     def __init__(self, *, cluster: str, **kwargs: Any) -> None:
@@ -219,7 +205,6 @@ class QuestionsOperator(BaseOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> list[str]:
-        """Return the ids of the runs to start."""
         question = StateStore.of(context, self.cluster).readable(Question)
         begins = [question.before] if is_open(context, self.cluster, question.before) else []
         asked = question.run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{self.cluster}", run_ids=[question.run_id])

@@ -43,23 +43,14 @@ def requester(context: Context) -> str:
 
 
 def refuse_repeated(context: Context) -> None:
-    """Raise an error if the run was cleared: the order may be old, and it is unknown who repeats it.
-
-    Raises:
-        PlanError: `no_user`.
-    """
+    """Raise `no_user` if the run was cleared: the order may be old, and it is unknown who repeats it."""
     run = context["dag_run"]
     if run.clear_number:
         raise PlanError(Reason.NO_USER, f"run {run.run_id} was cleared")
 
 
 class ClusterOperator(BaseOperator):
-    """A task that belongs to a cluster but not to a rebalancing run.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
-    """
+    """A task that belongs to a cluster but not to a rebalancing run."""
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(entry.name)])
@@ -71,12 +62,7 @@ class ClusterOperator(BaseOperator):
 
 
 class RunOperator(BaseOperator):
-    """A task of a rebalancing run.
-
-    Args:
-        cluster: name in the clusters file.
-        run: address of the run's folder.
-    """
+    """A task of a rebalancing run; `run` is the address of the run's folder."""
 
     template_fields: Sequence[str] = ("run",)
 
@@ -94,10 +80,6 @@ class HandOverOperator(TriggerDagRunOperator):
     """Start a rebalancing run that takes a new snapshot and carries out a plan.
 
     A retry does not hand over a plan twice, because the run's id is stored before the run is started.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
     """
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
@@ -116,7 +98,6 @@ class HandOverOperator(TriggerDagRunOperator):
     def _refuse_while_closed(
         self, context: Context, store: StateStore, now: datetime, *, may_wait: bool = False
     ) -> None:
-        """Raise the error that `refusal_now` returns."""
         refusal = refusal_now(context, self.entry, store, now, may_wait=may_wait)
         if refusal is not None:
             raise refusal
@@ -132,11 +113,8 @@ def refusal_now(
 ) -> PlanError | None:
     """Return why no plan is handed over now; None if plans are handed over.
 
-    Args:
-        may_wait: True for a plan whose moves can wait until the gate opens by itself.
-
-    Returns:
-        `dag_paused`, because the plan's run would only wait; or the reason why the gate would be closed for the plan.
+    The reason is `dag_paused`, because the plan's run would only wait, or why the gate would be closed.
+    `may_wait`: the plan's moves can wait until the gate opens by itself.
     """
     dag_id = f"{REBALANCE_DAG}{entry.name}"
     if context["ti"].get_dag(dag_id).is_paused:
@@ -155,14 +133,9 @@ def not_of_roll(store: StateStore, plan_id: str) -> PlanError | None:
 
 
 def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) -> None:
-    """Refuse a new plan while a run that carries out a person's plan is queued or running.
+    """Refuse a new plan while a run of the DAG that carries out a person's plan is queued or running.
 
-    Args:
-        dag_id: id of the DAG to which such runs belong.
-
-    Raises:
-        PlanError: `plan_under_way`.
-        StateError: `state_lost`.
+    Raises PlanError `plan_under_way` or StateError `state_lost`.
     """
     runs = {answer.carried_out_by for answer in store.get(Answers).plans.values()} - {""}
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
@@ -172,10 +145,7 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
 
 
 def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
-    """Return those runs of `pulsar_rebalance__<cluster>` that were cancelled in the queue.
-
-    They remain there because of their teardown task, and carry nothing out.
-    """
+    """Return those runs that were cancelled in the queue, where they remain because of their teardown task."""
     states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
     return {run_id for run_id in runs if states.get(run_id, {}).get("collect") == "skipped"}
 

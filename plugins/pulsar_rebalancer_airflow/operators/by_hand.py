@@ -58,13 +58,9 @@ if TYPE_CHECKING:
 
 
 class FormOperator(BaseBranchOperator):
-    """Reject an invalid form; otherwise choose the next task, which makes a plan or carries out an action immediately.
+    """Reject an invalid form; otherwise choose the next task. A retry returns the same result.
 
-    A retry returns the same result.
-
-    Args:
-        shows: id of the first task for making a plan.
-        acts: id of the task for carrying out an action.
+    `shows` is the id of the first task for making a plan, `acts` of the task for acting immediately.
     """
 
     def __init__(self, *, shows: str, acts: str, **kwargs: Any) -> None:
@@ -73,11 +69,7 @@ class FormOperator(BaseBranchOperator):
         self.acts = acts
 
     def choose_branch(self, context: Context) -> str:
-        """Return the id of the next task.
-
-        Raises:
-            AirflowFailException: `wrong_setting` or `contradiction`, with the names of the fields.
-        """
+        """Return the id of the next task. Raises `wrong_setting` or `contradiction`, with the fields' names."""
         with final_unless_passing(context):
             return self.shows if parse_form(context["params"]).shows else self.acts
 
@@ -94,13 +86,8 @@ class CollectForPlanOperator(CollectOperator):
 class PlanByHandOperator(BaseOperator):
     """Make and show the plan that a person requested in the form. Nothing is moved.
 
-    The plan is written under the run's folder. Its hash is kept in the state store for as long as the plan may be
-    carried out. A retry makes the same plan from the same snapshot. The task's XCom is the plan as shown.
-
-    Args:
-        cluster: name in the clusters file.
-        root: storage root.
-        run: address of the run's folder.
+    The plan is written under the run's folder. Its hash is kept in the state store for as long as the plan
+    may be carried out. A retry makes the same plan from the same snapshot. The XCom is the plan as shown.
     """
 
     template_fields: Sequence[str] = ("root", "run")
@@ -115,12 +102,11 @@ class PlanByHandOperator(BaseOperator):
         """Make and show the plan.
 
         Returns:
-            `plan` (the hash), `until`, the moves, the number of disturbed clients, how long clients were disconnected
-            during each bundle's last move (seconds), and scores before and after.
+            `plan` (the hash), `until`, the moves, the number of disturbed clients, how long clients were
+                disconnected during each bundle's last move (seconds), and scores before and after.
 
         Raises:
-            AirflowFailException: `foreign_run`, or the reason why the plan cannot be made
-                (`decide.run_plan.plan_request`).
+            AirflowFailException: `foreign_run`, or a reason of `decide.run_plan.plan_request`.
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -139,7 +125,6 @@ class PlanByHandOperator(BaseOperator):
         return document(summary, run, last)
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
-        """Return the bundle to split, with the load of each topic as reported by the bundle's broker."""
         sample = PlanningSample.read(Snapshot(run), request.overruled)
         bundle, settings = target_of_split(sample, request.bundles[0]), sample.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
@@ -209,7 +194,6 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.ROLLING, roll.progress)
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
-        """Release brokers."""
         drains = store.get(Drains)
         drained = {*drains.brokers, store.get(Roll).stranded}
         others = ", ".join(name for name in form.broker if name not in drained)
@@ -238,10 +222,9 @@ class CarryOutOperator(HandOverOperator):
     def _drain(
         self, store: StateStore, handed: HandedOver, before: HandedOver | None, brokers: Iterable[str]
     ) -> HandedOver:
-        """Return the record of a drain's plan: a new record, or the existing record if the same run was cleared.
+        """Return the record of a drain's plan; keep the existing one if the same run was cleared.
 
-        An error is raised if one of the brokers was released after the existing record was made, or if another run used
-        the plan.
+        An error is raised if a broker was released after that record was made, or another run used the plan.
         """
         drained = store.orders().drains
         if before is None:
@@ -257,7 +240,6 @@ class CarryOutOperator(HandOverOperator):
         return before
 
     def _mark(self, store: StateStore, brokers: Iterable[str], drain: Drain) -> None:
-        """Mark brokers as drained."""
         marked = store.get(Drains)
         drained = marked.brokers | dict.fromkeys(brokers, drain)
         store.put(marked.model_copy(update={"brokers": drained}))
@@ -272,8 +254,8 @@ class CarryOutOperator(HandOverOperator):
     ) -> HandedOver:
         """Return a copy of a plan's record with the id of the run that carries out the plan.
 
-        If an earlier run was already started for the plan, a new run is started only if that run was cancelled in the
-        queue, or if orders or settings prevented part of the plan.
+        A new run follows an earlier one only if that was cancelled in the queue, or orders or settings
+        prevented part of the plan.
         """
         answers = store.get(Answers)
         refuse_while_plan_waits(context, self.trigger_dag_id, store)
@@ -286,8 +268,7 @@ class CarryOutOperator(HandOverOperator):
     def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
         """Return whether a plan's run was cancelled, or orders or settings prevented part of the plan.
 
-        Orders given after its run do not count. In mode `approve`, the run that receives the plan asks the question;
-        another run carries out the approved plan.
+        Later orders do not count. In mode `approve`, another run carries out the approved plan.
         """
         run_ids = {handed.run_id}
         if self._is_void(context, handed.run_id):
@@ -308,7 +289,6 @@ class CarryOutOperator(HandOverOperator):
         return False
 
     def _is_void(self, context: Context, run_id: str) -> bool:
-        """Return whether a run was never started, or was cancelled in the queue."""
         return not self._count(context, {run_id}) or bool(cancelled(context, self.trigger_dag_id, {run_id}))
 
     def _count(self, context: Context, run_ids: set[str]) -> int:
@@ -316,7 +296,6 @@ class CarryOutOperator(HandOverOperator):
 
 
 def _left_a_part(run: StoragePath) -> bool:
-    """Return whether orders kept a run's gate closed, or kept moves or splits from starting."""
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

@@ -56,13 +56,10 @@ class CollectOperator(ClusterOperator):
     def execute(self, context: Context) -> str:
         """Collect one snapshot.
 
-        Returns:
-            Address of the run's folder.
-
         Raises:
             AirflowSkipException: the mode is `off`.
-            AirflowFailException: the parameters or the connection are invalid, the state is lost, or the brokers refuse
-                the credentials.
+            AirflowFailException: the parameters or the connection are invalid, the state is lost, or the
+                brokers refuse the credentials.
             AdminError: no broker answered. This is retried.
         """
         with final_unless_passing(context):
@@ -102,10 +99,10 @@ class CollectOperator(ClusterOperator):
         """Return the plan that this run was started to carry out.
 
         Raises:
-            PlanError: `other_plan` if the plan was not handed over to this run. Without this check, anyone who starts a
-                run could choose the plan. `superseded` if the gate has opened for another plan since an approved plan
-                was made. `same_person` if the mode has changed to `auto` since one person made and handed over a plan
-                that needs two.
+            PlanError: `other_plan` if the plan was not handed over to this run; else anyone who starts a run
+                could choose the plan. `superseded` if the gate has opened for another plan since the approved
+                plan was made. `same_person` if the mode has changed to `auto` since one person made and
+                handed over a plan that needs two.
             StateError: `state_lost`.
         """
         handed = store.handed_over(identity, airflow_run_id)
@@ -132,7 +129,7 @@ def _with_what_is_in_force(request: RunRequest, orders: OrdersInForce, previous:
 
 
 FINDINGS = "findings"
-"""XCom key of the findings, for people and other tasks; missing if there are none."""
+"""XCom key of the findings, for operators and other tasks; missing if there are none."""
 
 _MEANS = {
     Effect.BLOCK: "Validation blocks the run; nothing was decided.",
@@ -145,12 +142,8 @@ _MEANS = {
 class ValidateOperator(BaseOperator):
     """Validate a run's snapshot. The task's XCom is the number of findings by effect and reason.
 
-    The findings are in the log and in the XCom `findings`; the link *Validation result* shows them on a page. A retry
-    with the same snapshot would give the same result, so a blocked run is not retried.
-
-    Args:
-        cluster: name in the clusters file.
-        run: address of the run's folder.
+    The findings are in the log and in the XCom `findings`; the link *Validation result* shows them on a page.
+    A retry with the same snapshot would give the same result, so a blocked run is not retried.
     """
 
     template_fields: Sequence[str] = ("run",)
@@ -164,12 +157,7 @@ class ValidateOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, dict[str, int]]:
         """Validate the snapshot.
 
-        Returns:
-            Number of findings by effect and reason code.
-
-        Raises:
-            AirflowFailException: a finding blocks the run; the message gives the finding, the location of the result,
-                and the remedy.
+        Raises AirflowFailException if a finding blocks the run, with the result's location and the remedy.
         """
         # Great Expectations takes seconds to load, so it is imported only here.
         from pulsar_rebalancer_airflow.validation.suites import validate
@@ -198,5 +186,4 @@ class ValidateOperator(BaseOperator):
 
 
 def _plain(counts: Mapping[Reason, int]) -> dict[str, int]:
-    """Return the counts with strings as keys, for an XCom."""
     return {str(reason): count for reason, count in counts.items()}

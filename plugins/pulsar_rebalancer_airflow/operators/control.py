@@ -42,8 +42,8 @@ class Ordered(TypedDict, total=False):
 
     Attributes:
         lost: why the `control` document was lost before a pause replaced it, by key.
-        found: the plan in progress at the time of a stop or pause; missing if one of the run's files cannot be read.
-        undecided: True if a run without a plan was in progress when a stop or pause was ordered.
+        found: the plan in progress at a stop or pause; missing if one of the run's files is unreadable.
+        undecided: a run without a plan was in progress at the stop or pause.
     """
 
     lost: dict[str, str]
@@ -84,7 +84,6 @@ class OrderOperator(ClusterOperator):
         return ordered
 
     def _undecided(self, context: Context, store: StateStore) -> bool:
-        """Return whether a run without a recorded plan is in progress."""
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
         last = self.storage.run(store.last_plan()) if running else None
@@ -96,12 +95,7 @@ class OrderOperator(ClusterOperator):
 
 
 def asked(context: Context) -> tuple[ControlRequest, Order]:
-    """Return the completed form, and the order with the person's name and the current time.
-
-    Raises:
-        SettingsError: `wrong_setting`, `contradiction`.
-        PlanError: `no_user`.
-    """
+    """Return the form and the order. Raises `wrong_setting`, `contradiction` or PlanError `no_user`."""
     request = parse_control_form(context["params"])
     if request.changes:
         refuse_repeated(context)
@@ -111,10 +105,8 @@ def asked(context: Context) -> tuple[ControlRequest, Order]:
 def _store(store: StateStore, request: ControlRequest, order: Order) -> dict[str, str]:
     """Store an order in the `control` document; return why the document was lost, by key.
 
-    Only a pause replaces a lost document, so that nothing is moved until people have given all orders again.
-
-    Raises:
-        StateError: `state_lost`.
+    Only a pause replaces a lost document, so that nothing is moved until operators have given all orders
+    again; any other action raises `state_lost`.
     """
     pauses = request.action is ControlAction.PAUSE
     lost = store.lost((Control,)) if pauses else {}
@@ -132,10 +124,7 @@ def _store(store: StateStore, request: ControlRequest, order: Order) -> dict[str
 
 
 def _forget_used_skip(store: StateStore) -> None:
-    """Remove an order to skip a run once a run has been skipped.
-
-    Otherwise, after a reset or restore, the order would apply to another run.
-    """
+    """Remove a used order to skip a run; after a reset or restore, it would apply to another run."""
     control, last = store.readable(Control), last_committed(store.storage, datetime.now(UTC))
     at = time_of(last.name) if last else None
     if control.skip is not None and at is not None and at > control.skip.at:
@@ -143,12 +132,7 @@ def _forget_used_skip(store: StateStore) -> None:
 
 
 def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
-    """Return the document with the new order. A resume removes the pause and the order to skip a run.
-
-    Raises:
-        SettingsError: a pause would end in the past (`wrong_setting`), or before the current pause does
-            (`contradiction`).
-    """
+    """Return the document with the new order. A resume removes the pause and the order to skip a run."""
     changes: dict[ControlAction, dict[str, Order | None]] = {
         ControlAction.SKIP: {"skip": order},
         ControlAction.STOP: {"stop": order},
@@ -176,13 +160,9 @@ _NAMED = 20
 class ControlOperator(ClusterOperator):
     """Complete a stop, or change the state; then report the current orders.
 
-    After a stop or a pause, the task waits for bundles in progress. The file `state/change-<time>-<action>.json`
-    records the person, the time and the reason of a change. A retry repeats the action; a repeated reset or restore
-    only increases the state's sequence number.
-
-    Args:
-        ordered: result of the *order* task.
-        timeout_seconds: maximum time for bundles in progress to be completed after a stop.
+    After a stop or a pause, the task waits up to `timeout_seconds` for bundles in progress. The file
+    `state/change-<time>-<action>.json` records the person, the time and the reason of a change. A retry
+    repeats the action; a repeated reset or restore only increases the state's sequence number.
     """
 
     template_fields: Sequence[str] = ("ordered",)

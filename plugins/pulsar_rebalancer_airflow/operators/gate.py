@@ -72,12 +72,9 @@ class RecordOperator(RunOperator):
 class GateOperator(RunOperator):
     """Decide on the recorded plan, and return the waves to carry out: all if the gate opens, else none.
 
-    The task succeeds in both cases; its XCom `reason` is the reason code. A retry decides again, from the current time,
-    store and files, so its verdict can differ from an earlier attempt's.
-
-    Args:
-        settings: the cluster's current settings in the clusters file. A pause, a lower mode or a cap applies even if it
-            was set after *collect*.
+    The task succeeds in both cases; its XCom `reason` is the reason code. A retry decides again, from the
+    current time, store and files, so its verdict can differ. A pause, a lower mode or a cap in the clusters
+    file applies even if it was set after *collect*.
     """
 
     def __init__(self, *, settings: Settings, **kwargs: Any) -> None:
@@ -85,14 +82,9 @@ class GateOperator(RunOperator):
         self.settings = settings
 
     def execute(self, context: Context) -> list[int]:
-        """Decide whether the plan may be carried out.
+        """Return the numbers of the waves to carry out, ascending; empty if the gate remains closed.
 
-        Returns:
-            Numbers of the waves to carry out, ascending; empty if the gate remains closed.
-
-        Raises:
-            AirflowFailException: the folder belongs to another run (`foreign_run`), or one of the run's files cannot be
-                read.
+        Raises AirflowFailException: `foreign_run`, or one of the run's files cannot be read.
         """
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
@@ -114,7 +106,6 @@ class GateOperator(RunOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        """Open the question about a plan; it replaces the previous question if that is about other moves."""
         store = self._store(context)
         present, now = store.get(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
@@ -153,16 +144,9 @@ class GateOperator(RunOperator):
 
 
 def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:
-    """Return the gate's current verdict on a run's plan.
+    """Return the gate's current verdict on a run's plan, which is too old after `until`.
 
-    Args:
-        context: context of a task that has the cluster's state asset as an inlet.
-        cluster: name in the clusters file.
-        present: the cluster's current settings in the clusters file.
-        until: time after which the plan is too old to be carried out.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
+    Raises SnapshotError if one of the run's files cannot be read.
     """
     store = StateStore.of(context, cluster)
     orders = store.orders()

@@ -37,12 +37,11 @@ class Holds:
     Once noticed, a hold applies until the task ends.
 
     Args:
-        cluster: name in the clusters file.
         planned: the plan's settings.
         given: the cluster's settings when the task started.
         before: the drains and the rolling restart that the plan serves.
         each_time: True to check on every call; otherwise check at most once a second.
-        failed: function that returns the number of the run's failed moves that the circuit breaker has not counted yet.
+        failed: returns the number of failed moves that the circuit breaker has not counted yet.
     """
 
     def __init__(
@@ -81,17 +80,14 @@ class Holds:
         return self._reason
 
     def _breaks(self) -> bool:
-        """Return whether the run's failed moves have reached the circuit breaker's limit.
-
-        The *report* task opens the breaker later.
-        """
+        """Return whether failed moves have reached the breaker's limit; the *report* task opens it later."""
         rules = self._present.breaker
         return (
             rules is not None and rules.failed_moves is not None and self._failed(self._closed_at) >= rules.failed_moves
         )
 
     def skip_reason(self, part: Move | Split) -> Reason | None:
-        """Return why orders given after planning forbid a move or split, or no longer want it; None if it is allowed.
+        """Return why orders given after planning forbid or no longer want a move or split; None if allowed.
 
         Call `reason` first, because it reads the current orders and settings.
         """
@@ -139,12 +135,7 @@ class Holds:
 
 
 class _FileNow:
-    """A cluster's current settings. The clusters file is read again whenever it changes.
-
-    Args:
-        cluster: name in the clusters file.
-        given: settings to use if this machine has no clusters file.
-    """
+    """A cluster's current settings, read again whenever the clusters file changes; else those given."""
 
     def __init__(self, cluster: str, given: Settings) -> None:
         self._cluster = cluster
@@ -155,10 +146,7 @@ class _FileNow:
         self.error = ""
 
     def settings(self) -> Settings | None:
-        """Return the settings; None if two consecutive reads fail.
-
-        A single read can fail while an editor writes the file.
-        """
+        """Return the settings; None after two failed reads, because one can fail while an editor writes."""
         try:
             self._read()
         except (OSError, SettingsError) as error:

@@ -36,12 +36,10 @@ class MaintainOperator(ClusterOperator):
     def execute(self, context: Context) -> dict[str, JsonValue]:
         """Compact and delete files.
 
-        Returns:
-            The report of `pulsar_rebalancer.maintenance`.
-
         Raises:
-            AirflowFailException: the state is lost, or the last committed plan cannot be read (then nothing is deleted,
-                because any file could be in use), or a day's history is damaged (all other days are processed).
+            AirflowFailException: the state is lost, or the last committed plan cannot be read (then nothing
+                is deleted, because any file could be in use), or a day's history is damaged (all other days
+                are processed).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():
@@ -57,10 +55,10 @@ class MaintainOperator(ClusterOperator):
 
 
 class WatchOperator(BaseOperator):
-    """Alert people when no run has ended for several intervals, and again once a run has ended.
+    """Alert operators when no run has ended for several intervals, and again once a run has ended.
 
-    The task needs its own DAG, because a run that does not start, hangs or times out sends no alert. Before the first
-    run, the time is measured from the first check. A retry checks again, but sends no alert twice.
+    The task needs its own DAG, because a run that does not start, hangs or times out sends no alert. Before
+    the first run, the time is measured from the first check. A retry sends no alert twice.
     """
 
     def __init__(self, *, cluster: str, settings: Settings, **kwargs: Any) -> None:
@@ -91,20 +89,11 @@ class WatchOperator(BaseOperator):
 
 
 class RefuseOperator(BaseOperator):
-    """Fail, and report the error in the entry. There are no retries, because they would fail in the same way.
-
-    Args:
-        reason: description of the error and the remedy.
-    """
+    """Fail, and report the error in the entry and the remedy. There are no retries, which would fail as well."""
 
     def __init__(self, *, reason: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.reason = reason
 
     def execute(self, context: Context) -> None:
-        """Fail with the reason.
-
-        Raises:
-            AirflowFailException: always.
-        """
         raise AirflowFailException(self.reason)

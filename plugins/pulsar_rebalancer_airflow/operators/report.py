@@ -38,13 +38,11 @@ _OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
 class ReportOperator(RunOperator):
     """Write `outcome.json`, tidy the unload history, and send alerts and metrics.
 
-    If a bundle was moved, the task creates an asset event that can start other DAGs. The task is a teardown: it always
-    runs, and its failure does not fail the run. A retry writes the same files again, and keeps all outcomes. The task's
-    XCom is the number of moves by outcome.
+    If a bundle was moved, the task creates an asset event that can start other DAGs. The task is a teardown:
+    it always runs, and its failure does not fail the run. A retry writes the same files again, and keeps all
+    outcomes. The task's XCom is the number of moves by outcome.
 
-    Args:
-        gate: task id of the gate.
-        settings: current settings in the clusters file; None to switch off alerts and the circuit breaker.
+    `gate` is the gate's task id. `settings` are None to switch off alerts and the circuit breaker.
     """
 
     def __init__(self, *, cluster: str, gate: str, settings: Settings | None = None, **kwargs: Any) -> None:
@@ -53,14 +51,9 @@ class ReportOperator(RunOperator):
         self.settings = settings
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Report the outcome of the run.
+        """Report the run's outcome, and return the number of moves by reason code.
 
-        Returns:
-            Number of moves by reason code of the outcome.
-
-        Raises:
-            RebalancerError: the folder belongs to another run (`foreign_run`), or one of the run's files or the stored
-                history cannot be read.
+        Raises RebalancerError: `foreign_run`, or one of the run's files or the stored history cannot be read.
         """
         run: StoragePath | None = None
         outcome: Outcome | None = None
@@ -144,7 +137,6 @@ class ReportOperator(RunOperator):
             return BundleHarm()
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
-        """Return a sentence about the orders in force at the run's end, based on its settings and the clusters file."""
         settings = resolved.settings
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})

@@ -42,12 +42,8 @@ _LONGEST_RUN = timedelta(minutes=3)
 class RollOperator(BaseSensorOperator):
     """Show a rolling restart, or carry it out; only this task writes the `roll` document.
 
-    A step reads the latest run's files and the stored documents, and stores the result with a single write. The task
-    holds no slot between steps. A retry, even after a crash, resumes after the roll's last step.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
-        root: storage root.
+    A step reads the latest run's files and the stored documents, and stores the result with a single write.
+    The task holds no slot between steps. A retry, even after a crash, resumes after the roll's last step.
     """
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
@@ -95,7 +91,6 @@ class RollOperator(BaseSensorOperator):
         return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)
 
     def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
-        """Show the requested roll, and store it."""
         sample, now = self._sample(), datetime.now(UTC)
         by = requester(context)
         shown = roll_plan.shown(sample, form.brokers, by, form.reason)
@@ -112,7 +107,6 @@ class RollOperator(BaseSensorOperator):
         return roll_plan.document(shown, planned, refused, waits)
 
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
-        """Return the document of the roll that starts now; raise an error if it may not start."""
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
         by = requester(context)
         if roll.active:
@@ -136,7 +130,6 @@ class RollOperator(BaseSensorOperator):
         return roll.begun(shown, run_id, listed, now, by, sample.folder.name)
 
     def _refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
-        """Yield the reasons why no roll may begin now."""
         if roll.active:
             yield PlanError(Reason.ROLL_UNDER_WAY, roll.progress)
             return
@@ -155,7 +148,6 @@ class RollOperator(BaseSensorOperator):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 
     def _manual_question(self, context: Context, store: StateStore, now: datetime) -> str:
-        """Return the hash of the manual plan about which people are asked now; empty if there is none."""
         question, orders = store.get(Question), store.orders()
         run = self.storage.run(question.plan_id)
         if run is None or orders.waits_until(self.entry.settings, now) is None:
@@ -204,7 +196,6 @@ class RollOperator(BaseSensorOperator):
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 
     def _held(self, store: StateStore, now: datetime) -> str:
-        """Return the orders or settings that hold a roll; empty if there are none."""
         closed = self._closed(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
@@ -219,7 +210,6 @@ class RollOperator(BaseSensorOperator):
             return None, f"a usable sample: {error.message}"
 
     def _hindrance(self, context: Context) -> str:
-        """Return what the user's own DAG lacks to restart brokers; empty if nothing, or if people restart them."""
         dag_id = self.entry.settings.roll_restart_dag
         if not dag_id:
             return ""
@@ -232,11 +222,7 @@ class RollOperator(BaseSensorOperator):
         return f"DAG {dag_id}, which is paused in Airflow" if paused else ""
 
     def _restart(self, context: Context, roll: Roll, run_id: str, *, starts: bool) -> str:
-        """Return the state of the run that restarts the current broker; empty if there is none.
-
-        Args:
-            starts: True to start this run if there is none.
-        """
+        """Return the state of the broker's restart run, which `starts` starts if missing; empty if none."""
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag
@@ -257,7 +243,6 @@ class RollOperator(BaseSensorOperator):
 
 
 def _restart_run(roll: Roll) -> str:
-    """Return the id of the run that restarts the current broker."""
     return f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
 
 

@@ -45,8 +45,7 @@ _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 """JVM options of the driver. The JVM ignores a class-data archive that was made with other options.
 
-Spark's classes would otherwise reach Java's initial metaspace limit several times, and each time Java would search
-the whole heap for classes to unload.
+With Java's initial metaspace limit, Java would search the whole heap several times for classes to unload.
 """
 
 CONF = {
@@ -90,9 +89,8 @@ def source_roots() -> list[str]:
 def driver_environment() -> Iterator[None]:
     """Set the environment variables that let `spark-submit` find this Python interpreter and its packages.
 
-    `spark-submit` runs the first `python3` in PATH to find its own home, so this interpreter's folder must come first.
-    The variables are set in this process, because the operator's `env_vars` would also be sent to drivers on other
-    machines.
+    `spark-submit` runs the first `python3` in PATH to find its own home. The variables are set in this
+    process, because the operator's `env_vars` would also be sent to drivers on other machines.
     """
     paths = [*source_roots(), *filter(None, [os.environ.get("PYTHONPATH")])]
     wanted = {
@@ -115,13 +113,13 @@ def driver_environment() -> Iterator[None]:
 
 
 def checked_connection(conn_id: str) -> Connection:
-    """Check the Spark connection for errors that Airflow and Spark report late or never; return the connection.
+    """Check the Spark connection for errors that Airflow and Spark report late or never; return it.
 
     Raises:
-        SettingsError: `connection_not_found` if the connection does not exist (the Spark operator would then use YARN)
-            or the secrets backend did not answer; Airflow does not distinguish the two. `wrong_setting` if the driver
-            would run on another machine, without this package and the run's files, or if the master is Kubernetes and
-            the Spark provider has no client for it.
+        SettingsError: `connection_not_found` if the connection does not exist (Spark's operator would then
+            use YARN) or the secrets backend did not answer. `wrong_setting` if the driver would run on
+            another machine, without this package and the run's files, or if the master is Kubernetes and the
+            Spark provider has no client for it.
     """
     where = f"spark_connection {conn_id}"
     try:
@@ -150,10 +148,9 @@ class SparkApplicationOperator(BaseOperator):
 
     Args:
         application: module name of the application.
-        name: name of the application in Spark.
         failed: reason code for a failure whose output has no reason code.
-        conn_id: Airflow connection of type `spark`, with the master's address, or of type `spark_connect`, with the
-            address of a running server that has its own settings.
+        conn_id: connection of type `spark`, with the master's address, or `spark_connect`, with the address
+            of a running server that has its own settings.
         conf: Spark settings in addition to the common settings.
     """
 
@@ -188,12 +185,10 @@ class SparkApplicationOperator(BaseOperator):
             self._connected.end()
 
     def _submit(self, context: Context, connection: Connection) -> None:
-        """Submit the application with a checked connection, and wait for it to finish.
+        """Submit the application, and wait for it to finish.
 
-        Raises:
-            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
-                `failure` is its reason code.
-            SettingsError: `spark_unreachable`.
+        Raises AirflowException with the last lines of its output (its reason code is the XCom `failure`), or
+        SettingsError `spark_unreachable`.
         """
         connected = connection.conn_type == CONNECTION_TYPE
         with final_unless_passing(context):
@@ -233,7 +228,6 @@ class SparkApplicationOperator(BaseOperator):
 
 
 def _code(output: str) -> Reason | None:
-    """Return the reason code at the end of an application's output; None if there is none."""
     codes = re.findall(r"not (?:decided|replayed): .*\[([a-z_]+)\]", output)
     return Reason.get(codes[-1]) if codes else None
 
@@ -241,13 +235,11 @@ def _code(output: str) -> Reason | None:
 class DecideOperator(SparkApplicationOperator):
     """Submit the application that makes a run's plan: scores, pairs, hits and bundles to move.
 
-    If a run carries out an earlier plan, its plan is the part of the earlier plan that is still valid; no strategy is
-    used. A retry makes the same plan from the same input, and overwrites the files of earlier attempts.
+    If a run carries out an earlier plan, its plan is the part of the earlier plan that is still valid; no
+    strategy is used. A retry makes the same plan from the same input, and overwrites the files of earlier
+    attempts.
 
-    Args:
-        cluster: name in the clusters file.
-        run: address of the run's folder.
-        conn_id: Airflow connection of type `spark` or `spark_connect`.
+    `conn_id` is an Airflow connection of type `spark` or `spark_connect`.
     """
 
     def __init__(self, *, cluster: str, root: str, run: Any, conn_id: str, **kwargs: Any) -> None:
@@ -265,10 +257,10 @@ class DecideOperator(SparkApplicationOperator):
         """Submit the application, and wait for it to finish.
 
         Raises:
-            AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan was not
-                handed over to this run, or is no longer valid (`decide.run_plan.plan_again`).
-            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
-                `failure` is its reason code. This is retried.
+            AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan
+                was not handed over to this run, or is no longer valid (`decide.run_plan.plan_again`).
+            AirflowException: the application failed; the message has the last lines of its output, and the
+                XCom `failure` its reason code. This is retried.
         """
         with final_unless_passing(context):
             _, root, _, address = self.application_args
@@ -282,12 +274,9 @@ class DecideOperator(SparkApplicationOperator):
 
 
 class ReplayOperator(SparkApplicationOperator):
-    """Submit the replay application. The task's XCom is the application's answer; the task has a link to the report.
+    """Submit the replay application. The task's XCom is its answer; the task has a link to the report.
 
     The application logs its progress. A retry runs the replay again in a new folder.
-
-    Args:
-        entry: the cluster's entry in the clusters file.
     """
 
     operator_extra_links = (ReplayLink(),)
@@ -306,15 +295,12 @@ class ReplayOperator(SparkApplicationOperator):
         self.report_of = ""
 
     def execute(self, context: Context) -> dict[str, JsonValue]:
-        """Submit the application, and wait for it to finish.
-
-        Returns:
-            The content of `answer.json`; the figures of each variant are in `results.parquet`.
+        """Return the content of `answer.json`; the values of each variant are in `results.parquet`.
 
         Raises:
             AirflowFailException: `wrong_setting` or `contradiction` in the parameters or the connection.
-            AirflowException: the application failed. The message contains the last lines of its output, and the XCom
-                `failure` is its reason code.
+            AirflowException: the application failed; the message has the last lines of its output, and the
+                XCom `failure` its reason code.
         """
         storage = ClusterStorage(self.root, self.entry.name)
         folder = storage.new_replay(datetime.now(UTC))

@@ -50,11 +50,8 @@ class UnfinishedError(Exception):
 class PlanPartOperator(RunOperator):
     """Carry out part of a plan. The task's XCom is the number of bundles by outcome.
 
-    A retry continues the work. A bundle that is already moved or split as planned counts as a success; no request is
-    sent for it. Every attempt first applies the gate's rules again.
-
-    Args:
-        settings: the cluster's current settings in the clusters file, in JSON form.
+    A retry continues the work. A bundle that is already moved or split as planned counts as a success; no
+    request is sent for it. Every attempt first applies the gate's rules again.
     """
 
     def __init__(self, *, settings: dict[str, object], **kwargs: Any) -> None:
@@ -64,24 +61,16 @@ class PlanPartOperator(RunOperator):
 
     @property
     def present(self) -> Settings:
-        """Return the cluster's current settings from the clusters file."""
         return Settings.model_validate(self.settings)
 
     def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
-        """Return the gate's current verdict.
-
-        Once a part of the plan has started, it has a later deadline, because it must be completed.
-        """
+        """Return the current verdict. A part that has begun has a later deadline, because it must be completed."""
         summary = Summary.read(run)
         until = summary.waves_resume_until if begun else summary.waves_begin_until
         return present_verdict(context, self.cluster, run, self.present, until)
 
     def _connection(self) -> AdminConnection:
-        """Return the cluster's connection.
-
-        Raises:
-            AdminError: `read_only`.
-        """
+        """Return the cluster's connection. Raises AdminError `read_only`."""
         return PulsarAdminHook(self.present.connection).get_writing_settings(self.present.pulsar_cluster)
 
     def _work(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
@@ -98,7 +87,7 @@ class PlanPartOperator(RunOperator):
             self._task.cancel()
 
     def _conclude(self, part: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
-        """Log the outcomes of this part of the plan, and return the number of bundles by reason code.
+        """Log the outcomes, and return the number of bundles by reason code.
 
         Raises:
             AirflowFailException: a broker refused a request, or a person stopped the run.
@@ -127,10 +116,7 @@ _SECONDS_BETWEEN_WORDS = 1.0
 
 
 class _Progress:
-    """The progress of a wave, published as the XCom `progress` at most once a second.
-
-    `total` is the number of moves in the wave.
-    """
+    """The progress of a wave, published as the XCom `progress` at most once a second."""
 
     def __init__(self, context: Context, total: int) -> None:
         self._context = context
@@ -138,7 +124,6 @@ class _Progress:
         self._told_at = -math.inf
 
     def ended(self, history: WaveHistory) -> None:
-        """Publish the progress after a move, unless it was published within the last second."""
         if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
             self.tell(history)
 
@@ -181,14 +166,12 @@ class UnloadWaveOperator(PlanPartOperator):
         self.wave = wave
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Carry out the wave.
-
-        Returns:
-            Number of bundles by reason code of the outcome.
+        """Carry out the wave, and return the number of bundles by reason code of the outcome.
 
         Raises:
-            AirflowFailException: the plan is not the recorded plan, was changed, is too old or exceeds a cap; the
-                folder belongs to another run; the connection is read-only; or the brokers refuse the credentials.
+            AirflowFailException: the plan is not the recorded plan, was changed, is too old or exceeds a cap;
+                the folder belongs to another run; the connection is read-only; or the brokers refuse the
+                credentials.
             UnfinishedError: brokers did not answer for some bundles. This is retried.
             AirflowSkipException: orders or settings prevented the whole wave.
         """
@@ -210,7 +193,6 @@ class UnloadWaveOperator(PlanPartOperator):
     def _open(
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
-        """Return the moves of the wave, after checking that they may be carried out."""
         verdict, now = self._judge(context, run, begun=history.planned(planned)), datetime.now(UTC)
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.unloaded
@@ -277,8 +259,8 @@ class UnloadWaveOperator(PlanPartOperator):
 def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]) -> frozenset[str]:
     """Return the moves' hash ranges that must wait, because a bundle of another wave still has to be placed.
 
-    Leaders before Pulsar 4.0.10 and 4.2.1 store one destination per hash range: the unload would replace it. A wave
-    that waits for its retry lets the next one start.
+    Leaders before Pulsar 4.0.10 and 4.2.1 store one destination per hash range, which the unload would
+    replace. A wave that waits for its retry lets the next one start.
     """
     ranges = history.unsettled_ranges.intersection(range_of(move.bundle) for move in moves)
     if not ranges or not needs_waves(Snapshot(run).brokers_without({})):
@@ -290,14 +272,13 @@ def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]
 class SplitOperator(PlanPartOperator):
     """Carry out a plan's splits.
 
-    If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not a failure.
-    The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a request or a
-    person stopped the run. After a failure, the run moves nothing. Other holds (`Holds`) are not failures, and each
-    wave checks them again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
+    If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not
+    a failure. The task fails and is retried if brokers did not answer. It fails without a retry if brokers
+    refused a request or a person stopped the run. After a failure, the run moves nothing. Other holds
+    (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is closed, or
+    if a broker now splits bundles automatically.
 
-    Args:
-        gate: task id of the gate.
-        batch: 0; a plan has one batch of splits.
+    `gate` is the gate's task id; `batch` is 0, because a plan has one batch of splits.
     """
 
     def __init__(self, *, gate: str, batch: int = 0, **kwargs: Any) -> None:
@@ -306,15 +287,13 @@ class SplitOperator(PlanPartOperator):
         self.batch = batch
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Carry out the splits.
-
-        Returns:
-            Number of bundles by reason code of the outcome.
+        """Carry out the splits, and return the number of bundles by reason code of the outcome.
 
         Raises:
-            AirflowSkipException: the gate was closed, or would be closed now; or a broker splits bundles automatically.
-            AirflowFailException: the folder belongs to another run, the connection is read-only, or the brokers refuse
-                the credentials.
+            AirflowSkipException: the gate was closed, or would be closed now; or a broker splits
+                automatically.
+            AirflowFailException: the folder belongs to another run, the connection is read-only, or the
+                brokers refuse the credentials.
             UnfinishedError: brokers did not answer. This is retried.
         """
         with final_unless_passing():
@@ -350,7 +329,6 @@ class SplitOperator(PlanPartOperator):
         return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
 
     def _open(self, context: Context, run: StoragePath, history: SplitHistory, opened: str) -> Sequence[Split]:
-        """Return the splits of the plan, after checking that they may be carried out."""
         if opened != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {opened}")
         verdict = self._judge(context, run, begun=history.planned)

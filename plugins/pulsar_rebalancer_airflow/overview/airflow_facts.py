@@ -44,20 +44,16 @@ if TYPE_CHECKING:
 
 
 def read_xcom(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
-    """Return a task's XCom; None if there is none."""
     of_task = (XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.task_id == task, XComModel.key == key)
     left = session.scalars(select(XComModel).where(*of_task)).first()
     return None if left is None else XComModel.deserialize_value(left)
 
 
 _ASKS = "approve"
-"""The apply DAG's task that asks a person."""
 
 _STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG)
-"""Prefixes of the DAGs that the page starts."""
 
 _OF_PEOPLE = (*_STARTED, ROLL_DAG)
-"""Prefixes of the DAGs that people start."""
 
 CANCELLED = exists().where(
     TaskInstance.dag_id == DagRun.dag_id,
@@ -70,17 +66,13 @@ CANCELLED = exists().where(
 
 
 def _stored(session: Session, asset: str, key: str) -> Any:
-    """Return a value in Airflow's asset state store; None if there is none."""
     of_asset = select(AssetStateStoreModel.value).join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
     value = session.scalar(of_asset.where(AssetModel.name == asset, AssetStateStoreModel.key == key))
     return None if value is None else json.loads(value)
 
 
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
-    """Return Airflow's facts about a cluster.
-
-    If the DAG does not exist, only facts from the state store are included.
-    """
+    """Return Airflow's facts about a cluster; if the DAG does not exist, only those from the state store."""
     stored = StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
     dag = session.get(DagModel, dag_id)
     scheduler = most_recent_job("SchedulerJob", session=session)
@@ -122,7 +114,6 @@ def _not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[st
 
 
 def _opened(session: Session, dag_id: str) -> str:
-    """Return the id of the run in progress if its gate has opened; else an empty string."""
     running = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
     run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
     said = _left_about_run(session, dag_id, run_id, key="reason", task="gate") if run_id else None
@@ -156,14 +147,14 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
 
 
 def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
-    """Return a task's XCom; None if it refers to an earlier folder of the run (see `locations.current_xcom`)."""
+    """Return a task's XCom; None if it refers to an earlier folder of the run (see `current_xcom`)."""
     about = read_xcom(session, dag_id, run_id, key=FOLDER, task=task)
     present = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
     return read_xcom(session, dag_id, run_id, key=key, task=task) if about in (None, present) else None
 
 
 def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: str) -> StoragePath | None:
-    """Return a DAG run's folder, from the XCom of its task *collect*; None if the run has no folder."""
+    """Return a run's folder, from the XCom of its task *collect*; None if it has no folder."""
     left = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
     if left is None:
         return None
@@ -174,7 +165,6 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
 
 
 def may(user: BaseUser, dag_id: str, method: ResourceMethod, of: DagAccessEntity = DagAccessEntity.RUN) -> bool:
-    """Return whether a user has a permission for a DAG in Airflow."""
     details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
     return get_auth_manager().is_authorized_dag(method=method, access_entity=of, details=details, user=user)
 
@@ -212,7 +202,6 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
 def _question(
     session: Session, entry: ClusterEntry, facts: AirflowContext, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
-    """Return the open question about the plan awaiting approval; None if there is none."""
     until, run_id = facts.waits_until(entry.settings, now), facts.question.run_id
     if until is None:
         return None
@@ -225,10 +214,9 @@ def _question(
 
 
 def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:
-    """Return the page with links to its run, the most useful log, the validation result and people's requests.
+    """Return the page with links to its run, the most useful log, the validation result and requests.
 
-    Args:
-        failed: the latest run if it failed, else None.
+    `failed` is the latest run if it failed, else None.
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = page.status.model_copy(update={"dag_id": dag_id})

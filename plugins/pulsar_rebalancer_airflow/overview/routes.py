@@ -48,11 +48,7 @@ router = APIRouter(dependencies=[Depends(requires_access_dag("GET"))])
 
 @router.get("/page/static/{name}")
 def static(name: str) -> Response:
-    """Return a static file of the page.
-
-    Raises:
-        HTTPException: 404 if the file does not exist.
-    """
+    """Return a static file of the page, or status 404."""
     kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
     # Pick the file from the folder's own listing: the name in the request never becomes part of a path.
     file = next((file for file in files(__package__).joinpath("static").iterdir() if file.name == name), None)
@@ -95,8 +91,7 @@ def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
 def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
     """Return the content of a cluster's page: the current state, or the state at the time of one run.
 
-    Raises:
-        HTTPException: 404 if the DAG belongs to no cluster, or if the run's files do not exist yet or were deleted.
+    Status 404 if the DAG belongs to no cluster, or if the run's files do not exist yet or were deleted.
     """
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
@@ -118,11 +113,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])
 def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
-    """Return the outcome of a run that the page started.
-
-    Raises:
-        HTTPException: 404 if the run does not exist, or the page does not start its DAG.
-    """
+    """Return the outcome of a run that the page started. Status 404 if there is none."""
     outcome = answer_of(session, dag_id, run_id)
     if outcome is None:
         raise HTTPException(404, "There is no such run of a cluster.")
@@ -131,11 +122,7 @@ def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
 
 @router.get("/dags/{dag_id}/plans/{folder}/stay")
 def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
-    """Return the bundles that a plan considered but does not move, with the reasons.
-
-    Raises:
-        HTTPException: 404 if the DAG belongs to no cluster, or if the cluster has no such plan.
-    """
+    """Return the bundles that a plan considered but does not move, with the reasons; 404 without such a plan."""
     run = ClusterStorage(storage_root(), _entry(dag_id)[1].name).run(folder)
     if run is None:
         raise HTTPException(404, "There is no such plan.")
@@ -144,43 +131,26 @@ def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
 
 @router.get("/dags/{dag_id}/bundles")
 def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> BundlesFound:
-    """Find bundles in the latest sample whose names contain `part`.
-
-    Raises:
-        HTTPException: 404 if the DAG belongs to no cluster.
-    """
+    """Find bundles in the latest sample whose names contain `part`."""
     return find_bundles(ClusterStorage(storage_root(), _entry(dag_id)[1].name), part, _now())
 
 
 @router.get("/dags/{dag_id}/costs")
 def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tuple[CostView, ...]:
-    """Return a broker's most loaded bundles, highest load first, with their learned message costs.
-
-    Raises:
-        HTTPException: 404 if the DAG belongs to no cluster.
-    """
+    """Return a broker's most loaded bundles, highest load first, with their learned message costs."""
     return bundle_costs(ClusterStorage(storage_root(), _entry(dag_id)[1].name), broker, _now())
 
 
 @router.get("/dags/{dag_id}/timeline")
 def history(dag_id: str, span: Span = Span.HOUR) -> Timeline:
-    """Return the history of the last hour, day or month.
-
-    Raises:
-        HTTPException: 404 if the DAG belongs to no cluster.
-    """
     storage = ClusterStorage(storage_root(), _entry(dag_id)[1].name)
     return timeline(storage, span, _now())
 
 
 def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
-    """Return the id of the DAG that balances a cluster, and the cluster's entry.
+    """Return the id of the DAG that balances a cluster, and the cluster's entry; raise 404 if there is none.
 
-    Args:
-        dag_id: id of the DAG that balances the cluster, or of the cluster's by-hand DAG.
-
-    Raises:
-        HTTPException: 404 if the DAG belongs to no cluster.
+    `dag_id` can also be that of the cluster's by-hand DAG.
     """
     known = rebalance_dags(load_clusters(clusters_file()))
     by_hand = dag_id.startswith(BY_HAND_DAG)
@@ -206,7 +176,6 @@ app.include_router(stored_pages.router)
 
 @app.middleware("http")
 async def with_headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Respond with the headers of all responses."""
     response = await respond(request)
     for name, value in _ON_ALL.items():
         response.headers.setdefault(name, value)

@@ -40,7 +40,7 @@ _IN_PROGRESS = {
 
 
 def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
-    """Return the outcome of a run; None if the run does not exist, or the page does not start its DAG.
+    """Return a run's outcome; None if the run does not exist, or the page does not start its DAG.
 
     The outcome of a run that has started another to carry out a plan is that run's.
     """
@@ -117,14 +117,12 @@ def _ordered(result: dict[str, object]) -> str:
 
 
 def _files(session: Session, dag_id: str, run_id: str) -> Run | None:
-    """Return the contents of a rebalancing run's files; None if it has no outcome."""
     folder = run_folder(session, storage_of(dag_id.removeprefix(REBALANCE_DAG)), dag_id, run_id)
     run = read_run(folder) if folder is not None else None
     return run if run is not None and run.outcome is not None else None
 
 
 def _came_to(session: Session, dag_id: str, run: Run) -> RunAnswer:
-    """Return what a rebalancing run without errors did, or why it did not carry out its plan."""
     verdict, said = run.outcome.verdict if run.outcome else Reason.UNFINISHED, of_run(run, "", 0)
     if verdict is Reason.AWAITING_APPROVAL:
         return _asked(session, dag_id, run)
@@ -136,7 +134,6 @@ def _came_to(session: Session, dag_id: str, run: Run) -> RunAnswer:
 
 
 def _asked(session: Session, dag_id: str, run: Run) -> RunAnswer:
-    """Return the outcome of a plan that people are or were asked to approve."""
     cluster = dag_id.removeprefix(REBALANCE_DAG)
     facts = of_dag(session, storage_of(cluster), dag_id)
     answer = facts.answer_about(run)

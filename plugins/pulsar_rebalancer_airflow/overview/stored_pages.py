@@ -37,11 +37,7 @@ def cluster_of(dag_id: str, *prefixes: str) -> str | None:
 
 
 def served(page: bytes | None, missing: str) -> HTMLResponse:
-    """Return a page as a response with headers that forbid scripts and external resources.
-
-    Raises:
-        HTTPException: 404 with the text `missing` if there is no page.
-    """
+    """Return a page with headers that forbid scripts and external resources; 404 if there is no page."""
     if page is None:
         raise HTTPException(404, missing)
     return HTMLResponse(page, headers=_HEADERS)
@@ -56,11 +52,6 @@ router = APIRouter()
     dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
-    """Return a run's validation result as a page.
-
-    Raises:
-        HTTPException: 404 if the folder does not belong to this DAG run or has no page.
-    """
     kept = "they are kept for history_days, or for retention_days on days that are not compacted"
     page = stored_page(storage_root(), dag_id, run_id, folder)
     return served(page, f"This DAG run has no such validation result; {kept}.")
@@ -72,7 +63,7 @@ def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
-    """Return a run's validation result as a page for the run's tab, from the run's folder or the history."""
+    """Return the validation result for the run's tab, from the run's folder or the history."""
     left = None
     if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
         left = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
@@ -83,9 +74,7 @@ def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResp
 def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
     """Return a DAG run's page; None if the folder with this name does not belong to the run.
 
-    Args:
-        dag_id: id of a DAG that the user may read.
-        name: name of the run's folder, which comes from an HTTP request and is not trusted.
+    The user may read the DAG; `name` comes from an HTTP request and is not trusted.
     """
     # Users who may read one of a cluster's two DAGs may read the validation results of both.
     cluster = cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG)
@@ -110,7 +99,7 @@ def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
 
 
 def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
-    """Return the request and page of a run whose folder was deleted, from the history that daily upkeep writes."""
+    """Return the request and page of a run whose folder was deleted, from daily upkeep's history."""
     at = time_of(name)
     listed = table_file(storage, RUNS, at.date()) if at else None
     if listed is None or not listed.exists() or not lies_below(root, listed):
@@ -126,22 +115,12 @@ def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, b
     dependencies=FOR_READERS_OF_LOGS,
 )
 def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
-    """Return a replay's report as a page.
-
-    Raises:
-        HTTPException: 404 if the folder does not belong to this DAG run or has no report.
-    """
     page = stored_report(storage_root(), dag_id, run_id, folder)
     return served(page, "This DAG run has no such report; reports are kept for retention_days.")
 
 
 def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
-    """Return a DAG run's report; None if the folder with this name does not belong to the run.
-
-    Args:
-        dag_id: id of a DAG that the user may read.
-        name: name of the replay's folder, which comes from an HTTP request and is not trusted.
-    """
+    """Return a DAG run's report; None if the folder with this untrusted name does not belong to the run."""
     cluster = cluster_of(dag_id, REPLAY_DAG)
     folder = ClusterStorage(root, cluster).replay(name) if cluster else None
     if cluster is None or folder is None or not lies_below(root, folder / REPORT):
@@ -155,11 +134,7 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
 
 
 def report_of_run(root: str, dag_id: str, run_id: str) -> str | None:
-    """Return the name of the folder with a DAG run's latest report; None if there is no report.
-
-    Args:
-        dag_id: id of a DAG that the user may read.
-    """
+    """Return the name of the folder with a DAG run's latest report; None if there is none."""
     cluster = cluster_of(dag_id, REPLAY_DAG)
     names = ClusterStorage(root, cluster).replays.names() if cluster else []
     return next((name for name in reversed(names) if stored_report(root, dag_id, run_id, name) is not None), None)

@@ -41,8 +41,6 @@ class Meta(TypedDict):
 
 
 class Expectation(TypedDict):
-    """One expectation of a suite."""
-
     type: str
     kwargs: Arguments
     meta: Meta
@@ -71,11 +69,7 @@ class _Miss(NamedTuple):
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
-    """Return one finding for each reason and subject, with all details; within each reason, the worst come first.
-
-    Args:
-        results: results of the table's suite, in JSON types.
-    """
+    """Return one finding for each reason and subject, with all details; within each reason, worst first."""
     seen: dict[str, dict[str, list[_Miss]]] = {}
     for miss in _misses(table, results):
         seen.setdefault(miss.finding.reason, {}).setdefault(miss.finding.subject, []).append(miss)
@@ -87,7 +81,6 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
 
 
 def suite_failed(table: str, detail: str) -> Finding:
-    """Return the finding for a table that could not be validated."""
     return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
 
 
@@ -129,7 +122,6 @@ def _excess(allowed: Arguments, value: JsonValue) -> float:
 
 
 def _exception(info: JsonValue) -> str:
-    """Return the message of the exception raised by evaluating an expectation; empty if there was none."""
     for entry in [info, *info.values()] if isinstance(info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]
@@ -164,7 +156,7 @@ def page_of(run: StoragePath) -> StoragePath:
 
 
 def wording(result: Any) -> dict[str, str]:
-    """Return the wording that Data Docs shows for an `ExpectationValidationResult`, by key: `expected` and `seen`.
+    """Return the wording of Data Docs for an `ExpectationValidationResult`, by key: `expected` and `seen`.
 
     As a side effect, the lists of rows in the result are truncated.
     """
@@ -194,11 +186,7 @@ def _texts(block: Any) -> Iterator[str]:
 def write_page(
     run: StoragePath, request: RunRequest, validation: Validation, results: Mapping[str, Sequence[Result]]
 ) -> None:
-    """Write the page. An error is only logged as a warning, because the page does not affect the validation.
-
-    Args:
-        results: results by table, as JSON values, with their `wording`.
-    """
+    """Write the page. An error is only logged, because the page does not affect the validation."""
     try:
         page_of(run).write_bytes(_page(run, request, validation, results).encode(errors="replace"))
     except Exception:

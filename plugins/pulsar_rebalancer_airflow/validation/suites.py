@@ -54,15 +54,15 @@ _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
 def judged_frames(run: StoragePath, settings: Settings) -> dict[str, pd.DataFrame]:
     """Return the three tables as input for the suites.
 
-    Infinite figures become null. In `brokers`, a resource that is not measured (usage and limit of -1) becomes 0 of 0,
-    as in the broker's score. NaN and infinity in a broker's own averages become infinity, because null means that the
-    broker reported no averages. These columns are added:
+    Infinite values become null. In `brokers`, a resource that is not measured (usage and limit of -1) becomes
+    0 of 0, as in the broker's score. NaN and infinity in a broker's own averages become infinity, because
+    null means that the broker reported no averages. These columns are added:
 
     * `<resource>_percent`: usage as a percentage of the limit; null if there is no limit;
     * `deciding_resource` and `deciding_percent`: result of `_deciding`;
-    * `unaccounted_percent`: the largest difference, over the four traffic figures, between the broker's own figure and
-      the sum over its bundles. It is 0 if the difference is at most one unit, and null if a figure is invalid, because
-      invalid figures are reported as separate findings.
+    * `unaccounted_percent`: the largest difference, over the four traffic values, between the broker's own
+      value and the sum over its bundles; 0 if it is at most one unit, null if a value is invalid, because
+      invalid values are separate findings.
     """
     read = {name: Snapshot(run).table(name) for name in INPUT}
     frames = {name: table.to_pandas(categories=_REPEATED.get(name)) for name, table in read.items()}
@@ -91,11 +91,11 @@ def _no_number(column: pa.ChunkedArray[Any]) -> list[bool]:
 
 
 def _deciding(broker: Mapping[Hashable, Any], weights: Mapping[str, float]) -> tuple[str | None, float]:
-    """Return the resource that decides a broker's score, unless it is the CPU, and its usage in percent of the limit.
+    """Return the resource that decides a broker's score, and its usage in percent of the limit.
 
-    That resource has the highest weighted percentage. The result is None and NaN if the CPU determines the score or the
-    broker is idle. If no weighted resource has a limit but some are used, the score is always 0; the result is then the
-    names of the used resources and infinity.
+    That resource has the highest weighted percentage. The result is None and NaN if it is the CPU or the
+    broker is idle. If no weighted resource has a limit but some are used, the score is always 0; the result
+    is then their names and infinity.
     """
     percent = {name: float(broker[f"{name}_percent"]) for name in weights}
     judged = [name for name in weights if not math.isnan(percent[name])]
@@ -118,14 +118,10 @@ def _unaccounted_percent(brokers: pd.DataFrame, bundles: pd.DataFrame) -> pd.Ser
 
 
 def shares_of(bundles: Collection[str], frames: Mapping[str, pd.DataFrame]) -> dict[str, float]:
-    """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever share is larger.
+    """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever is larger.
 
-    The absolute values of negative figures are used. A figure that is not a number is estimated: the broker's own
-    figure minus the sum over its other bundles.
-
-    Args:
-        bundles: names of bundles. Brokers without any of these bundles are not in the result.
-        frames: the tables from `judged_frames`.
+    The absolute values of negative values are used. A value that is not a number is estimated: the broker's
+    own value minus the sum over its other bundles. Brokers without any of the bundles are left out.
     """
     import pandas as pd
 
@@ -156,16 +152,11 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 
 
 def validate(run: StoragePath, suites: Path | None = None) -> Validation:
-    """Validate the sample of a run; write `validation.json` and, under `validation/`, each suite's results and a page.
+    """Validate the sample of a run; write `validation.json` and, under `validation/`, results and a page.
 
-    Findings with the same reason are sorted worst first.
-
-    Args:
-        run: the run's folder, with its input.
-        suites: folder that contains `cluster.json`, `brokers.json` and `bundles.json`; None for the package's.
-
-    Raises:
-        SnapshotError: a table is missing or damaged, or has another version.
+    Findings with the same reason are sorted worst first. `suites` is a folder with `cluster.json`,
+    `brokers.json` and `bundles.json`; None for the package's. Raises SnapshotError if a table is missing or
+    damaged, or has another version.
     """
     request = RunRequest.read(run)
     settings = request.resolved.settings
@@ -208,13 +199,12 @@ def _history(run: StoragePath) -> MovesState:
 
 
 def suites_folder() -> Path:
-    """Return the suites' folder: in the package if the wheel is installed, else at the top of the source tree."""
+    """Return the folder of the suites: in the package if the wheel is installed, else in the source tree."""
     packaged = Path(__file__).parents[1] / "expectations"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "expectations"
 
 
 def load_suite(folder: Path, name: str) -> dict[str, Any]:
-    """Return a table's suite, with the position, effect and severity added to each expectation."""
     suite: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     for position, expectation in enumerate(suite["expectations"]):
         effect = Reason(expectation["meta"]["reason"]).effect
@@ -227,8 +217,8 @@ def parameters(settings: Settings) -> dict[str, float]:
     """Return the values for the suites' `$PARAMETER`s.
 
     `report_age_limit_seconds` is the maximum plausible age of a report. Brokers write reports at least every
-    loadBalancerReportUpdateMaxIntervalMinutes (ModularLoadManagerImpl.needBrokerDataUpdate), and check this every few
-    seconds. `largest_<column>` is the largest plausible value for any machine.
+    loadBalancerReportUpdateMaxIntervalMinutes (ModularLoadManagerImpl.needBrokerDataUpdate), and check this
+    every few seconds. `largest_<column>` is the largest plausible value for any machine.
     """
     largest = {f"largest_{column}": figure for column, figure in LARGEST.items()}
     age = settings.report_max_interval_minutes * 60 + SLACK_SECONDS
@@ -236,14 +226,12 @@ def parameters(settings: Settings) -> dict[str, float]:
 
 
 def _quieten() -> None:
-    """Keep Great Expectations' messages about registering and loading out of the task log."""
     names = {"great_expectations", *(name for name in logging.root.manager.loggerDict if "great_expectations" in name)}
     for name in names:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
-    """Return a suite's results as JSON values, in the suite's order, each with Great Expectations' own texts."""
     _quieten()
     import great_expectations as gx
 
@@ -280,7 +268,6 @@ def _wording(said: Any) -> dict[str, str]:
 
 
 def _storable(value: Any) -> Any:
-    """Return a JSON value without NaN or infinities, and with truncated lists of rows."""
     if isinstance(value, dict):
         return {key: _storable(entry[:SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):
