@@ -39,9 +39,8 @@ class Needed(NamedTuple):
     """The runs and files that must be kept because a cluster's state needs them.
 
     Attributes:
-        plans: names of runs whose plans are in the state or a copy, or may still be carried out.
-        files: names of state copies, and of files that the state or a copy refers to. None if the state is
-            lost, because any file might then be needed to restore it.
+        plans: names of runs whose plans are in the stored state, were committed last, or may still be carried out.
+        files: names of files in the state folder that the stored state or the last committed plan refers to.
     """
 
     plans: frozenset[str]
@@ -49,7 +48,7 @@ class Needed(NamedTuple):
 
     @classmethod
     def read(cls, storage: ClusterStorage, stored: DecisionState, plans: Collection[str], now: datetime) -> Self:
-        """Return what a state (None if lost) and its copies need. Raises StateError (`state_version`)."""
+        """Return what must be kept. Raises SnapshotError if the last committed plan cannot be read."""
         last = last_committed(storage, now)
         # A person may restore this plan's state.
         state = read_state(last) if last else stored
@@ -72,8 +71,8 @@ def unneeded_files(
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return the deletable entries in a state folder, by kind, and the names of files from other programs.
 
-    The kinds are `copies`, `means`, `exports` and `drafts`. Never deleted: records of changes, published
-    load data, drains, orders, the rolling restart and the costs of moves.
+    The kinds are `means`, `exports` and `drafts`. Never deleted: records of changes, published load data and
+    the costs of moves.
 
     Args:
         needed: `Needed.files`.

@@ -1,6 +1,6 @@
 """The `control` document: operators' orders, written only by `pulsar_control__<cluster>`.
 
-A reset or restore does not change it. Of it and its copy under the storage root, the stricter applies.
+A reset or restore of the state does not change the document, unless it is lost.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ class Control(StateDocument):
 
     Attributes:
         pause: order to move nothing until a given time.
-        skip: order to move nothing in the next recorded run, whose sample must be later than the order.
-        stop: order to start no further moves in runs in progress; later runs are not affected.
+        skip: order to move nothing in the next recorded run. The run's sample must be later than the order.
+        stop: order to start no further moves in runs that were in progress when the order was given. Later runs are not
+            affected.
         breaker_closed: order to close the circuit breaker, if it was open when the order was given.
         stop_roll: order to stop the rolling restart that was in progress when the order was given.
-        breaker: the circuit breaker, from its own document.
-        unreadable: why the document cannot be read; nothing is moved then. Not stored.
+        skip_broker: order to end the turn of the rolling restart's current broker.
+        breaker: the circuit breaker, which is stored in its own document, not in this one.
+        lost: which documents of the state store are lost, and why; nothing is moved then. Empty if none is. Not stored.
         rolling: True if a rolling restart is finishing its current broker's turn. Not stored.
     """
 

@@ -1,4 +1,7 @@
-"""The documents of manual plans and drains, each written by one task; a reset does not change them."""
+"""The documents of manual plans and drains, each written by only one task of `pulsar_by_hand__<cluster>`.
+
+A reset or restore of the state does not change these documents, unless they are lost.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The `roll` document: a rolling restart. Only the *roll* task of `pulsar_roll__<cluster>` writes it.
 
-A reset or restore does not change it. There is a copy under the storage root, in case the state is lost.
+A reset or restore of the state does not change the document, unless it is lost.
 """
 
 from __future__ import annotations
