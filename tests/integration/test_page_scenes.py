@@ -99,10 +99,10 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
 
     press(stage.chromium, "Balance now…", "a broker was added")
     told(stage.chromium, "waiting for its turn")
-    assert_accessible(stage.chromium)
     (cancelled,) = [run["dag_run_id"] for run in stage.airflow.runs(stage.dag()) if run["state"] == "queued"]
     stage.asks("PATCH", f"/dags/{stage.dag()}/dagRuns/{cancelled}", {"state": "failed"})
     told(stage.chromium, "cancelled before it began.")
+    assert_accessible(stage.chromium)
 
     stage.pipe.write_bytes(b"")
     stage.pipe.unlink()
