@@ -1,8 +1,6 @@
-"""The documents that are stored between runs.
+"""The documents stored between runs: `decision` (by *record* and the gate), `moves` (by later tasks).
 
-Two of the documents are defined here: `decision` (written by the *record* task, then by the gate) and `moves` (written
-by the *split* and *unload* tasks, then by *report*). As in Pulsar's AvgShedder, each broker has its own hits. Zero
-counts are not stored.
+As in Pulsar's AvgShedder, each broker has its own hits. Zero counts are not stored.
 """
 
 from __future__ import annotations
@@ -30,10 +28,7 @@ class HitCount(NamedTuple):
 class CountedSample(NamedTuple):
     """The last sample in which a broker caused a hit.
 
-    Attributes:
-        figure: the figure that caused the hit: AvgShedder's score in percent, or TransferShedder's load (1 is 100
-            percent).
-        at: when the sample was collected.
+    `figure` is AvgShedder's score in percent, or TransferShedder's load (1 is 100 percent).
     """
 
     figure: float
@@ -41,11 +36,7 @@ class CountedSample(NamedTuple):
 
 
 class StateDocument(Versioned):
-    """A document of the state store.
-
-    Attributes:
-        KEY: the document's key in the store.
-    """
+    """A document of the state store; `KEY` is its key in the store."""
 
     KEY: ClassVar[str]
 
@@ -55,16 +46,15 @@ class DecisionState(StateDocument):
 
     Attributes:
         seq: sequence number, which increases by one with every recorded plan.
-        plan_id: the last recorded plan. The gate opens only for this plan.
-        plan_hash: the plan's hash when it was recorded, to detect later changes to the plan's files.
+        plan_id: the last recorded plan, the only one for which the gate opens.
+        plan_hash: the plan's hash when recorded, to detect later changes to its files.
         counted_at: time of the last sample that counted.
-        strategy: the strategy whose hits are counted.
         hits: AvgShedder's hit counts, by broker, without zero counts.
-        kept: state of a strategy other than AvgShedder and of its placement, each in its own format.
+        kept: state of any other strategy and of the placement, each in its own format.
         samples: samples that caused a hit within the last host interval, by broker.
-        restarts: brokers whose hits are reset once the plan is carried out, each with the sample that the plan used.
-        means: file with the bundles' moving averages, in the cluster's state folder; empty if there is none.
-        split_hits: number of consecutive samples that met a split condition, by bundle; extensible load manager only.
+        restarts: brokers whose hits are reset once the plan is carried out, with the plan's samples.
+        means: file with the bundles' moving averages, in the state folder; empty if there is none.
+        split_hits: consecutive samples that met a split condition, by bundle (extensible load manager).
     """
 
     KEY: ClassVar[str] = "decision"
@@ -83,16 +73,15 @@ class DecisionState(StateDocument):
 
     @property
     def costs(self) -> str:
-        """Return the name of the file with the bundles' costs. It exists only if a strategy learned from the sample."""
+        """Name of the file with the bundles' costs; it exists only if a strategy learned from the sample."""
         return self.means.replace("means", "costs", 1)
 
     @property
     def files(self) -> frozenset[str]:
-        """Return the names of the state folder's files that this state refers to."""
         return frozenset(filter(None, (self.means, self.costs)))
 
     def carried_out(self) -> Self:
-        """Return the state after the plan is carried out: the hits of the brokers in `restarts` are reset."""
+        """Return the state after the plan is carried out: the hits of `restarts` are reset."""
         if not self.restarts:
             return self
         changed = {
@@ -112,10 +101,9 @@ class Unload(BaseModel):
 
     Attributes:
         at: when the move ended; until then, when it was planned.
-        outcome: reason code of the result; empty while the move is only planned. A planned move already counts as a
-            recent unload.
+        outcome: reason code; empty while the move is only planned. A planned move counts as an unload.
         owner: the owner that the brokers reported afterwards; empty if unknown.
-        tries: number of runs in a row, including this one, that tried to move the bundle to this destination.
+        tries: runs in a row, including this one, that tried to move the bundle to this destination.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -130,23 +118,19 @@ class Unload(BaseModel):
 
     @property
     def untouched(self) -> bool:
-        """Return whether the move was never attempted."""
         return bool(self.outcome and self.outcome.has(Trait.NOT_BEGUN))
 
     def missed(self, broker: str) -> bool:
-        """Return whether the bundle was to move to this broker and, as far as is known, did not arrive there."""
+        """Return whether the bundle was to move to this broker and, as far as known, did not arrive."""
         return self.destination == broker and not (self.outcome and self.outcome.has(Trait.ON_PLANNED_BROKER))
 
 
 class KeptDestination(BaseModel):
     """A destination that the leader might still store, because an unload reached the leader and then failed.
 
-    The leader uses the destination for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity).
-    The leader drops the destination when the bundle gets a new owner, and replaces it at the next unload.
-
-    Attributes:
-        at: when the unload failed.
-        owner: the broker that still owned the bundle after the failure; empty if unknown.
+    The leader uses it for the bundle's next placement (ModularLoadManagerImpl.setNamespaceBundleAffinity),
+    drops it when the bundle gets a new owner, and replaces it at the next unload. `at` is when the unload
+    failed; `owner`, who still owned the bundle then; empty if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -164,7 +148,7 @@ class BundleSplit(BaseModel):
         at: when the split ended; until then, when it was planned.
         positions: hashes at which the bundle is split.
         shares: share of the bundle's traffic that each part receives, 0 to 1.
-        outcome: reason code of the result; empty while the split is planned.
+        outcome: reason code; empty while the split is planned.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -177,13 +161,7 @@ class BundleSplit(BaseModel):
 
 
 class MovesState(StateDocument):
-    """The `moves` document.
-
-    Attributes:
-        unloads: the last unload of each recently unloaded bundle, by bundle.
-        kept: destinations that the leader might still store, by bundle.
-        splits: recent splits, by the name of the bundle that was split.
-    """
+    """The `moves` document: recent unloads, destinations that the leader might store, and splits, by bundle."""
 
     KEY: ClassVar[str] = "moves"
 
@@ -192,23 +170,21 @@ class MovesState(StateDocument):
     splits: dict[str, BundleSplit] = {}
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
-        """Return the unloads within the grace period.
+        """Return the unloads within the grace period; as in ModularLoadManagerImpl, drop `ts < now - grace`.
 
-        As in ModularLoadManagerImpl, an unload is dropped if `ts < now - grace`.
-
-        If the clock was set back, unloads can be in the future. They are dropped if they are ahead by more than the
-        grace period.
+        Unloads that are in the future by more than the grace period, because the clock was set back, are
+        dropped.
         """
         grace = timedelta(minutes=grace_minutes)
         return {bundle: unload for bundle, unload in self.unloads.items() if -grace <= now - unload.at <= grace}
 
 
 SETTLED = 25.0
-"""Minutes without a move after which a broker's score again reflects only its current bundles."""
+"""Minutes without a move after which a broker's score reflects only its current bundles."""
 
 
 class LearnedBroker(NamedTuple):
-    """The figures learned about one broker.
+    """The values learned about one broker.
 
     Attributes:
         samples: number of counted samples since the broker joined.
@@ -225,7 +201,7 @@ class LearnedBroker(NamedTuple):
     started: float | None = None
 
     def of_process(self, started_at: datetime | None) -> Self:
-        """Return the record for a broker process with this start time; an empty record if the process is new."""
+        """Return the record for a broker process with this start time; empty if the process is new."""
         started = started_at.timestamp() if started_at else None
         if started is None or started == self.started:
             return self
@@ -234,17 +210,16 @@ class LearnedBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The figures learned about a cluster.
+    """The values learned about a cluster.
 
     Attributes:
         samples: number of counted samples.
-        points: score points that 1 msg/s of average cost (1 kB/s if the network is the bottleneck) adds to a broker
-            with the median number of cores.
+        points: score points that 1 msg/s of average cost (1 kB/s if the network is the bottleneck) adds to a
+            broker with the median number of cores.
         idle: score, in percent, of a broker without bundles.
         quiet: minutes since a broker last joined or left, at most `SETTLED`.
-        brokers: figures learned about each broker that the cluster lists, by broker.
         bottleneck: the resource that determines the scores.
-        others: number of consecutive counted samples in which a different resource determined the scores.
+        others: consecutive counted samples in which a different resource determined the scores.
     """
 
     samples: int = 0
@@ -267,11 +242,10 @@ NOTHING = Learned()
 
 
 PUNCTUALITY = 0.9
-"""Fraction of a host interval after which an unchanged figure counts as a new sample. Runs start a few seconds early or
-late, and a broker at its limit always shows the same figure."""
+"""Share of a host interval after which an unchanged value counts again; runs start seconds early or late."""
 
 COUNTING = (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED)
-"""Values of `Counting.reason` for samples that add hits and update the bundles' moving averages."""
+"""Reasons of samples that add hits and update the bundles' moving averages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +256,7 @@ class Counting:
         counts: True if the sample adds hits and updates the bundles' moving averages.
         reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
         clear: True if all hits are reset before the run.
-        samples: figures that caused a hit less than a host interval ago, by broker.
+        samples: values that caused a hit less than a host interval ago, by broker.
     """
 
     counts: bool
@@ -292,11 +266,10 @@ class Counting:
 
     @property
     def judges(self) -> bool:
-        """Return whether hits from this sample can make a pair fire."""
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, figures: Mapping[str, float]) -> bool:
-        """Return whether the figures equal those of recent hits. Brokers without a recent hit are ignored."""
+        """Return whether the values equal those of recent hits, ignoring brokers without a recent hit."""
         known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
         return bool(known) and all(known)
 
@@ -310,14 +283,10 @@ def decide_counting(
     thresholds: bool = False,
     same_hits: bool = False,
 ) -> Counting:
-    """Return the rules for the hit counters in a run.
+    """Return the rules for the hit counters in a run. Forced runs, or with own thresholds, add none.
 
-    Args:
-        state: the decision state as the *collect* task read it.
-        forced: True if the run moves bundles without waiting for hits; it adds no hits.
-        thresholds: True if the run has its own thresholds; it adds no hits.
-        same_hits: True if the strategy that wrote the state counts hits in the same way. Changing the strategy then
-            does not reset the hits.
+    If `same_hits`, the strategy that wrote the state counts in the same way, so a change of strategy keeps
+    the hits.
     """
     changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
@@ -342,7 +311,7 @@ def decide_counting(
 
 
 def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    """Return the figures that caused a hit less than a host interval ago, by broker."""
+    """Return the values that caused a hit less than a host interval ago, by broker."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
         broker: sample.figure
@@ -354,33 +323,20 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return the samples to store: those that caused a hit in this run, and earlier ones that brokers may still repeat.
-
-    Args:
-        state: the decision state as the *collect* task read it.
-        counting: rules for the hit counters in this run.
-        used: figures that caused a hit in this run, by broker.
-        now: time of the sample.
-    """
+    """Return this run's samples that caused a hit (`used`), and earlier ones that brokers may still repeat."""
     before = {broker: state.samples[broker] for broker in counting.samples}
     return dict(sorted((before | taken_at(used, now)).items()))
 
 
 def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    """Convert each broker's figure to a sample taken at this time."""
     return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
     """Return the document to store for a plan; None if the store already has this document.
 
-    Args:
-        stored: the current document in the store.
-        plan_state: the state that the *decide* task made; its `seq` is one higher than that of the state from which the
-            plan was made.
-
-    Raises:
-        StateError: `stale_plan` if the state has changed since the plan was made.
+    The `seq` of `plan_state` is one higher than that of the state on which the plan is based. Raises
+    StateError `stale_plan` if the state has changed since.
     """
     if stored.plan_id == plan_state.plan_id:
         return None

@@ -1,4 +1,4 @@
-"""JSON documents with a version number. A document with another version is rejected with a reason code."""
+"""JSON documents with a version number; another version is rejected with a reason code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 _Model = TypeVar("_Model", bound=BaseModel)
 
 VERSION = 1
-"""Version of all these documents. Any change other than adding a field with a default requires a higher version."""
+"""Version of all documents; any change but a new field with a default requires a higher one."""
 
 
 class Versioned(BaseModel):
@@ -46,31 +46,22 @@ class Versioned(BaseModel):
 
 
 class VersionedDocument(Versioned):
-    """A JSON document with a fixed path in a folder, such as a run's folder.
-
-    Attributes:
-        FILE: the document's path relative to the folder.
-    """
+    """A JSON document with a fixed path (`FILE`) relative to a folder, such as a run's folder."""
 
     FILE: ClassVar[str]
 
     def write(self, folder: StoragePath) -> None:
-        """Write the document to its file in a folder."""
         (folder / self.FILE).write_json(self.model_dump(mode="json"))
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
-        """Read the document from its file in a folder.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged`, or `file_version` if another release wrote it.
-        """
+        """Read the document from a folder. Raises SnapshotError `file_missing`, or as `parse` does."""
         file = folder / cls.FILE
         return cls.parse(file.read_json(), file.uri)
 
     @classmethod
     def known(cls, folder: StoragePath) -> Self | None:
-        """Read the document; return None if it is missing or cannot be read."""
+        """Read the document; None if it is missing or cannot be read."""
         try:
             return cls.read(folder)
         except SnapshotError:
@@ -78,19 +69,14 @@ class VersionedDocument(Versioned):
 
     @classmethod
     def find(cls, folder: StoragePath) -> Self | None:
-        """Read the document; return None if it is missing.
-
-        Raises:
-            SnapshotError: `file_damaged` or `file_version`.
-        """
+        """Read the document; None if it is missing. Raises SnapshotError `file_damaged` or `file_version`."""
         return cls.read(folder) if (folder / cls.FILE).exists() else None
 
 
 def load(model: type[_Model], document: Any, where: str) -> _Model:
-    """Validate a document, or part of one, and return it. The version is not checked.
+    """Validate a document, or part of one, without checking the version.
 
-    Raises:
-        SnapshotError: `file_version` if the document has a field that this release does not have, else `file_damaged`.
+    Raises SnapshotError `file_version` for a field that this release does not have, else `file_damaged`.
     """
     try:
         return model.model_validate(document)
@@ -106,7 +92,7 @@ _Value = TypeVar("_Value")
 
 
 class Cache(Generic[_Value]):
-    """A cache that drops the least recently used values when the sum of all weights exceeds its limit."""
+    """A cache that drops the least recently used values when the sum of weights exceeds its limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -115,7 +101,6 @@ class Cache(Generic[_Value]):
         self.weight = 0
 
     def get(self, key: str) -> _Value | None:
-        """Return the value for a key; None if it is not in the cache."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -123,7 +108,6 @@ class Cache(Generic[_Value]):
             return self._values[key][0]
 
     def put(self, key: str, value: _Value, weight: int = 1) -> _Value:
-        """Store a value under a key, and return the value."""
         with self._lock:
             self.weight += weight - self._values.pop(key, (value, 0))[1]
             self._values[key] = (value, weight)
@@ -136,10 +120,10 @@ SKEW = timedelta(minutes=1)
 """Tolerated difference between the clocks of two machines."""
 
 LOAD_DATA = "load-data.json"
-"""File in a cluster's state folder with the load data published by brokers that use the extensible load manager."""
+"""File in the state folder with the load data of brokers that use the extensible load manager."""
 
 BUNDLE_HARM = "bundle-harm.json"
-"""File in a cluster's state folder with the client cost of each bundle's last measured move."""
+"""File in the state folder with the client cost of each bundle's last measured move."""
 
 _DAY = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
@@ -164,7 +148,6 @@ def time_of(name: str) -> datetime | None:
 
 
 def state_of(run: StoragePath) -> StoragePath:
-    """Return the state folder of the cluster that a run's folder belongs to."""
     return ClusterStorage.of_run(run).state
 
 
@@ -177,18 +160,15 @@ class ClusterStorage:
 
     @classmethod
     def of_run(cls, run: StoragePath) -> Self:
-        """Return the folders of the cluster that a run's folder belongs to."""
         root, cluster, *_ = run.uri.rsplit("/", 4)
         return cls(root, cluster)
 
     @property
     def base(self) -> StoragePath:
-        """`<root>/<cluster>`."""
         return StoragePath(f"{self.root.rstrip('/')}/{self.cluster}")
 
     @property
     def runs(self) -> StoragePath:
-        """`<root>/<cluster>/runs`."""
         return self.base / "runs"
 
     @property
@@ -198,27 +178,23 @@ class ClusterStorage:
 
     @property
     def replays(self) -> StoragePath:
-        """`<root>/<cluster>/replays`."""
         return self.base / "replays"
 
     def new_replay(self, now: datetime) -> StoragePath:
-        """Return the path of a new folder for one attempt at a replay; the name has the same form as a run's."""
+        """Return the path of a new folder for one attempt at a replay, named like a run."""
         return self.replays / self.new_run(now).name
 
     def replay(self, name: str) -> StoragePath | None:
-        """Return the path of a replay's folder, which need not exist; None if the name is not a valid replay name."""
+        """Return a replay's folder, which need not exist; None if the name is invalid."""
         return None if time_of(name) is None else self.replays / name
 
     def new_run(self, now: datetime) -> StoragePath:
-        """Return the path of a new folder for one attempt at a run.
-
-        The name consists of the time and random digits, and contains no user input.
-        """
+        """Return a new folder for one attempt at a run, named by time and random digits, not by user input."""
         at = now.astimezone(UTC)
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
     def run(self, name: str) -> StoragePath | None:
-        """Return the path of a run's folder, which need not exist; None if the name is not a valid run name."""
+        """Return a run's folder, which need not exist; None if the name is invalid."""
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name
 

@@ -1,6 +1,6 @@
 """Paths under the storage root, to which every Airflow worker and Spark executor needs access.
 
-The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`). Arrow reads and writes the files.
+The root is a local folder, a shared volume or an object store (`s3://…`, `gs://…`).
 """
 
 from __future__ import annotations
@@ -26,26 +26,23 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import require_storable
 
 ROWS_READ_TOGETHER = 100_000
-"""Rows per row group in a Parquet file. Several readers, such as Spark tasks, can each read different row groups."""
+"""Rows per row group in a Parquet file; Spark tasks can each read different row groups."""
 
 
 @dataclass(frozen=True)
 class StoragePath:
-    """The address of a file or folder under the storage root.
+    """The address of a file or folder: a local path or object-store URI, without a trailing slash.
 
-    Attributes:
-        uri: local path or object-store URI, without a trailing slash.
+    Methods that access storage raise SnapshotError `storage_failed`.
     """
 
     uri: str
 
     def __truediv__(self, name: str) -> StoragePath:
-        """Return the path of the entry `name` in this folder."""
         return StoragePath(f"{self.uri}/{name}")
 
     @property
     def name(self) -> str:
-        """Last part of the path."""
         return self.uri.rsplit("/", 1)[-1]
 
     def beside(self, name: str) -> StoragePath:
@@ -58,39 +55,25 @@ class StoragePath:
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
     def open(self) -> tuple[pafs.FileSystem, str]:
-        """Return Arrow's file system for this path, and the path within that file system."""
         if "://" in self.uri:
             file_system, path = pafs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
             return file_system, path
         return pafs.LocalFileSystem(), str(Path(self.uri).absolute())
 
     def exists(self) -> bool:
-        """Return whether there is a file or folder at this path.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
         file_system, path = self.open()
         with failures_of(self.uri, "accessed"):
             return file_system.get_file_info(path).type != pafs.FileType.NotFound
 
     def names(self) -> list[str]:
-        """Return the sorted names of the folder's direct entries; empty if the folder does not exist.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
+        """Return the sorted names of the folder's direct entries; empty if the folder does not exist."""
         file_system, path = self.open()
         with failures_of(self.uri, "listed"):
             infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def delete(self) -> None:
-        """Delete the file or folder, if it exists.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
+        """Delete the file or folder, if it exists."""
         file_system, path = self.open()
         with failures_of(self.uri, "deleted"):
             kind = file_system.get_file_info(path).type
@@ -100,10 +83,9 @@ class StoragePath:
                 file_system.delete_file(path)
 
     def write_bytes(self, data: bytes) -> None:
-        """Write a file atomically. On a local disk, only the file's owner may read it.
+        """Write a file atomically; on failure, an existing file is unchanged.
 
-        Raises:
-            SnapshotError: `storage_failed`; an existing file is then unchanged.
+        On a local disk, only the file's owner may read it.
         """
         file_system, path = self.open()
         with failures_of(self.uri, "written"):
@@ -114,37 +96,24 @@ class StoragePath:
                 out.write(data)
 
     def read_bytes(self) -> bytes:
-        """Return the file's contents.
-
-        Raises:
-            SnapshotError: `file_missing` or `storage_failed`.
-        """
+        """Return the file's contents. Raises SnapshotError `file_missing` or `storage_failed`."""
         file_system, path = self.open()
         with failures_of(self.uri, "read"), file_system.open_input_stream(path) as source:
             return bytes(source.read())
 
     def write_json(self, document: Any) -> None:
-        """Write a JSON document with sorted keys, atomically.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
+        """Write a JSON document with sorted keys, atomically."""
         self.write_bytes(json.dumps(document, sort_keys=True, indent=1, allow_nan=False, default=str).encode())
 
     def read_json(self) -> Any:
         """Return the JSON document in the file; NaN, infinities and lone surrogates are rejected.
 
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+        Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
         """
         return json_document(self.read_bytes(), self.uri)
 
     def write_table(self, table: pa.Table) -> None:
-        """Write one Parquet file, atomically.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
+        """Write one Parquet file, atomically."""
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", row_group_size=ROWS_READ_TOGETHER)
         self.write_bytes(sink.getvalue().to_pybytes())
@@ -152,8 +121,7 @@ class StoragePath:
     def read_table(self, columns: list[str] | None = None) -> pa.Table:
         """Return the table in a Parquet file, or in a folder of Parquet files that Spark wrote.
 
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+        Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
         """
         with failures_of(self.uri, "read"), damage_of(self.uri):
             # Spark may mark a column as never null in one part and not in another.
@@ -162,14 +130,13 @@ class StoragePath:
         return table
 
     def read_batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of the same tables in batches, to save memory. Raises the same errors as `read_table`."""
+        """Yield the same tables' rows in batches, to save memory. Raises as `read_table` does."""
         with failures_of(self.uri, "read"), damage_of(self.uri):
             for part in self._parts():
                 for batch in part.iter_batches(columns=columns):
                     yield pa.Table.from_batches([batch])
 
     def _parts(self) -> Iterator[pq.ParquetFile]:
-        """Yield the table's files; each is closed before the next is opened."""
         file_system, path = self.open()
         is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
         parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
@@ -180,11 +147,7 @@ class StoragePath:
 
 
 def json_document(data: bytes | str, where: str) -> Any:
-    """Parse a JSON document; NaN, infinities and lone surrogates are rejected.
-
-    Raises:
-        SnapshotError: `file_damaged`.
-    """
+    """Parse JSON without NaN, infinities or lone surrogates. Raises SnapshotError `file_damaged`."""
     try:
         document = json.loads(data)
         require_storable(document)
@@ -195,13 +158,9 @@ def json_document(data: bytes | str, where: str) -> Any:
 
 @contextmanager
 def failures_of(uri: str, done: str) -> Iterator[None]:
-    """Convert file system errors to errors with a reason code.
+    """Convert file system errors to SnapshotError `file_missing` or `storage_failed`.
 
-    Args:
-        done: participle for the message "cannot be …", such as "listed".
-
-    Raises:
-        SnapshotError: `file_missing` if the file does not exist, else `storage_failed`.
+    `done` is a participle for the message "cannot be …", such as "listed".
     """
     try:
         yield
@@ -215,11 +174,7 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
 
 @contextmanager
 def damage_of(uri: str) -> Iterator[None]:
-    """Convert Arrow's errors about a file's contents to errors with a reason code.
-
-    Raises:
-        SnapshotError: `file_damaged`.
-    """
+    """Convert Arrow's errors about a file's contents to SnapshotError `file_damaged`."""
     try:
         yield
     except (pa.ArrowException, ValueError, OSError) as error:
@@ -230,7 +185,7 @@ def damage_of(uri: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Create a local folder and its missing parents. Only the owner has access to them, regardless of the umask."""
+    """Create a local folder and its parents, accessible only to the owner regardless of the umask."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
@@ -251,8 +206,6 @@ def _write_local(path: Path, data: bytes) -> None:
 
 
 class Kind(StrEnum):
-    """The kind of an entry in a folder."""
-
     FILE = "file"
     FOLDER = "folder"
     OTHER = "other"  # a symbolic link, a socket, a device: never followed, never deleted
@@ -325,24 +278,20 @@ def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
 
 
 def below(name: str, content: Iterable[Entry]) -> list[Entry]:
-    """Return the entries for a folder and everything below it. Paths are relative to the folder's parent."""
+    """Return the entries for a folder and all below it, with paths relative to the folder's parent."""
     return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 
 def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
     """Delete entries from a folder, then the folder itself if it is empty.
 
-    Missing entries are ignored, so a second attempt can complete an interrupted first attempt.
+    Missing entries are ignored, so a second attempt can complete an interrupted first one. Raises
+    SnapshotError `storage_failed`, or `file_damaged` if a path is outside the cluster's folder.
 
     Args:
         base: the cluster's folder; nothing outside this folder is deleted.
-        folder: the folder to delete from, below `base`.
-        content: entries to delete, from `walk` or `entries`; entries that are neither files nor folders are kept.
-        whole: True if `content` is everything in the folder. An object store can then delete the folder in just a few
-            requests.
-
-    Raises:
-        SnapshotError: `file_damaged` if a path is outside the cluster's folder, or `storage_failed`.
+        content: entries to delete; those that are neither files nor folders are kept.
+        whole: True if `content` is everything in the folder; an object store then needs few requests.
     """
     file_system, path = folder.open()
     with failures_of(folder.uri, "emptied"):

@@ -18,14 +18,14 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
-"""A release number, which a distributor may have extended. A version with a suffix could be built from any source."""
+"""A release number that a distributor may have extended; a suffix could mean any source."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 """The first releases with the fix; 4.1 has no fixed release (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):
-    """An additional check that can reject a unit (see `units`). Its result depends on the units accepted so far."""
+    """An additional check that can reject a unit (see `units`), given the units accepted so far."""
 
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
@@ -45,17 +45,12 @@ def apply(
 ) -> list[CandidateMove]:
     """Apply the caps; return the moves sorted by pair and rank, with a wave for each accepted move.
 
-    The caps are applied in this order: one bundle per anti-affinity group; bundles leaving or entering each broker;
-    bundles per namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move:
-    its destination was chosen based on the current owners of the group's other bundles, and one of those might fail to
-    move. Waves have a fixed size, because the gate decides again before each wave. If bundles with the same hash range
-    must not move at the same time (`needs_waves`), the n-th move of a hash range is in wave n instead. Caps do not
-    affect hit counters.
-
-    Args:
-        moves: the result of selection and placement, in any order.
-        brokers: all brokers that the cluster lists.
-        room: additional check for each unit; if both this check and a cap reject a unit, the cap is the reason.
+    The order is: one bundle per anti-affinity group; bundles leaving or entering each broker; bundles per
+    namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move,
+    because its destination depends on the owners of the others, whose moves might fail. Waves have a fixed
+    size, because the gate decides again before each wave. Under `needs_waves`, the n-th move of a hash range
+    is in wave n instead. Caps do not affect hit counters. If both a cap and `room` (an additional check)
+    reject a unit, the cap is the reason.
     """
     taken, result = units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
@@ -71,8 +66,8 @@ def apply(
 def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
     """Return the units of accepted moves, sorted by pair and rank, and all other moves.
 
-    An accepted bundle and the bundles that are moved back in exchange for it are one unit. They must move together,
-    because the bundle is too large to move without the exchange.
+    A unit is an accepted bundle with the bundles that move back in exchange for it; without the exchange, it
+    would be too large to move.
     """
     taken: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
@@ -90,13 +85,10 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
 
 
 def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
-    """Return the moves sorted by pair and rank."""
     return sorted(moves, key=attrgetter("pair", "rank"))
 
 
 class _Caps:
-    """How much of each cap a plan's accepted units have used."""
-
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
         self._settings = settings
         self._groups = groups
@@ -111,11 +103,7 @@ class _Caps:
         self._in_waves = 0
 
     def capped(self, unit: list[CandidateMove], *, counted: bool = True) -> list[CandidateMove]:
-        """Return a unit with its waves, or with the reason why it is rejected.
-
-        Args:
-            counted: True to count the unit if it is accepted; False only to check it.
-        """
+        """Return a unit with its waves, or with the reason why it is rejected; count it if `counted`."""
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
         reason = self._bite(unit, names, groups)
@@ -151,7 +139,7 @@ class _Caps:
             self._of_run += len(unit)
 
     def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
-        """Return the cap that a unit exceeds, or None. The cap per run and the anti-affinity rule are ignored."""
+        """Return the cap that a unit exceeds, ignoring the cap per run and anti-affinity; None if none."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
@@ -188,10 +176,10 @@ def _over(count: float, cap: float | None) -> bool:
 def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
     """Return whether bundles with the same hash range, from two namespaces, must not move at the same time.
 
-    Before apache/pulsar #25518, the modular load manager's leader stored planned destinations by hash range, without
-    the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). Any broker can become the leader, so one old
-    broker is enough. The extensible load manager stores no destinations. Brokers that use it are recognised by the
-    averages that they report.
+    Before apache/pulsar #25518, the modular load manager's leader stored planned destinations by hash range,
+    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). One old broker is enough,
+    because any can become the leader. The extensible load manager, whose brokers report averages, stores
+    none.
     """
     return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
 

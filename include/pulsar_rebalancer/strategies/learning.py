@@ -1,12 +1,12 @@
 """Learn what a message costs from each counted sample, for GainShedder (docs/gain-shedder.md).
 
-The learned figures are the part of each broker's score, in points, that its bundles do not explain; the points per
-msg/s, k (per kB/s if the network is the bottleneck); and the figures that `strategies.costs` keeps about bundles.
+The learned values are the part of each broker's score, in points, that its bundles do not explain; the points
+per msg/s, k (per kB/s if the network is the bottleneck); and bundles' relative costs (`BundleCosts`).
 
-A broker's score is expected to differ from its average over a quarter of an hour by k/C times the sum of e (x - u).
-Here, x is the rate of one of its bundles, u the bundle's average over a quarter of an hour, e the bundle's relative
-cost, and C the broker's limit for the bottleneck resource as a multiple of the median. The error corrects the costs, as
-in a Kalman filter: the more a bundle's rate changed and the less certain its cost is, the more its cost changes.
+A broker's score is expected to differ from its quarter-hour average by k/C times the sum of e (x - u), where
+x is a bundle's rate, u its quarter-hour average, e its relative cost, and C the broker's limit for the
+bottleneck resource as a multiple of the median. As in a Kalman filter, the error corrects a cost the more,
+the more the bundle's rate changed and the less certain the cost is.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _FRESH = 2  # host intervals after which a broker's figure is not of this sample
 
 
 class Sums(NamedTuple):
-    """Sums over a broker's bundles; the module's docstring defines x, u and e. Of these, only x includes this sample.
+    """Sums over a broker's bundles; x, u and e as in the module's docstring. Only x includes this sample.
 
     Attributes:
         rate: sum of e x in msg/s.
         change: sum of e (x - u) in msg/s.
         doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
-        now, later: sums of e times the quick and e times the hourly average of x, in msg/s; both include this sample.
+        now, later: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
     """
 
     rate: float = 0.0
@@ -59,11 +59,9 @@ class Sums(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """Factors that correct the costs of a broker's bundles and their variances P; x and u as in the module's docstring.
+    """Factors that correct the costs of a broker's bundles and their variances P.
 
-    Attributes:
-        gain: a bundle's cost changes by this factor times P (x - u).
-        shrink: a cost's variance decreases by this factor times P^2 (x - u)^2.
+    A cost changes by `gain` P (x - u); its variance decreases by `shrink` P^2 (x - u)^2.
     """
 
     gain: float = 0.0
@@ -71,12 +69,7 @@ class Correction(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """The figures known after a sample.
-
-    Attributes:
-        sums: each broker's sums.
-        corrections: correction for the costs of each broker's bundles, by broker, without brokers that are left out.
-    """
+    """The values known after a sample, by broker; `corrections` omits brokers that are left out."""
 
     learned: Learned = NOTHING
     sums: Mapping[str, Sums] = MappingProxyType({})
@@ -84,7 +77,7 @@ class Lesson(NamedTuple):
 
 
 def step(per_minute: float, minutes: float, samples: float) -> float:
-    """Return the weight of a new sample in a moving average, which starts as the plain mean of its samples."""
+    """Return a new sample's weight in a moving average, which starts as the plain mean of its samples."""
     return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
 
@@ -105,11 +98,10 @@ def learn(
     settings: Settings,
     minutes: float,
 ) -> Lesson:
-    """Learn from a sample, and return the resulting figures.
+    """Learn from a sample, and return the resulting values; those of unlisted brokers are forgotten.
 
     Args:
-        before: figures known after the last counted sample (`bottleneck.continued`).
-        brokers: all brokers that the cluster lists. Figures of other brokers are forgotten.
+        before: values known after the last counted sample (`continued`).
         moved: moves that were carried out in the last `SETTLED` minutes.
         minutes: time since the last counted sample, at least the interval.
     """
@@ -141,7 +133,7 @@ def learn(
 
 
 class _Seen(NamedTuple):
-    """A broker in a sample: its points per msg/s, minutes since its last move, and whether its score is up to date."""
+    """A broker in a sample: points per msg/s, minutes since its last move, whether its score is up to date."""
 
     score: float
     points: float
@@ -188,7 +180,6 @@ class BundleCosts(NamedTuple):
 
     @classmethod
     def unknown(cls, count: int) -> Self:
-        """Return the columns for bundles about which nothing is known yet."""
         return cls(*np.full((len(cls._fields), count), np.nan))
 
     def averaged(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
@@ -208,12 +199,11 @@ class BundleCosts(NamedTuple):
         return type(self)(hour, quick, quarter, cost, variance, samples), rate - before[2]
 
     def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
-        """Return a column for each of `learning.Sums`, with what each bundle adds to the sums of its broker."""
+        """Return a column for each of `Sums`, with what each bundle adds."""
         of_sample = self.cost * rate, self.cost * change, self.variance * change**2
         return *of_sample, self.cost * self.quick, self.cost * self.hour
 
     def corrected(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
-        """Return the columns with each cost corrected by `gain` and `shrink` of its broker (`learning.Correction`)."""
         known = self.variance * change
         cost = np.clip(self.cost + known * gain, _LEAST_COST, _LARGEST_COST)
         variance = np.clip(self.variance - known * known * shrink + _DRIFT, 0.0, START_VARIANCE)

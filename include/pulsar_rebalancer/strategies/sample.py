@@ -37,7 +37,6 @@ COUNTED = Counting(counts=True, reason=Reason.COUNTED)
 
 
 def allow_all(bundle: str, source: str, destination: str) -> Reason | None:
-    """Return None, because no policy forbids any move."""
     return None
 
 
@@ -46,17 +45,15 @@ class ClusterSample:
     """One sample of one cluster, with the rules of the run.
 
     Attributes:
-        brokers: all brokers that the cluster lists.
-        bundles: all bundles that these brokers report.
+        brokers, bundles: all brokers that the cluster lists, and all bundles that these report.
         counting: rules for counting this sample.
         forced: True if the run moves bundles without waiting for hits.
-        force_threshold: smallest gap, in score points, at which a forced run moves bundles, if the shedder has
+        force_threshold: smallest gap, in points, at which a forced run moves bundles, if there are
             thresholds.
-        unloaded_brokers: seconds from a broker's last unload to its report, by broker; negative if the report is older.
-        arriving: traffic that this run's drains add to each broker, by broker and measure (msg/s or bytes/s).
-        lesson: figures learned up to this sample, for a shedder that learns.
-        forbids: function that returns why a bundle must not be moved from a source to a destination; None if it may be
-            moved.
+        unloaded_brokers: seconds from a broker's last unload to its report; negative if the report is older.
+        arriving: traffic that this run's drains add, by broker and measure (msg/s or bytes/s).
+        lesson: values learned up to this sample, for a shedder that learns.
+        forbids: returns why a bundle must not move from a source to a destination; None if it may.
     """
 
     brokers: Sequence[BrokerSample]
@@ -77,7 +74,6 @@ class ClusterSample:
 
     @property
     def measure(self) -> Measure:
-        """Return the measure from which a shedder learns bundle loads."""
         return measure_of(self.lesson.learned.bottleneck)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
@@ -117,7 +113,6 @@ class Decision:
     traffic_taken: float = 0.0
 
     def with_hits_reset(self, brokers: Container[str | None]) -> Self:
-        """Return the decision with the hits of these brokers reset, if it counts hits."""
         changed: dict[str, Any] = {}
         if self.source in brokers and self.source_high is not None:
             changed |= {"source_high": 0, "source_low": 0}
@@ -127,15 +122,15 @@ class Decision:
 
 
 class CandidateMove(NamedTuple):
-    """A candidate bundle for a decision that fired, either accepted or passed over: a row in the moves table.
+    """A candidate bundle for a decision that fired, accepted or passed over: a row in the moves table.
 
     Attributes:
         pair: number of the decision.
         rank: position among the source's bundles, in the order in which they were considered.
-        traffic: the bundle's figure that was compared, in the unit of `measure`.
+        traffic: the bundle's value that was compared, in the unit of `measure`.
         reason: `taken` if the bundle is to be moved, else why it is passed over.
-        destination: the planned broker; None if placement will choose the broker.
-        wave: number of the wave; None until caps are applied, and for bundles that are passed over.
+        destination: the planned broker; None if placement will choose it.
+        wave: None until caps are applied, and for bundles that are passed over.
     """
 
     pair: int
@@ -152,7 +147,6 @@ class CandidateMove(NamedTuple):
 
     @property
     def taken(self) -> bool:
-        """Return whether the bundle is to be moved."""
         return self.reason is Reason.TAKEN
 
     def put_off(self, reason: Reason) -> Self:
@@ -171,14 +165,13 @@ class CandidateMove(NamedTuple):
         destination: str | None = None,
         traffic: float | None = None,
     ) -> Self:
-        """Create the candidate for a bundle. `traffic` defaults to the bundle's short-term mean."""
+        """Create the candidate for a bundle. `traffic` defaults to its short-term mean."""
         compared = bundle.mean(measure) if traffic is None else traffic
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
 
     @classmethod
     def of_row(cls, row: Row) -> Self:
-        """Create a candidate from a row of the moves table."""
         columns = {name: row[name] for name in cls._fields}
         return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})
 
@@ -187,12 +180,10 @@ class SheddingResult(NamedTuple):
     """The result of running a shedder once.
 
     Attributes:
-        decisions: one decision per pair or compared broker, then one per broker left out. `explain.complete` later adds
-            the number of bundles that move after policies and caps.
-        moves: every candidate bundle for the decisions that fired; `wave` is still None.
-        kept: the strategy's state for the next run.
-        sentence: the shedder's result as text, for the terminal and the summary.
-        outermost: brokers whose figures determine whether the sample is new, if hits are counted for the whole cluster.
+        decisions: one per pair or compared broker, then one per broker left out.
+        moves: every candidate for the decisions that fired; `wave` is still None.
+        sentence: the result as text, for the terminal and the summary.
+        outermost: brokers whose values show whether the sample is new, if hits count for the cluster.
     """
 
     decisions: list[Decision]
@@ -203,7 +194,6 @@ class SheddingResult(NamedTuple):
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:
-    """Return the decisions for brokers that are left out, sorted by name."""
     left_out = [(broker.broker, broker.left_out) for broker in sample.brokers if broker.left_out is not None]
     return [Decision(name, reason) for name, reason in sorted(left_out)]
 
@@ -211,14 +201,9 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
 def used_samples(
     decisions: Iterable[Decision], counting: Counting, moves: Iterable[CandidateMove] = ()
 ) -> dict[str, float]:
-    """Return the scores that caused hits, by broker; in a run that counts no hits, those of brokers in moves of pairs.
+    """Return the scores that caused hits, by broker; if the run counts none, of brokers in pairs' moves.
 
     A move's brokers need not be those of its pair.
-
-    Args:
-        decisions: one cluster's decisions.
-        counting: rules for the hit counters in this run.
-        moves: candidates after policies and caps.
     """
     judged = {decision.pair: decision for decision in decisions if decision.low_hits is not None}
     moving = [move for move in moves if move.taken and move.pair in judged]
@@ -233,10 +218,10 @@ def used_samples(
 
 
 def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
-    """Return each broker's hit counts after the decisions; zero counts are left out.
+    """Return each broker's hit counts after the decisions, without zero counts.
 
-    Every broker that the cluster lists is in exactly one decision, so counts of brokers that have left the cluster are
-    dropped. Pulsar keeps these counts until no pair is above the low threshold.
+    Counts of brokers that have left the cluster are dropped; Pulsar keeps them until no pair is above the low
+    threshold.
     """
     counts = {}
     for decision in decisions:
@@ -249,18 +234,15 @@ def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
 
 
 def amount(measure: Measure, figure: float) -> str:
-    """Return a message rate (msg/s) or a throughput (bytes/s) as text."""
     return f"{figure:,.0f} msg/s" if measure is Measure.RATE else f"{figure / MIB:,.2f} MiB/s"
 
 
 def gap_and_hits(pair: Decision) -> str:
-    """Return a phrase with a pair's gap and hits."""
     hits = f"{pair.low_hits} low and {pair.high_hits} high hits"
     return f"{pair.source} is {pair.gap:.1f} points above {pair.destination}, {hits}"
 
 
 def moving(moves: Sequence[CandidateMove]) -> str:
-    """Return a phrase that says how many bundles move and how much traffic they have."""
     if not moves:
         return "no bundle"
     traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))
@@ -271,11 +253,7 @@ class Shedder(Protocol):
     """A function that makes a strategy's decisions for one run of one cluster."""
 
     def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-        """Make the shedding decisions for one run.
-
-        Args:
-            kept: the strategy's state after the last counted run.
-        """
+        """Make the shedding decisions for one run; `kept` is the state after the last counted run."""
 
 
 class Threshold(NamedTuple):
@@ -286,10 +264,7 @@ class Threshold(NamedTuple):
 
 
 class Line(BaseModel):
-    """A band that the page draws across the brokers' bars, between two scores.
-
-    If both scores are equal, the band is a line.
-    """
+    """A band, or a line if both scores are equal, that the page draws across the brokers' bars."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -299,7 +274,7 @@ class Line(BaseModel):
 
 
 def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
-    """Return a range around the mean for each threshold. Scores inside the range differ by less than the threshold."""
+    """Return a range around the mean for each threshold; scores inside it differ by less."""
     if mean is None:
         return ()
     return tuple(
@@ -309,13 +284,10 @@ def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Lin
 
 
 def within(summary: Summary) -> str:
-    """Return a phrase that describes the difference between the brokers' scores."""
     return f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
 
 
 class NoSettings(BaseModel):
-    """The model for a shedder that has no settings other than those in `config.settings.Settings`."""
-
     model_config = ConfigDict(extra="forbid")
 
 
@@ -324,27 +296,23 @@ class Profile:
     """A shedder's profile.
 
     Attributes:
-        shed: function that makes the shedding decisions for one run.
-        thresholds: thresholds for pairs: `low` and, if the shedder has one, `high`; empty if the shedder does not pair
-            brokers by score. Hits are counted for both brokers of a pair. If there are thresholds, the page and the
-            metrics show them, a forced run may set the gap (`ClusterSample.force_threshold`), and brokers without
-            persistent topics are left out.
-        judges_pairs: True if the shedder itself handles repeated samples and policies for each pair, and chooses the
-            destinations. The pipeline then only applies caps to its moves.
-        swaps: True if a bundle that goes back in exchange for another one is not held by the grace period, as in
-            Pulsar's TransferShedder.
+        thresholds: `low` and maybe `high`; empty if the shedder does not pair brokers by score. With
+            thresholds, hits are counted for both brokers of a pair, the page and the metrics show them, a
+            forced run may set the gap (`ClusterSample.force_threshold`), and brokers without persistent
+            topics are left out.
+        judges_pairs: True if the shedder itself handles repeated samples and policies, and chooses the
+            destinations. The pipeline then only applies caps.
+        swaps: True if the grace period does not hold a bundle that goes back in exchange (TransferShedder).
         learns: True if the shedder needs the results of `strategies.learning`.
-        cluster_hits: number of hits for the whole cluster at which the shedder sheds; None if it counts no such hits.
-        figure: function that returns a broker's figure. A sample with an unchanged figure is treated as a repeat and
-            causes no further hit.
-        resources: names of the resources that the shedder considers (`run.tables.RESOURCES`).
+        cluster_hits: hits for the whole cluster at which the shedder sheds; None if it counts none.
+        figure: returns a broker's value. A sample with the same value is a repeat and causes no hit.
+        resources: resources that the shedder considers (`run.tables.RESOURCES`).
         placement: default placement, for shedders that do not choose destinations.
         own_settings: model for `Settings.strategy_settings`.
-        check: function that raises ValueError if settings contradict each other.
-        run_params: optional parameters of a manual run that this shedder accepts (`config.resolution.RunParams`).
-        lines: function that returns the lines that the page draws across the brokers, from the settings and the mean
-            score (None if no brokers were compared).
-        sentence: function that returns the sentence that the page shows if nothing has to be moved.
+        check: raises ValueError if settings contradict each other.
+        run_params: parameters of a manual run that it accepts (`config.resolution.RunParams`).
+        lines: lines for the page from the settings and the mean score (None without compared brokers).
+        sentence: what the page shows if nothing has to be moved.
         grid: values that a replay compares by default, by setting.
     """
 

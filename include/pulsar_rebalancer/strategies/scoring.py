@@ -1,4 +1,4 @@
-"""Compute a broker's load (its highest weighted resource usage): current, as a moving average, and after moves."""
+"""Compute a broker's load, its highest weighted resource usage: current, averaged, and after moves."""
 
 from __future__ import annotations
 
@@ -24,18 +24,13 @@ SCORED = ("cpu", "direct_memory", "bandwidth_in", "bandwidth_out")
 """Resources that the score includes; it ignores the JVM heap (LocalBrokerData.getMaxResourceUsageWithWeight)."""
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-"""Largest 32-bit float. Above it, Pulsar's arithmetic gives infinity, or NaN if the weight is 0."""
+"""Largest 32-bit float; above it, Pulsar gets infinity, or NaN if the weight is 0."""
 
 
 def percent(usage: float | None, limit: float | None) -> float:
-    """Return a resource's usage in percent of its limit, rounded to a 32-bit float (ResourceUsage.percentUsage).
+    """Return the usage in percent of its limit, as a 32-bit float (ResourceUsage.percentUsage).
 
-    Args:
-        usage: usage in the unit of the limit; -1 or None if there is no measurement.
-        limit: the limit; 0, -1 or None if there is none.
-
-    Returns:
-        Percent, which can exceed 100; 0 if there is no limit.
+    It can exceed 100, and is 0 without a limit (0, -1 or None). A usage of -1 or None is not measured.
     """
     if usage is None or limit is None:
         return 0.0
@@ -46,12 +41,7 @@ def percent(usage: float | None, limit: float | None) -> float:
 
 
 def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the result of `percent` for many figures at once, identical to the last digit.
-
-    Args:
-        usage: array of any shape; NaN where there is no measurement.
-        limit: array of the same shape; NaN where there is no limit.
-    """
+    """Return the result of `percent` for arrays of one shape, identical to the last digit; NaN if unknown."""
     usage32, limit32 = _floats32(usage), _floats32(limit)
     measured = ~np.isnan(usage32) & (limit32 > 0)
     ratio = _floats32(np.divide(usage32, limit32, out=np.zeros_like(usage32), where=measured))
@@ -65,20 +55,16 @@ def _floats32(figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def _float32(figure: float) -> float:
     """Return the nearest finite 32-bit float, so that scores are always finite.
 
-    A quotient or product of two 32-bit floats, computed in double precision and then rounded, equals the result of
-    32-bit arithmetic.
+    A quotient or product of two such floats, computed in double precision and rounded, equals 32-bit
+    arithmetic.
     """
     return float(np.float32(min(max(figure, -LARGEST_FLOAT32), LARGEST_FLOAT32)))
 
 
 def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence[str] = SCORED) -> float:
-    """Return the highest weighted usage among a broker's resources; 1 is 100 percent.
+    """Return the highest weighted usage; 1 is 100 percent (LocalBrokerData.getMaxResourceUsageWithWeight).
 
-    As in LocalBrokerData.getMaxResourceUsageWithWeight.
-
-    Args:
-        broker: the broker; resources that it does not measure count as idle.
-        resources: names of the resources to include.
+    Resources that the broker does not measure count as idle.
     """
     if resources in broker.weighted:
         return broker.weighted[resources]
@@ -93,10 +79,7 @@ def weighted_usages(
 ) -> npt.NDArray[np.float64]:
     """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
 
-    Args:
-        measured: result of `percents`, with one row per resource and one column per broker.
-        names: names of the resources in the rows, in order.
-        resources: names of the resources to include; a resource that is not measured counts as idle.
+    `measured` is a result of `percents`, with a row for each of `names` and a column per broker.
     """
     idle = np.zeros(measured.shape[1])
     rows = [
@@ -107,27 +90,20 @@ def weighted_usages(
 
 
 def score(broker: BrokerSample, settings: Settings) -> float:
-    """Return a broker's score: its weighted usage in percent (AvgShedder).
-
-    Args:
-        broker: the broker; resources that it does not measure count as idle.
-    """
+    """Return a broker's score: its weighted usage in percent (AvgShedder)."""
     # Pulsar divides in that function and multiplies here: the last digit depends on both steps.
     return weighted_usage(broker, settings) * 100
 
 
 def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str, float]:
-    """Return each broker's limit of a resource as a multiple of the median limit; 1 if the limit is unknown."""
+    """Return each broker's limit as a multiple of the median limit; 1 if the limit is unknown."""
     limits = {broker.broker: broker.resources.get(resource, ResourceUsage()).limit or 0.0 for broker in brokers}
     usual = median([limit for limit in limits.values() if limit > 0] or [1.0])
     return {name: limit / usual if limit > 0 else 1.0 for name, limit in limits.items()}
 
 
 def smooth(before: float | None, sample: float, settings: Settings) -> float:
-    """Return a moving average after adding a sample. The first sample becomes the average.
-
-    As in Pulsar's ThresholdShedder and BrokerLoadData.
-    """
+    """Return a moving average after a sample, as ThresholdShedder and BrokerLoadData; the first is the average."""
     history = settings.history_percentage
     return sample if before is None else before * history + (1 - history) * sample
 
@@ -135,12 +111,9 @@ def smooth(before: float | None, sample: float, settings: Settings) -> float:
 def scores_after(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return predicted scores after the moves, in percent, assuming that scores are proportional to traffic.
+    """Return predicted scores in percent, assuming that scores are proportional to traffic.
 
-    Args:
-        scores: current scores of the compared brokers, in percent.
-        moves: accepted candidates of one cluster.
-        source_traffic: current traffic of each source, in the same measure as its moves.
+    `source_traffic` has each source's traffic in the same measure as its moves.
     """
     carried: dict[str, dict[str, list[float]]] = {}
     for move in moves:
@@ -161,23 +134,19 @@ def scores_after(
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
 LASTING = 10
-"""Number of consecutive counted samples in which a resource must determine the scores to become the bottleneck."""
+"""Consecutive counted samples after which a resource that determines the scores is the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
-"""Divisor for loads, by measure. Learned loads are in msg/s or kB/s: figures of similar size, so sums of either are
-exact."""
+"""Divisor for loads: learned ones are in msg/s or kB/s, of similar size, so that sums are exact."""
 
 
 def measure_of(bottleneck: str) -> Measure:
-    """Return the measure for bundle loads: throughput if the network is the bottleneck, else the message rate."""
+    """Return the measure for bundle loads: throughput if the network is the bottleneck, else message rate."""
     return Measure.THROUGHPUT if bottleneck == NETWORK else Measure.RATE
 
 
 def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
-    """Group brokers by the resource that determines their score; return the resource whose group has the highest total.
-
-    Both network directions count as one resource.
-    """
+    """Return the resource with the highest total score of the brokers that it determines; network is one."""
     sums = dict.fromkeys(SCORED, 0.0)
     for broker in brokers:
         if broker.left_out is None:
@@ -189,11 +158,9 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
 
 
 def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
-    """Return the figures learned before a sample, or an empty record if the sample changes the bottleneck.
+    """Return the values learned before a sample; empty if the sample changes the bottleneck.
 
-    Args:
-        counts: True if the sample counts. In a sample that does not count, the bottleneck changes only if nothing has
-            been learned yet.
+    A sample that does not count changes it only if nothing has been learned yet.
     """
     if before.samples and not counts:
         return before

@@ -37,10 +37,8 @@ _LOOKED_AT = 20
 class Run:
     """The contents of a run's files. An attribute is None if its file does not exist or cannot be read.
 
-    Attributes:
-        waves: outcomes of completed moves, by bundle.
-        splits: outcomes of completed splits, by bundle.
-        opened: True if the run is in progress and its gate has opened.
+    `waves` and `splits` have completed moves and splits by bundle; `opened` is True if the run is in progress
+    and its gate has opened.
     """
 
     snapshot: Snapshot
@@ -53,22 +51,18 @@ class Run:
 
     @property
     def folder(self) -> StoragePath:
-        """Return the run's folder."""
         return self.snapshot.folder
 
     @property
     def request(self) -> RunRequest:
-        """Return the run's request, with its effective settings."""
         return self.snapshot.request
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        """Return the brokers; `left_out` has the reason why a broker is left out. Unreadable documents are ignored.
+        """Return the readable brokers; `left_out` has the reason why a broker is left out.
 
-        If several reasons apply, exclusion in the settings takes precedence, then quarantine by validation.
-
-        Raises:
-            SnapshotError: the table of brokers cannot be read.
+        Exclusion in the settings takes precedence over quarantine by validation. Raises SnapshotError if the
+        table of brokers cannot be read.
         """
         try:
             left_out = left_out_of(self.snapshot)
@@ -80,22 +74,18 @@ class Run:
 
     @property
     def moves(self) -> dict[str, MoveOutcome]:
-        """Return the outcomes of the moves, by bundle."""
         return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
 
     @property
     def has_moved(self) -> bool:
-        """Return whether the run has begun to move bundles."""
         return any(not move.reason.has(Trait.NOT_BEGUN) for move in self.moves.values())
 
     @property
     def cuts(self) -> dict[str, SplitOutcome]:
-        """Return the outcomes of the splits, by bundle."""
         return {split.bundle: split for split in self.outcome.splits} if self.outcome else self.splits
 
     @property
     def under_way(self) -> bool:
-        """Return whether bundles are being moved or split."""
         return self.outcome is None and bool(self.opened or self.waves or self.splits)
 
     @property
@@ -105,12 +95,11 @@ class Run:
 
     @property
     def blocked(self) -> bool:
-        """Return whether validation stopped the run."""
         return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))
 
 
 def read_run(folder: StoragePath) -> Run | None:
-    """Return the readable contents of a run's files; None if its request cannot be read."""
+    """Return the readable contents of a run; None if its request cannot be read."""
     snapshot = Snapshot(folder)
     if _known(lambda: snapshot.request) is None:
         return None
@@ -162,11 +151,10 @@ def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
 
 _scores: Cache[Scores] = Cache(200_000)
-"""Scores by run folder. The weight is the number of scores; a score takes about 100 bytes."""
+"""Scores by run folder; the weight is the number of scores, each of about 100 bytes."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:
-    """Return whether a run's scores are in memory."""
     return _scores.get(folder.uri) is not None
 
 
@@ -188,20 +176,17 @@ def known_scores(folder: StoragePath) -> Scores:
 
 
 def rounded(figure: float | None, factor: float = 1) -> float | None:
-    """Multiply a figure by a factor, and round to two decimal places; None if the figure is missing or not finite."""
+    """Multiply a value by a factor, and round to two decimals; None if it is missing or not finite."""
     return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)
 
 
 _LOOKED_BACK = 240
-"""Maximum number of runs to search."""
 
 
 class Change(NamedTuple):
     """What an ended run changed.
 
-    Attributes:
-        begun: True if the run began to move or split bundles.
-        moved: the run, if it moved bundles; else None.
+    `begun` is True if it began to move or split bundles; `moved` is None if it moved none.
     """
 
     folder: StoragePath
@@ -218,7 +203,6 @@ class Changes(NamedTuple):
 
 
 _changes: Cache[Change] = Cache(20_000)
-"""What each ended run changed, by run folder."""
 
 
 def latest_changes(storage: ClusterStorage, now: datetime) -> Changes:

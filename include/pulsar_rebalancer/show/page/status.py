@@ -1,4 +1,4 @@
-"""A cluster's state in one word, and a sentence that explains why the rebalancer does or does not move bundles."""
+"""A cluster's state in one word, and a sentence that says why bundles are or are not moved."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ _ORDERED = {
 class Said(NamedTuple):
     """A cluster's state, and the sentence for the strip at the top of the page.
 
-    Attributes:
-        firing: `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
+    `firing` is `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
     """
 
     state: State
@@ -91,12 +90,9 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
 
 
 def answered(run: Run, facts: AirflowContext, *, waits: bool) -> Said | None:
-    """Return the state if a person was asked to approve the run's plan and no longer is; None otherwise.
+    """Return the state if a person was asked to approve the ended run's plan and no longer is; else None.
 
-    Args:
-        run: a run that has ended.
-        facts: its cluster.
-        waits: whether a plan is awaiting approval.
+    `waits` is True if a plan is awaiting approval.
     """
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if not asked or run.summary is None:
@@ -142,7 +138,6 @@ def _silent(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) 
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    """Return whether a failed run's files explain the failure better than the failed task's name and error."""
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
 
@@ -282,10 +277,9 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
 
 
 def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
-    """Return a sentence with a pair's gap, and its hits at the threshold for which it needs the fewest more hits.
+    """Return a sentence with a pair's gap, and its hits at the threshold that it is nearest to reaching.
 
-    Args:
-        age: seconds since the sample.
+    `age` is the seconds since the sample.
     """
     counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
     hits = min(counting, key=lambda hit: hit.need - hit.have)
@@ -296,7 +290,6 @@ def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) 
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration as text in the largest suitable unit, such as "3 minutes"."""
     if seconds < 90:
         return number_of(max(1, round(seconds)), "second")
     if seconds < 5400:

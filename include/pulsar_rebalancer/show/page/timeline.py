@@ -1,4 +1,4 @@
-"""The timeline of an hour, a day or a month, built from run folders and from tables of past days."""
+"""The timeline of an hour, a day or a month, from run folders and from tables of past days."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class Bucket(View):
     """The sums for a period of time, or for a single run.
 
     Attributes:
-        lowest, highest: smallest and largest score range of the runs, in points; None if no run compared brokers.
-        moved, split, failed: number of bundles that were moved, that were split, and whose move or split failed.
-        blocked: number of runs that validation stopped.
-        broken: number of runs that failed.
+        lowest, highest: smallest and largest score range, in points; None if no run compared brokers.
+        moved, split, failed: number of bundles; `failed` counts failed moves and splits.
+        blocked, broken: number of runs that validation stopped, and that failed.
         paused: number of runs that could not move bundles for a reason other than the mode.
-        low_threshold, high_threshold: thresholds of the last run with a plan, in points; None if no run has a plan.
+        low_threshold, high_threshold: of the last run with a plan, in points; None without a plan.
     """
 
     at: AwareDatetime
@@ -75,7 +74,6 @@ def begin_of(at: datetime, length: timedelta) -> datetime:
 
 
 def added_up(buckets: Sequence[Bucket], at: datetime) -> Bucket:
-    """Return the sum of buckets, which must be in chronological order."""
     low = [bucket.lowest for bucket in buckets if bucket.lowest is not None]
     high = [bucket.highest for bucket in buckets if bucket.highest is not None]
     judged = [bucket for bucket in buckets if bucket.low_threshold is not None]
@@ -113,7 +111,7 @@ class _Document(BaseModel):
 def of_run(
     at: datetime, settings: str | bytes | None, summary: str | bytes | None, outcome: str | bytes | None
 ) -> Bucket:
-    """Return the bucket of a single run, from its documents. An unreadable document counts as missing."""
+    """Return the bucket of a single run. An unreadable document counts as missing."""
     request, figures, ended = _parsed(settings), _parsed(summary), _parsed(outcome)
     held = not request.dry_run and request.closed not in (None, "", Reason.OBSERVE)
     moves = [Reason.get(move.reason) for move in ended.moves]
@@ -158,18 +156,12 @@ READING = 1.0
 
 
 class Span(StrEnum):
-    """The length of the timeline.
-
-    Attributes:
-        length: duration of the whole timeline.
-        bucket: duration of one bucket.
-    """
+    """The length of the timeline and of one bucket."""
 
     length: timedelta
     bucket: timedelta
 
     def __new__(cls, name: str, length: timedelta, bucket: timedelta) -> Self:
-        """Create a member from its name and durations."""
         member = str.__new__(cls, name)
         member._value_, member.length, member.bucket = name, length, bucket
         return member
@@ -180,18 +172,17 @@ class Span(StrEnum):
 
 
 _runs: Cache[Bucket] = Cache(20_000)
-"""Runs that have ended, by folder. Their files no longer change."""
+"""Ended runs by folder; their files no longer change."""
 
 _closed: Cache[tuple[Bucket, ...]] = Cache(100_000)
-"""Buckets of periods whose runs have all ended, and of days stored as tables; the weight is the number of buckets."""
+"""Buckets of ended periods and of days stored as tables; the weight is the number of buckets."""
 
 
 class _Reader:
-    """The time limit for reading files in one request, and counters for what was not read.
+    """The time limit for reading files in one request.
 
-    Attributes:
-        unread: number of runs and days that have not been read.
-        refused: number of runs that could not be read because of a temporary storage failure.
+    `unread` counts runs and days not read; `refused` counts runs that a temporary storage failure made
+    unreadable.
     """
 
     def __init__(self, now: datetime, seconds: float) -> None:
@@ -201,7 +192,7 @@ class _Reader:
         self.unread = self.refused = 0
 
     def may_read(self) -> bool:
-        """Return whether there is time to read another file; the first call always returns True."""
+        """Return whether there is time to read another file; always True for the first file."""
         at = time.monotonic()
         if self._until is None:
             self._until = at + self._seconds
@@ -213,14 +204,11 @@ class _Reader:
 
 
 class _Stretch(NamedTuple):
-    """The run folders in the period of one bucket."""
-
     at: datetime
     length: timedelta
     folders: tuple[StoragePath, ...]
 
     def buckets_read(self, reader: _Reader) -> tuple[Bucket, ...]:
-        """Return the period's bucket; empty if no run in the period has ended."""
         # The key changes when a run is added or upkeep removes one.
         key = f"{self.folders[-1].uri} {self.length} {len(self.folders)}"
         known = _closed.get(key)
@@ -241,7 +229,6 @@ class _Day(NamedTuple):
     length: timedelta
 
     def buckets_read(self, reader: _Reader) -> tuple[Bucket, ...]:
-        """Return the day's buckets."""
         # A rewritten table has a different size.
         key = f"{self.file.uri} {self.length} {_size(self.file)}"
         known = _closed.get(key)
@@ -347,7 +334,6 @@ def _size(file: StoragePath) -> int:
 
 
 def _grouped(parts: Iterable[Bucket], length: timedelta) -> Iterator[Bucket]:
-    """Combine the buckets of each period into one, and yield the results in chronological order."""
     groups: dict[datetime, list[Bucket]] = {}
     for part in sorted(parts, key=lambda part: part.at):
         groups.setdefault(begin_of(part.at, length), []).append(part)

@@ -20,23 +20,14 @@ from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 
 class AvgPlacement(Stateless):
-    """AvgShedder's placement for bundles without a planned destination. All candidates are eligible.
-
-    As in AvgShedder.selectBroker of Pulsar 5.0.1.
-    """
+    """Placement for bundles without a planned destination (AvgShedder.selectBroker, Pulsar 5.0.1)."""
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return all candidates."""
         return candidates
 
 
 def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
-    """Return the placement for bundles to which the shedder assigns no destination.
-
-    Args:
-        sample: the cluster, with its settings.
-        kept: the placement's state after the last counted run.
-    """
+    """Return the placement for bundles to which the shedder assigns no destination."""
     name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:
         return RoundRobin(kept)
@@ -52,23 +43,16 @@ def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
 def place(
     sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, kept: PlacementState, seed: str
 ) -> tuple[list[CandidateMove], PlacementState]:
-    """Choose destinations for moves without a destination, and check the destinations that the shedder planned.
+    """Choose destinations for moves without a destination, and check those that the shedder planned.
 
-    Bundles are placed one after another, in order of pair and rank; those of a swap are placed together or not at all.
-    Once placed, a bundle counts as owned by its destination when later bundles are placed, although its move could
-    still fail or be rejected by a cap. `caps.apply` therefore allows only one bundle per anti-affinity group to move.
+    Return the moves, sorted by pair and rank, and the placement's new state. Every accepted move has a
+    destination; a refused one has a `reason` with `Trait.KEPT_IN_PLACE`. Bundles of a swap are placed
+    together or not at all.
 
-    This follows ModularLoadManagerImpl.doLoadShedding and selectBroker. Planned destinations are checked here, although
-    Pulsar does not check them.
-
-    Args:
-        policies: filter for the brokers that may receive a bundle; it keeps count of the bundles that are placed.
-        kept: the placement's state after the last counted run.
-        seed: seed for choosing between equal destinations; the same seed gives the same plan.
-
-    Returns:
-        The moves, sorted by pair and rank, and the placement's new state. Every accepted move has a destination. A
-        refused move has a `reason` with `Trait.KEPT_IN_PLACE`.
+    A placed bundle counts as owned by its destination for later ones, although its move could still fail; so
+    `caps.apply` allows only one bundle per anti-affinity group. This follows
+    ModularLoadManagerImpl.doLoadShedding and selectBroker, but Pulsar does not check planned destinations.
+    The same `seed` gives the same plan.
     """
     chooser = selector(sample, kept)
     hot = overloaded(sample)
@@ -90,7 +74,6 @@ def place(
 def _destination(
     move: CandidateMove, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str
 ) -> str | Reason:
-    """Return the move's destination, or the reason why it has no destination."""
     if move.destination == move.source:
         return Reason.SAME_BROKER
     if move.destination is not None:
@@ -105,7 +88,7 @@ def _destination(
 
 
 def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    """Return the broker that the placement chooses. If it is overloaded, choose again from all permitted brokers."""
+    """Return the placement's choice; if that is overloaded, choose again from all permitted brokers."""
     first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first

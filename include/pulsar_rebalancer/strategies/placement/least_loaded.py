@@ -1,4 +1,4 @@
-"""LeastLongTermMessageRate and LeastResourceUsageWithWeight, which choose the least loaded broker."""
+"""LeastLongTermMessageRate and LeastResourceUsageWithWeight: choose the least loaded broker."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 class LeastLongTermMessageRate:
     """Choose the broker with the lowest rate, overloaded brokers last (LeastLongTermMessageRate.selectBroker).
 
-    Args:
-        rates: long-term message rate of each broker, msg/s: the sum over its bundles, inbound plus outbound
-            (TimeAverageBrokerData).
-        overloaded: brokers above the overload threshold.
+    A broker's rate, in msg/s, is the sum of its bundles' long-term rates, in and out (TimeAverageBrokerData).
     """
 
     def __init__(self, rates: Mapping[str, float], overloaded: Collection[str]) -> None:
@@ -54,18 +51,12 @@ class LeastLongTermMessageRate:
             queue.changed(broker)
 
     def kept(self) -> PlacementState:
-        """Return an empty state, because brokers will report the placed bundles before the next run."""
+        """Return an empty state: brokers will report the placed bundles before the next run."""
         return PlacementState()
 
 
 class _Queue:
-    """Candidates ordered by rate, to find the broker with the lowest rate quickly.
-
-    Args:
-        candidates: brokerIds.
-        rates: rate by broker, 0 for missing brokers. The caller must call `changed` after every change.
-        overloaded: brokers that may be chosen only if all are overloaded.
-    """
+    """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `changed`."""
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
         self._rates = rates
@@ -75,11 +66,7 @@ class _Queue:
         self._least: list[tuple[float, str]] = []
 
     def least(self, without: Collection[str]) -> list[str]:
-        """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out.
-
-        Args:
-            without: a few candidates to exclude.
-        """
+        """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next([entry for entry in self._least if self._is_present(entry)])
         brokers = [broker for _, broker in self._least if broker not in without]
@@ -93,7 +80,6 @@ class _Queue:
         return sorted(brokers)
 
     def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        """Remove the next brokers with equal rates from the heap, append them to `found`, and return the result."""
         while self._heap and (not found or self._heap[0][0] <= found[0][0]):
             entry = heappop(self._heap)
             if self._is_present(entry) and entry not in found[-1:]:
@@ -101,24 +87,17 @@ class _Queue:
         return found
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
-        """Return whether an entry is up to date, that is, has its broker's current rate.
-
-        Outdated entries are not removed from the heap when a rate changes.
-        """
+        """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""
         return entry[0] == self._rates.get(entry[1], 0.0)
 
     def changed(self, broker: str) -> None:
-        """Record a broker's new rate."""
         entry = (self._rates.get(broker, 0.0), broker)
         if broker in self._waiting and entry not in self._least:
             heappush(self._heap, entry)
 
 
 class LeastResourceUsageWithWeight:
-    """The modular load manager's version, which computes moving averages itself.
-
-    As in org.apache.pulsar.broker.loadbalance.impl.LeastResourceUsageWithWeight.
-    """
+    """The modular load manager's version (impl.LeastResourceUsageWithWeight): it computes averages itself."""
 
     def __init__(self, sample: ClusterSample, kept: PlacementState) -> None:
         usage = usages(sample)
@@ -136,11 +115,10 @@ class LeastResourceUsageWithWeight:
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Update the candidates' moving averages, and return the eligible candidates (see `below_average`)."""
+        """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
         return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield the eligible candidates once for each bundle to place."""
         while True:
             eligible, has_settled = self._step(candidates)
             yield eligible
@@ -149,7 +127,7 @@ class LeastResourceUsageWithWeight:
                 yield from repeat(eligible)
 
     def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
-        """Return the eligible candidates for one call, and True if the call did not change any average."""
+        """Return the eligible candidates for one call, and True if no average changed."""
         rows = of_each(candidates, self._rows)
         usage, before = self._usage[rows], self._averages[rows]
         # As `scoring.smooth` does for one broker, with the same steps.
@@ -162,19 +140,15 @@ class LeastResourceUsageWithWeight:
         """Do nothing, because only load reports change the usage."""
 
     def kept(self) -> PlacementState:
-        """Return the brokers' moving averages."""
         averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
         known = {broker: average for broker, average in averages.items() if not isnan(average)}
         return PlacementState(averages=dict(sorted((self._others | known).items())))
 
 
 class ExtensibleLeastResourceUsageWithWeight(Stateless):
-    """The extensible load manager's version: brokers report their moving averages themselves.
+    """The extensible load manager's version, with the averages that brokers report (`load_average`).
 
     As in org.apache.pulsar.broker.loadbalance.extensions.strategy.LeastResourceUsageWithWeight.
-
-    Args:
-        sample: the cluster, with the brokers' `load_average`.
     """
 
     def __init__(self, sample: ClusterSample) -> None:
@@ -185,7 +159,6 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the eligible candidates according to the reported moving averages (see `below_average`)."""
         return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
 
     def _averages_of(self, brokers: Sequence[str]) -> Floats:
@@ -196,18 +169,15 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
 
 
 def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return one figure per candidate, selected from the figures for the whole list of brokers."""
     if isinstance(candidates, Others):
         return np.delete(known.of(candidates.brokers), candidates.positions)
     return known.of(candidates)
 
 
 def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
-    """Return the candidates that are at least `difference` below the average; all candidates if there are none.
+    """Return the candidates at least `difference` below the average; all candidates if there are none.
 
-    Args:
-        usage: usage of each candidate, where 1 is 100 percent; NaN if unknown. The average ignores NaN.
-        difference: minimum difference, in the same unit as the usage.
+    Usage 1 is 100 percent; NaN is unknown and not in the average.
     """
     known = usage[~np.isnan(usage)]
     # Figures are added one by one, which `np.sum` does not do.
@@ -221,5 +191,5 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
 
 
 def _is_idle(broker: BrokerSample) -> bool:
-    """Return whether a broker has no bundles or no messages, which makes its earlier usage meaningless."""
+    """Return whether a broker has no bundles or messages, so that its earlier usage means nothing."""
     return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)

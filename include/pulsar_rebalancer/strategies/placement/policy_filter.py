@@ -1,8 +1,7 @@
-"""Filter the brokers for a bundle: first those that policies permit, then those from which Pulsar would choose.
+"""Filter the brokers for a bundle: those that policies permit, then those from which Pulsar would choose.
 
-The rules are functions of plain values. `PolicyFilter` applies them to a cluster and counts bundles as they are placed.
-The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker and LoadManagerShared). Pulsar's filter
-by load manager class is not needed, because clusters with two load managers are not balanced.
+The rules follow the modular load manager (ModularLoadManagerImpl.selectBroker, LoadManagerShared). Pulsar's
+filter by load manager class is not needed, because clusters with two load managers are not balanced.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[
 
 
 def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
-    """Return the candidates with the latest version; empty if a version cannot be read (BrokerVersionFilter)."""
+    """Return the candidates with the latest version; empty if one cannot be read (BrokerVersionFilter)."""
     parsed = {broker: _version(versions.get(broker)) for broker in candidates}
     if not parsed or None in parsed.values():
         return []
@@ -33,7 +32,7 @@ def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> lis
 
 
 class _Release(NamedTuple):
-    """A semantic version that can be compared with others. A pre-release is earlier than its release."""
+    """A comparable semantic version; a pre-release is earlier than its release."""
 
     numbers: tuple[int, ...]
     is_release: bool
@@ -52,12 +51,9 @@ def _version(text: str | None) -> _Release | None:
 def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
     """Return the brokers that policies permit for a namespace (LoadManagerShared.applyNamespacePolicies).
 
-    Args:
-        brokers: all active brokers, including those left out, which count towards failover to secondary brokers.
-
-    Returns:
-        For a namespace under an isolation policy, the policy's brokers. Otherwise, the brokers that no policy reserves
-        and that accept persistent topics. Empty if the namespace's policies are unknown.
+    These are the isolation policy's brokers, else those that no policy reserves and that accept persistent
+    topics; empty if the policies are unknown. `brokers` includes those left out, which count towards
+    failover.
     """
     if namespace in policies.unknown:
         return []
@@ -69,7 +65,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
 
 
 def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
-    """Return the candidates with at most `ceiling` topics; if there are none, return all candidates.
+    """Return the candidates with at most `ceiling` topics; all candidates if there are none.
 
     As in LoadManagerShared.filterBrokersWithLargeTopicCount.
     """
@@ -77,13 +73,10 @@ def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling:
 
 
 def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains: Mapping[str, str]) -> list[str]:
-    """Return the candidates with the fewest namespaces of an anti-affinity group.
+    """Return the candidates with the fewest namespaces of a group, in the domains with the fewest (if any).
 
-    As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers.
-
-    Args:
-        spread: number of the group's namespaces on each broker.
-        domains: failure domain by broker. Only the domains with the fewest namespaces are considered.
+    As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. `spread` counts the namespaces on each
+    broker.
     """
     if domains:
         of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
@@ -93,7 +86,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """Return how many of a group's namespaces each failure domain has; brokers without a domain count as one domain."""
+    """Return how many of a group's namespaces each domain has; brokers without one count as one domain."""
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count
@@ -101,25 +94,16 @@ def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[
 
 
 def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
-    """Return the candidates with the lowest count, for example the fewest bundles of a namespace.
-
-    As in LoadManagerShared.removeMostServicingBrokersForNamespace.
-    """
+    """Return the candidates with the lowest count (LoadManagerShared.removeMostServicingBrokersForNamespace)."""
     least = min((counts.get(broker, 0) for broker in candidates), default=0)
     return [broker for broker in candidates if counts.get(broker, 0) == least]
 
 
 def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
-    """Return whether a bundle of an anti-affinity group may leave its broker.
+    """Return whether a bundle may leave its broker (LoadManagerShared.shouldAntiAffinityNamespaceUnload).
 
-    As in LoadManagerShared.shouldAntiAffinityNamespaceUnload.
-
-    The bundle must not leave if all candidates have the same number of the group's namespaces and the number is not 0.
-    As in Pulsar, the bundle may always leave if its broker has more of the group's namespaces than another candidate.
-
-    Args:
-        candidates: brokers that policies permit for the bundle's namespace.
-        spread: number of the group's namespaces on each broker.
+    It may not if all candidates have the same number of the group's namespaces (`spread`), other than 0. As
+    in Pulsar, it always may if its broker has more of them than another candidate.
     """
     if not candidates:
         return True
@@ -129,25 +113,18 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
 
 
 def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
-    """Return whether a move keeps an anti-affinity group at least as evenly distributed as before (our own rule).
+    """Return whether a move keeps an anti-affinity group at least as evenly distributed (our own rule).
 
-    Args:
-        spread: number of the group's namespaces by place, which is a broker or a failure domain.
-        source: the place from which a bundle of the namespace is moved.
-        destination: another place, which has no bundle of the namespace yet.
-        leaves: True if the source has no other bundle of the namespace. If False, both places have the namespace after
-            the move, so the destination must have no other namespace of the group.
+    `spread` counts the namespaces by place: broker or failure domain. Unless the source's last bundle of the
+    namespace `leaves`, the destination must have no other namespace of the group.
     """
     return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
 
 
 class PolicyFilter:
-    """The rules for one cluster. Once placed, a bundle counts as owned by its destination for later placements.
+    """The rules for one cluster. A placed bundle counts as owned by its destination for later placements.
 
-    Args:
-        brokers: all brokers that the cluster lists. Brokers left out cannot be destinations.
-        settings: effective settings, such as the topic ceiling, even distribution and the preference for newer
-            versions.
+    Brokers left out cannot be destinations.
     """
 
     def __init__(
@@ -194,10 +171,7 @@ class PolicyFilter:
         return self._rulings[namespace]
 
     def candidates(self, bundle: str) -> Sequence[str]:
-        """Return the brokers from which placement chooses, sorted by name.
-
-        The filters follow selectBroker. The result can include the bundle's owner.
-        """
+        """Return the brokers from which placement chooses, as in selectBroker; can include the bundle's owner."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
@@ -212,7 +186,7 @@ class PolicyFilter:
         return remaining or allowed
 
     def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
-        """Return the result of `fewest`. For speed, only the few brokers with a count above 0 are usually examined."""
+        """Return the result of `fewest`; usually, only the few brokers with a count are examined, for speed."""
         brokers, without = split(candidates)
         position = self._positions.of(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
@@ -221,7 +195,6 @@ class PolicyFilter:
         return Others(brokers, position, serving) if serving else candidates
 
     def _newest(self, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the cached result of `latest`."""
         brokers, without = split(candidates)
         newest = self._latest.of(brokers)
         if not without:
@@ -233,9 +206,7 @@ class PolicyFilter:
         return Others(newest, position, missing) if missing else newest
 
     def holds(self, bundle: str, source: str) -> Reason | None:
-        """Return why policies do not allow a bundle to leave its broker; None if they allow it.
-
-        The reason is `policy_unknown`, `policy_forbids` or `anti_affinity`.
+        """Return why a bundle must stay (`policy_unknown`, `policy_forbids`, `anti_affinity`), or None.
 
         As in ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.
         """
@@ -249,13 +220,10 @@ class PolicyFilter:
         return None
 
     def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
-        """Return why a bundle must not be moved to a planned destination; None if it may be moved.
+        """Return why a bundle must not move to a planned destination: as `holds`, `no_destination`, `too_many_topics`.
 
-        Pulsar does not check destinations that are chosen manually. Here, a destination must comply with isolation
-        policies and the topic ceiling, and an anti-affinity group must not become less evenly distributed.
-
-        Returns:
-            A reason from `holds`, `no_destination` or `too_many_topics`; None if the move is allowed.
+        Pulsar does not check destinations that are chosen manually. Here, isolation policies, the topic
+        ceiling and even anti-affinity groups are required.
         """
         held = self.holds(bundle, source)
         if held is not None:
@@ -283,7 +251,6 @@ class PolicyFilter:
         return spreads_no_worse(spread, source, destination, leaves=leaves)
 
     def placed(self, bundle: BundleSample, destination: str) -> None:
-        """Count a placed bundle as owned by its destination."""
         namespace = namespace_of(bundle.bundle)
         # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics
