@@ -213,6 +213,7 @@ def _costs(random: np.random.Generator, means: pa.Table) -> pa.Table:
     rate = means["msg_rate_in"].to_numpy() + means["msg_rate_out"].to_numpy()
     columns: dict[str, Any] = {name: rate * random.uniform(0.8, 1.2, len(rate)) for name in RATES}
     columns |= {"cost": random.lognormal(0, 0.3, len(rate)), "cost_variance": np.full(len(rate), 0.1)}
+    columns["samples"] = means["samples"].to_numpy()
     figures = [pa.array(columns[name], pa.float32()) for name in COSTS]
     return pa.table([means["bundle"], *figures], schema=BUNDLE_COSTS)
 
