@@ -53,7 +53,6 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 def say(line: str) -> None:
-    """Print a line that starts with the current time."""
     print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
 
 
@@ -67,12 +66,7 @@ def _write(file: StoragePath, share: float) -> None:
 
 
 class Progress:
-    """A context manager that prints the progress of the replays at regular intervals.
-
-    Args:
-        works: work folders of the current replays.
-        parts: total number of parts of these replays.
-    """
+    """A context manager that prints the progress of the replays at regular intervals."""
 
     def __init__(self, works: Iterable[StoragePath], parts: int) -> None:
         self._folders = [work / _FOLDER for work in works]
@@ -101,8 +95,6 @@ class Progress:
 
 
 class Prepared(NamedTuple):
-    """A replay whose recording is ready."""
-
     folder: StoragePath
     work: StoragePath
     request: ReplayRequest
@@ -111,13 +103,10 @@ class Prepared(NamedTuple):
 
 
 def prepare(root: str, folder: StoragePath) -> Prepared:
-    """Make the recording that a replay's request needs.
+    """Make the recording that a replay's request needs; on failure, only the new work folder is deleted.
 
-    On failure, the new folder for intermediate files is deleted, and nothing else.
-
-    Raises:
-        SettingsError: `wrong_setting` in the grid.
-        SnapshotError: the request cannot be read, or no sample in the requested period can be read.
+    Raises SettingsError `wrong_setting` for the grid, or SnapshotError if request or samples are
+    unreadable.
     """
     request = ReplayRequest.read(folder)
     # The results of an earlier request in this folder must not be mistaken for new results.
@@ -165,10 +154,7 @@ def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
 
 
 def replayed(part: Part) -> list[VariantOutcome] | str:
-    """Return the outcomes of a part's variants, or the error message.
-
-    Raising the error would end the other replays too.
-    """
+    """Return the outcomes of a part's variants, or the error message: raising would end the other replays."""
     folder, request = StoragePath(part.work), part.request
     try:
         return replay(
@@ -204,14 +190,7 @@ _COVERED = (
 
 
 def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
-    """Write a replay's answer, table and report.
-
-    Args:
-        outcomes: the outcomes of all variants and of the recording, by name.
-
-    Raises:
-        RebalancerError: `replay_failed` if every variant failed.
-    """
+    """Write a replay's answer, table and report. Raises `replay_failed` if every variant failed."""
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage
     failed = _failed(variants.variants, outcomes)
@@ -256,7 +235,7 @@ def _failed(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome])
 def _table(
     compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
 ) -> pa.Table:
-    """Return a row per variant, in the same order as the variants; a failed variant has no figures."""
+    """Return a row per variant, in the variants' order; a failed variant has no values."""
     row_of, failure_of = {row.variant: row for row in compared}, {failure.variant: failure for failure in failed}
     rows = [row_of.get(variant.name) for variant in variants]
     failures = [failure_of.get(variant.name) for variant in variants]

@@ -40,17 +40,15 @@ _SHARED_BY = ((0, 1), (2,), (3,))
 class RecordedSample:
     """One sample in a recording; brokers and bundles are given by their positions in the sorted names.
 
+    A broker without a report has its previous values; its bundles, with their previous load, are in
+    `repeated`. `left_out` are bundles that validation left out; `reserved` has isolation policies.
+
     Attributes:
         minute: minutes since 1970.
-        brokers: reported figures; for a broker without a report, its previous figures.
         restarted: brokers whose process restarted since their previous report.
-        owner: the broker of each bundle; `NOBODY` if the bundle is not reported.
-        carried: the bundles' load, a row for each of `FIGURES`; 0 for a bundle that is not reported.
-        born: bundles that are in no earlier sample.
-        parents: for each of `born`, the bundle that it was split from; `NOBODY` if there is none.
-        repeated: bundles of brokers without a report, with their previous load.
-        left_out: bundles that validation left out.
-        reserved: the isolation policy that reserves a broker, by broker position.
+        owner, carried: each bundle's broker, and its load by `FIGURES`; `NOBODY` and 0 if not reported.
+        born, parents: bundles in no earlier sample, and the bundle each was split from (`NOBODY` if
+            none).
     """
 
     minute: int
@@ -67,15 +65,14 @@ class RecordedSample:
 
     @cached_property
     def present(self) -> Flags:
-        """Return True for each bundle that is reported."""
         return np.asarray(self.owner != NOBODY)
 
     @cached_property
     def flows(self) -> Floats:
-        """Return the load that each bundle carries: a row for each of `CARRIED`, then a row for each of `FIGURES`.
+        """Return the load that each bundle carries: a row for each of `CARRIED`, then one for each of `FIGURES`.
 
-        A broker's bundles share its CPU in proportion to their messages, and its bandwidth in proportion to their
-        bytes. Without messages or bytes, nothing is shared.
+        A broker's bundles share its CPU in proportion to their messages, and its bandwidth in proportion to
+        their bytes. Without messages or bytes, nothing is shared.
         """
         owned = np.flatnonzero(self.present)
         brokers = self.owner[owned]
@@ -92,11 +89,7 @@ class RecordedSample:
 
 @dataclass
 class Recording:
-    """A cluster's recorded samples, read file by file.
-
-    Attributes:
-        roster: the sorted names of brokers and bundles.
-    """
+    """A cluster's recorded samples, read file by file; `roster` has the sorted names of brokers and bundles."""
 
     folder: StoragePath
     index: Index
@@ -107,33 +100,26 @@ class Recording:
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
-        """Read a recording's index.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
+        """Read a recording's index. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
         return cls(folder, Index.read(folder))
 
     @property
     def coverage(self) -> Coverage:
-        """Return the part of the requested period that the recording covers."""
         return self.index.coverage
 
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
-        """Return, for each entry in `Index.policies`, the policy that reserves a broker, by broker position."""
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
             for policies in self.index.policies
         ]
 
     def minutes(self, first: int | None = None, last: int | None = None) -> list[int]:
-        """Return the minutes that have a sample, from `first` to `last`, inclusive."""
+        """Return the minutes that have a sample, `first` and `last` included."""
         minutes = self.index.minutes
         return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
 
     def samples(self, minutes: Iterable[int]) -> Iterator[RecordedSample]:
-        """Yield the samples for these minutes, which must be in ascending order."""
         assembler = _Assembler(self)
         place_of = dict(zip(self.index.minutes, self.index.places, strict=True))
         read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
@@ -143,8 +129,6 @@ class Recording:
 
 
 class _Assembler:
-    """Converts numbers to positions in the sorted names, and keeps the last figures of brokers without a report."""
-
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._roster = roster = recording.roster
@@ -233,7 +217,6 @@ class _Assembler:
         return int(numbers[wider[np.argmin((ends - starts)[wider])]]) if len(wider) else NOBODY
 
     def _ranges_of(self, namespace: int) -> tuple[Ints, Ints, Ints]:
-        """Return a namespace's bundles, with their lower and upper bounds."""
         numbers = np.flatnonzero(self._roster.namespace == namespace)
         bounds = np.array([_bounds(self._roster.bundles[number]) for number in numbers.tolist()], dtype=np.int64)
         return numbers, bounds[:, 0], bounds[:, 1]
@@ -244,7 +227,7 @@ def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
 
 
 def _bounds(bundle: str) -> tuple[int, int]:
-    """Return the bounds of a bundle's hash range; if its name contains no range, an empty range beyond all hashes."""
+    """Return the bounds of a bundle's hash range; without a range in its name, one beyond all hashes."""
     first, _, last = range_of(bundle).partition("_")
     beyond = 1 << 32
     try:
@@ -258,10 +241,8 @@ def _bounds(bundle: str) -> tuple[int, int]:
 class RunDocuments:
     """A run's validation result, drained brokers and policies.
 
-    Attributes:
-        blocked: True if validation blocked the run.
-        left_out: brokers and bundles that validation left out, and drained brokers.
-        policies: text of `input/policies.json`; None if the file is missing.
+    `blocked` is by validation; `left_out` has drained brokers too; `policies` is None if the file is
+    missing.
     """
 
     blocked: bool
@@ -270,11 +251,7 @@ class RunDocuments:
 
     @classmethod
     def of(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
-        """Parse the documents, except for the policies.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
+        """Parse the documents except the policies. Raises the same errors as `read_run`."""
         validated = _parsed(validation, Validation.FILE, Validation.parse)
         drained = _parsed(state, StateBefore.FILE, StateBefore.parse).drains.brokers
         blocked = bool(validated.reasons(Effect.BLOCK))
@@ -287,11 +264,7 @@ class RunDocuments:
 
 
 def policies_of(text: str | None) -> Policies:
-    """Return the parsed policies.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-    """
+    """Parse the policies. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
     return _parsed(text, Policies.FILE, Policies.parse)
 
 
@@ -320,7 +293,7 @@ _BUNDLE_COLUMNS = ("broker", "bundle", *FIGURES)
 
 @dataclass
 class Held:
-    """Some or all of a run's bundles. `bundles` and `owner` are numbers in `Names`; `carried` has a row per figure."""
+    """Some of a run's bundles; `bundles` and `owner` are numbers in `Names`, `carried` a row per value."""
 
     bundles: Ints
     owner: Ints
@@ -328,13 +301,11 @@ class Held:
 
     @classmethod
     def of(cls, writer: Writer, table: pa.Table) -> Held:
-        """Return the bundles from the rows of a bundles table."""
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
         return cls(bundles, owner, carried(table))
 
     @classmethod
     def joined(cls, pieces: list[Held]) -> Held:
-        """Join the pieces of one run."""
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -343,38 +314,22 @@ class Held:
 
 
 def brokers_of(run: StoragePath) -> pa.Table:
-    """Return a run's brokers from its folder.
-
-    Raises:
-        SnapshotError: as in `read_run`.
-    """
+    """Return a run's brokers. Raises the same errors as `read_run`."""
     return read_run(run, "brokers", _BROKER_COLUMNS)
 
 
 def brokers_of_day(file: StoragePath, runs: Collection[str]) -> pa.Table:
-    """Return the brokers of some of a day's runs.
-
-    Raises:
-        SnapshotError: as in `read_run`.
-    """
+    """Return the brokers of some of a day's runs. Raises the same errors as `read_run`."""
     return read_day(file, "brokers", _BROKER_COLUMNS, runs)
 
 
 def bundles_of(run: StoragePath, writer: Writer) -> Held:
-    """Return a run's bundles from its folder.
-
-    Raises:
-        SnapshotError: as in `read_run`.
-    """
+    """Return a run's bundles. Raises the same errors as `read_run`."""
     return Held.of(writer, read_run(run, "bundles", _BUNDLE_COLUMNS))
 
 
 def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
-    """Yield the bundles of a day's runs in file order; a run's bundles can come in several pieces.
-
-    Raises:
-        SnapshotError: as in `read_run`.
-    """
+    """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
     for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
@@ -386,7 +341,6 @@ def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
 
 
 def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
-    """Return a column of numbers, with `missing` for nulls."""
     filled: Any = pc.fill_null(column.cast(pa.float64()), pa.scalar(missing))
     return np.asarray(filled.to_numpy())
 
@@ -397,10 +351,7 @@ def started(brokers: pa.Table) -> Floats:
 
 
 def carried(table: pa.Table) -> Floats:
-    """Return the load of brokers or bundles, with a row for each of `FIGURES`.
-
-    A figure that is missing, negative, NaN or implausibly large becomes 0.
-    """
+    """Return the load, a row for each of `FIGURES`; 0 if missing, negative, NaN or implausibly large."""
     return np.array([_figures(table[name]) for name in FIGURES])
 
 

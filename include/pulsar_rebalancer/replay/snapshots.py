@@ -37,14 +37,10 @@ from pulsar_rebalancer.storage.path import StoragePath
 def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> Index:
     """Make a recording from the samples that runs collected between two times.
 
-    If a minute has several samples, the last one counts. The coverage lists runs that cannot be read.
+    If a minute has several samples, the last one counts. The settings' interval determines the expected
+    number of samples; the coverage lists runs that cannot be read.
 
-    Args:
-        settings: settings whose interval determines the expected number of samples.
-        folder: target folder of the recording.
-
-    Raises:
-        SnapshotError: `file_missing` if the period has no readable sample.
+    Raises SnapshotError `file_missing` if the period has no readable sample.
     """
     writer = Writer(folder)
     reader = _Reader(storage, writer)
@@ -71,8 +67,6 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
 
 
 class _Reader:
-    """Reads runs day by day."""
-
     def __init__(self, storage: ClusterStorage, writer: Writer) -> None:
         self._storage = storage
         self._writer = writer
@@ -83,7 +77,6 @@ class _Reader:
         self.unreadable: list[str] = []
 
     def runs_of(self, day: date) -> dict[str, datetime]:
-        """Return the sample times of a day's runs, by the run's name."""
         folder = self._storage.runs / f"date={day.isoformat()}"
         in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
         self._documents, self._bundle_rows, self._refused = {}, {}, {}
@@ -108,7 +101,6 @@ class _Reader:
                     self._refused[row["run"]] = error
 
     def can_read(self, name: str) -> bool:
-        """Return whether the documents of one of the day's runs can be read; if not, note the run."""
         if name in self._refused:
             with self._noting(f"run {name}"):
                 raise self._refused[name]
@@ -118,11 +110,9 @@ class _Reader:
         return name in self._documents
 
     def blocked(self, name: str) -> bool:
-        """Return whether validation blocked a run whose documents can be read."""
         return self._documents[name].blocked
 
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
-        """Write the given runs of a day, each as the sample of its minute."""
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
             with self._noting(f"the tables of {day}"):
@@ -195,7 +185,8 @@ class _Reader:
 def _sound(snapshot: KeptSample) -> KeptSample:
     """Return the sample without duplicate bundles and brokers, and without bundles on unlisted brokers.
 
-    Two brokers can report a bundle while it moves; the broker that reports more traffic for it counts as its owner.
+    While a bundle moves, two brokers can report it; the one that reports more traffic counts as its
+    owner.
     """
     brokers, first = np.unique(snapshot.brokers, return_index=True)
     by_traffic = np.argsort(-snapshot.carried[: len(TRAFFIC)].sum(axis=0), kind="stable")

@@ -20,19 +20,13 @@ HOT = 80.0
 
 
 class Failure(NamedTuple):
-    """The error that ended a variant's replay.
-
-    Attributes:
-        minute: time of the sample at which the error was raised, in minutes since 1970.
-        error: type and message of the exception, on one line.
-    """
+    """The error that ended a variant's replay, on one line, and its sample's time in minutes since 1970."""
 
     minute: int
     error: str
 
     @property
     def at(self) -> datetime:
-        """Return the time of the sample."""
         return datetime.fromtimestamp(self.minute * 60, UTC)
 
 
@@ -41,19 +35,13 @@ class VariantOutcome:
     """The outcome of one variant over a period, built up sample by sample.
 
     Attributes:
-        variant: the variant's name.
-        ranges: for each sample, largest minus smallest score, in points; 32 bits each, because there can be millions.
+        ranges: largest minus smallest score by sample, in points; 32 bits each: there can be millions.
         deviation: sum over all samples of the standard deviation of the scores in points.
-        hot: number of samples in which a broker was above `HOT` percent.
-        events: number of samples after which the variant moved bundles.
-        moved: number of bundles moved.
-        disturbed: total throughput of the moved bundles when they moved, in bytes/s, inbound plus outbound.
+        hot, events: samples with a broker above `HOT` percent, and samples after which bundles moved.
+        disturbed: throughput of the moved bundles when they moved, in bytes/s, inbound plus outbound.
         lost: number of bundles placed because their broker was gone.
-        failed: the error that ended the replay early; None if the variant was replayed to the end.
-        minutes: time of the sample for each of `ranges`, in minutes since 1970; empty except in the recording's
-            outcome.
-        bundles, moved_at: position and minute of each bundle moved; only kept for the recording and the current
-            settings.
+        minutes: time for each of `ranges`, in minutes since 1970; only in the recording's outcome.
+        bundles, moved_at: each moved bundle and its minute; only for the recording and current settings.
     """
 
     variant: str
@@ -70,44 +58,33 @@ class VariantOutcome:
     moved_at: array[int] = field(default_factory=lambda: array("q"))
 
     def scores(self, scores: Floats) -> None:
-        """Add the brokers' scores in a sample, in percent."""
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
         self.deviation += float(scores.std())
         self.hot += largest > HOT
 
     def unloads(self, throughput: Floats) -> None:
-        """Add the bundles that move after a sample; the argument is their throughput in bytes/s."""
+        """Add the bundles that move after a sample, by their throughput in bytes/s."""
         self.events += 1
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
 
     def keep(self, minute: int, bundles: Sequence[int]) -> None:
-        """Store which bundles moved after a minute's sample."""
         self.bundles.extend(bundles)
         self.moved_at.extend([minute] * len(bundles))
 
     def append(self, other: Self) -> None:
-        """Append the same variant's outcome over a later period."""
         self.failed = self.failed or other.failed
         for name in (column.name for column in fields(self) if column.name not in ("variant", "failed")):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Figures(NamedTuple):
-    """The figures by which variants are compared.
+    """The values by which variants are compared; ranges and deviation are in points.
 
     Attributes:
-        variant: the variant's name.
-        moved: total number of bundles moved.
-        events: total number of samples after which the variant moved bundles.
-        unloads_per_day: bundles moved per day.
-        events_per_day: events per day.
-        disturbed_per_day: total throughput of the moved bundles when they moved, in bytes/s per day.
-        range_mean: mean over time of the range (largest minus smallest score) in points.
-        range_p95: 95th percentile of the range in points.
-        range_largest: maximum of the range in points.
-        deviation_mean: mean standard deviation of the scores over time, in points.
+        events: samples after which the variant moved bundles; unloads count bundles.
+        disturbed_per_day: throughput of the moved bundles when they moved, in bytes/s per day.
         hot_share: share of the time during which a broker was above 80 percent, 0 to 1.
         lost: number of bundles placed because their broker was gone.
     """
@@ -127,11 +104,7 @@ class Figures(NamedTuple):
 
 
 def figures(outcome: VariantOutcome, minutes: float) -> Figures:
-    """Return the figures of an outcome.
-
-    Args:
-        minutes: time that the outcome's samples cover, in minutes.
-    """
+    """Return an outcome's values; `minutes` is the time that its samples cover."""
     days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
     return Figures(
         outcome.variant,
@@ -150,7 +123,7 @@ def figures(outcome: VariantOutcome, minutes: float) -> Figures:
 
 
 def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
-    """Return one outcome per variant, by name; the outcomes of its periods are joined in the given order."""
+    """Join the outcomes of each variant's periods in the given order, by the variant's name."""
     by_name: dict[str, VariantOutcome] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.variant, VariantOutcome(outcome.variant)).append(outcome)
@@ -170,7 +143,7 @@ def pareto_front(compared: Sequence[Figures]) -> set[str]:
 
 
 def preferred(compared: Sequence[Figures], worth: float) -> str:
-    """Return the variant with the lowest cost: unloads per day plus `worth` for each point of mean range."""
+    """Return the variant with the lowest cost: unloads per day plus `worth` per point of mean range."""
 
     def cost(row: Figures) -> tuple[float, float, str]:
         return row.unloads_per_day + worth * row.range_mean, row.range_mean, row.variant
@@ -182,14 +155,10 @@ RECORDING = "recording"
 
 
 class RecordedCluster:
-    """Computes the outcome of the recorded cluster. A bundle counts as unloaded if its broker changes between samples.
+    """Computes the recorded cluster's outcome. A bundle counts as unloaded if its broker changes.
 
-    The cause of the change does not matter. A bundle counts as lost instead if its previous broker is gone, has
-    restarted or does not report. A new bundle, such as a part of a split bundle, counts neither as unloaded nor as
-    lost.
-
-    Args:
-        bundles: number of bundles.
+    The cause does not matter. It counts as lost instead if its previous broker is gone, has restarted or
+    does not report. A new bundle, such as a part of a split bundle, counts as neither.
     """
 
     def __init__(self, bundles: int) -> None:
@@ -197,11 +166,7 @@ class RecordedCluster:
         self._owner = np.full(bundles, NOBODY)
 
     def step(self, sample: RecordedSample, scores: Floats) -> None:
-        """Add a sample.
-
-        Args:
-            scores: scores of the compared brokers, in percent; empty if there are none.
-        """
+        """Add a sample, with the compared brokers' scores in percent."""
         if len(scores):
             self.outcome.scores(scores)
             self.outcome.minutes.append(sample.minute)
@@ -221,13 +186,9 @@ class RecordedCluster:
 class Agreement(BaseModel):
     """How closely a replay with the current settings reproduces the recording.
 
-    Attributes:
-        range_recorded, range_replayed: mean score range over time, in points.
-        range_apart: mean absolute difference between the two ranges, sample by sample, in points.
-        range_correlation: correlation of the two ranges over time, -1 to 1; None if one of them never changes.
-        unloads_recorded, unloads_replayed: bundles moved per day.
-        bundles_recorded, bundles_replayed: number of bundles that moved at least once.
-        bundles_both: number of bundles that moved at least once in both the recording and the replay.
+    Ranges are mean score ranges in points, unloads are per day, bundles moved at least once.
+    `range_apart` is the mean absolute difference by sample; the correlation (-1 to 1) is None if a range
+    never changes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -244,11 +205,7 @@ class Agreement(BaseModel):
 
     @classmethod
     def of(cls, recorded: VariantOutcome, replayed: VariantOutcome, minutes: float) -> Self:
-        """Compare two outcomes over the same samples.
-
-        Args:
-            minutes: time that the samples cover, in minutes.
-        """
+        """Compare two outcomes over the same samples; `minutes` is the time that these cover."""
         ranges = np.array([recorded.ranges or [0.0], replayed.ranges or [0.0]])
         moved, again = set(recorded.bundles), set(replayed.bundles)
         return cls(
@@ -265,7 +222,6 @@ class Agreement(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return the agreement as a sentence."""
         correlation = "" if self.range_correlation is None else f" (correlation {self.range_correlation:.2f})"
         return (
             f"The replayed range differs from the recorded one by {self.range_apart:.1f} points on average{correlation}"

@@ -54,13 +54,7 @@ REPLAYED = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One set of settings to compare.
-
-    Attributes:
-        name: name that is unique among the compared variants.
-        changed: settings that differ from the current settings.
-        current: True if these are the cluster's current settings.
-    """
+    """One set of settings to compare, with a unique name; `changed` are those that differ from the current."""
 
     name: str
     settings: Settings
@@ -69,12 +63,7 @@ class Variant:
 
 
 class Variants(NamedTuple):
-    """The variants that a grid yields.
-
-    Attributes:
-        variants: all variants, the current settings first.
-        left_out: for each combination that contradicts itself, why it was left out.
-    """
+    """A grid's variants, the current settings first, and why self-contradicting combinations are left out."""
 
     variants: list[Variant]
     left_out: list[str]
@@ -83,14 +72,11 @@ class Variants(NamedTuple):
 def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     """Return the current settings and every combination in a grid.
 
-    Args:
-        grid: list of parts. A part maps settings, by our names or Pulsar's, to a value or a list of values; all
-            combinations within a part are compared. Settings that a part does not name keep their current values.
-        current: the cluster's effective settings.
+    Each part of the grid maps settings, by our names or Pulsar's, to a value or a list of values, and all
+    combinations within a part are compared. Settings that a part does not name keep their current values.
 
-    Raises:
-        SettingsError: `wrong_setting` when a setting or strategy is unknown, a value has the wrong type, or there are
-            more than `MOST_VARIANTS` combinations.
+    Raises SettingsError `wrong_setting` for an unknown setting or strategy, a value of the wrong type, or
+    more than `MOST_VARIANTS` combinations.
     """
     parts = [_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _refuse_many(parts)
@@ -151,13 +137,10 @@ def _key(settings: Settings) -> str:
 
 
 def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
-    """Return the effective settings of the latest run started without parameters, and text that names their source.
+    """Return the settings of the latest run without parameters, with text that names their source.
 
-    The settings include those that the run read from the brokers. Runs are looked up in their folders and in the
-    compacted tables.
-
-    Args:
-        of_file: settings from the clusters file, returned if there is no such run.
+    They include what the run read from the brokers. Without such a run, in its folder or the compacted
+    tables, the clusters file's settings count.
     """
     tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
     days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
@@ -169,7 +152,6 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
 
 
 def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
-    """Yield the readable requests of a day's runs, the latest run first."""
     folder = storage.runs / f"date={day.isoformat()}"
     compacted = _compacted(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):

@@ -26,25 +26,18 @@ _FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rat
 
 
 class BundleSample(NamedTuple):
-    """One bundle on the broker that reports it.
+    """One bundle on the broker that reports it. A tuple is created five times faster than an object.
 
-    This class is a tuple because creating a tuple is five times faster than creating an object.
+    Rates are in msg/s, throughput in bytes/s, and `cache_size` is in bytes.
 
     Attributes:
-        broker: brokerId.
         bundle: `tenant/namespace/0x…_0x…`.
-        msg_rate_in: current inbound rate, in msg/s; `msg_rate_out` is the outbound rate.
-        msg_throughput_in: current inbound throughput, in bytes/s; `msg_throughput_out` is the outbound throughput.
-        topics: number of topics; `producers` and `consumers` are also counts.
-        cache_size: size of the bundle's cache in bytes.
-        top_rank: the bundle's position in its broker's own list of top bundles; extensible load manager only.
-        policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
-        msg_rate: short-term moving average of the inbound plus outbound rate in msg/s.
-        msg_throughput: short-term moving average of the inbound plus outbound throughput in bytes/s.
-        long_term_msg_rate: long-term moving average of the inbound plus outbound rate, in msg/s; None if it is
-            not known yet.
-        load_now, load_later: fast and hourly moving average of the inbound plus outbound rate or throughput, weighted
-            by the cost of the bundle's messages: msg/s or kB/s at average cost; None if the strategy does not learn
+        top_rank: position in its broker's own list of top bundles; extensible load manager only.
+        policy: the kind of policy that applies to the bundle's namespace; None if none does.
+        msg_rate, msg_throughput: short-term moving averages, inbound plus outbound.
+        long_term_msg_rate: long-term moving average; None if it is not known yet.
+        load_now, load_later: fast and hourly moving averages of inbound plus outbound traffic, weighted
+            by the cost of its messages (msg/s or kB/s at average cost); None if the strategy learns no
             costs.
         reason: why the bundle must not be moved, regardless of its traffic; None if it may be moved.
     """
@@ -74,22 +67,20 @@ class BundleSample(NamedTuple):
         return self.load_now or 0.0, self.load_later or 0.0
 
     def mean(self, measure: Measure) -> float:
-        """Return the short-term moving average of the bundle's inbound plus outbound traffic, in msg/s or bytes/s."""
+        """Return the short-term moving average of inbound plus outbound traffic, in msg/s or bytes/s."""
         return self.msg_rate if measure is Measure.RATE else self.msg_throughput
 
     @property
     def present_msg_rate(self) -> float:
-        """Return the bundle's current inbound plus outbound rate in msg/s."""
         return self.msg_rate_in + self.msg_rate_out
 
     @property
     def present_msg_throughput(self) -> float:
-        """Return the bundle's current inbound plus outbound throughput in bytes/s."""
         return self.msg_throughput_in + self.msg_throughput_out
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Return the bundles with only the columns in `COLUMNS`; missing figures become 0."""
+    """Return the bundles with only the columns in `COLUMNS`; missing values become 0."""
     bundles = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _FIGURES:
         figures = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
@@ -98,7 +89,6 @@ def filled(table: pa.Table) -> pa.Table:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Return the bundles sorted by broker and name."""
     brokers = table["broker"].unique()
     # Numbers of brokers, in the order of the names, take a third of the time that names take.
     numbers: Any = pc.index_in(table["broker"], brokers.take(pc.sort_indices(brokers)))
@@ -107,17 +97,11 @@ def in_order(table: pa.Table) -> pa.Table:
 
 
 def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
-    """Return the namespace (`tenant/namespace`) of each bundle."""
     return pc.replace_substring_regex(bundles, "/[^/]*$", "")
 
 
 def served(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Counter[str]]:
-    """Return each namespace's number of reported bundles, by broker.
-
-    Args:
-        table: a table with the columns `broker` and `bundle`.
-        namespaces: the namespaces to count; None for all.
-    """
+    """Return each namespace's number of reported bundles, by broker; `namespaces` None means all."""
     named = table.select(["broker"]).append_column("namespace", namespaces_of(table["bundle"]))
     if namespaces is not None:
         named = named.filter(pc.is_in(named["namespace"], pa.array(list(namespaces), pa.string())))
@@ -129,27 +113,18 @@ def served(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Cou
 
 
 class Bundles:
-    """All bundles that the brokers of one cluster report.
-
-    Args:
-        table: the bundles with the columns `COLUMNS`, in any order.
-    """
+    """All bundles that the brokers of one cluster report. The table has `COLUMNS`, in any order."""
 
     def __init__(self, table: pa.Table) -> None:
         self._given = table
 
     def announce(self, brokers: Collection[str]) -> None:
-        """Announce the brokers whose bundles will be requested.
-
-        An implementation can then skip bundles of other brokers.
-        """
+        """Announce the brokers whose bundles will be requested; an implementation can skip other bundles."""
 
     def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name.
 
-        Args:
-            largest: return only this number of bundles that may be moved, those with the largest `load_now`, in
-                descending order.
+        With `largest`, return that number of movable ones with the largest `load_now`, in descending order.
         """
         start, end = self._rows_of.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
@@ -168,7 +143,7 @@ class Bundles:
         return set(brokers)
 
     def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
-        """Return why some bundles must stay (None if they may be moved), by broker that reports it and bundle."""
+        """Return why some bundles must stay (None if they may move), by reporting broker and bundle."""
         if not names:
             return {}
         here: Any = pc.is_in(self._table["bundle"], pa.array(names, pa.string()))
@@ -176,27 +151,21 @@ class Bundles:
         return {(row["broker"], row["bundle"]): Reason(row["reason"]) if row["reason"] else None for row in rows}
 
     def find(self, broker: str, bundle: str) -> BundleSample:
-        """Return a bundle by its broker and name.
-
-        Raises:
-            KeyError: the broker does not report the bundle.
-        """
+        """Return a bundle; raises KeyError if the broker does not report it."""
         if broker not in self._found:
             self._found[broker] = {sample.bundle: sample for sample in self.of(broker)}
         return self._found[broker][bundle]
 
     def forget(self, broker: str) -> None:
-        """Free the memory that `find` uses for a broker's bundles."""
         self._found.pop(broker, None)
 
     @cached_property
     def _table(self) -> pa.Table:
-        """Return all bundles with the columns `COLUMNS`, sorted by broker and name."""
         return in_order(filled(self._given))
 
     @cached_property
     def _found(self) -> dict[str, dict[str, BundleSample]]:
-        """Return the cache of `find`: bundles by broker and name. It holds only the few brokers that shed bundles."""
+        """Return the cache of `find`. It holds only the few brokers that shed bundles."""
         return {}
 
     @cached_property
@@ -206,17 +175,13 @@ class Bundles:
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
 
     def owners(self) -> dict[str, str]:
-        """Return the broker that reports each bundle, by bundle.
-
-        If several brokers report a bundle, the one whose name sorts last is returned.
-        """
+        """Return each bundle's broker; if several report it, the one whose name sorts last."""
         return dict(zip(*(self._table[name].to_pylist() for name in ("bundle", "broker")), strict=True))
 
     def served(self, namespaces: Collection[str] | None = None) -> Mapping[str, Counter[str]]:
-        """Return each namespace's number of reported bundles, by broker. The result is shared: do not change it.
+        """Return each namespace's number of reported bundles, by broker; `namespaces` None means all.
 
-        Args:
-            namespaces: the namespaces to count; None for all.
+        The result is shared: do not change it.
         """
         key = None if namespaces is None else frozenset(namespaces)
         if key not in self._served:
@@ -225,11 +190,10 @@ class Bundles:
 
     @cached_property
     def _served(self) -> dict[frozenset[str] | None, Mapping[str, Counter[str]]]:
-        """Return the cache of `served`."""
         return {}
 
     def long_term_msg_rates(self) -> Mapping[str, float]:
-        """Return each broker's long-term message rate in msg/s: the sum over its bundles outside heartbeat namespaces.
+        """Return each broker's long-term msg/s: the sum over its bundles outside heartbeat namespaces.
 
         If a bundle's long-term moving average is not known yet, its short-term average is used.
         """
@@ -245,7 +209,7 @@ class Bundles:
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
-    """Return a column as a list. This is faster than `to_pylist` for numbers and for columns with only nulls."""
+    """Return a list, faster than `to_pylist` for numbers and for columns with only nulls."""
     if column.null_count == len(column):
         return [None] * len(column)
     is_number = column.null_count == 0 and pa.types.is_primitive(column.type)

@@ -1,8 +1,8 @@
 """The history of a cluster: one table per day and kind, compacted from the day's runs.
 
-The files are `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`. The kinds are a run's tables, plus `runs`. The
-table `runs` has one row per run, with the run's documents as JSON and its number of rows in each table. Every table has
-the column `run`.
+Files are `<root>/<cluster>/history/<kind>/date=YYYY-MM-DD.parquet`; each has the column `run`. The
+kinds are a run's tables and `runs`: one row per run with its documents as JSON and its number of rows
+in each table.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ _RUN_COLUMNS: list[pa.Field[Any]] = [
     *(pa.field(f"{kind}_rows", pa.int64()) for kind in TABLES),  # null when the run has no such table
 ]
 RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
-"""Columns of the kind `runs`."""
 
 _ROWS = 131_072
 _BYTES = 64 * 1024 * 1024
@@ -69,22 +68,17 @@ _BYTES = 64 * 1024 * 1024
 
 
 def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
-    """Return the history file for a kind of table and a day."""
     return storage.base / "history" / kind / f"date={day.isoformat()}.parquet"
 
 
 def with_run(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a run's table in the history, including the additional column `run`."""
     return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
 
 
 class Draft:
-    """A context manager for a table that is being written; the table is published only once it is complete.
+    """A context manager for a table that is being written; it is published at `target` only once complete.
 
     Writing needs memory for only one row group, whatever the size of the table.
-
-    Args:
-        target: the file to publish.
     """
 
     def __init__(self, target: StoragePath, schema: pa.Schema) -> None:
@@ -101,7 +95,7 @@ class Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file; delete an unpublished file even if closing it fails, for example because the disk is full."""
+        """Close the file; delete an unpublished one even if closing fails, for example because the disk is full."""
         if self._published:
             return
         try:
@@ -113,15 +107,9 @@ class Draft:
             self.file.delete()
 
     def add(self, table: pa.Table, run: str | None = None) -> None:
-        """Append rows; missing columns become null.
+        """Append rows; missing columns become null, and `run` is None if the table has that column.
 
-        Args:
-            table: rows with some or all of the schema's columns.
-            run: name of the run that the rows are from; None if the table has the column `run`.
-
-        Raises:
-            ArrowInvalid: a value does not fit its column.
-            SnapshotError: `storage_failed`.
+        Raises ArrowInvalid if a value does not fit its column, or SnapshotError `storage_failed`.
         """
         columns = [self._column(table, field, run) for field in self._schema]
         self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
@@ -143,11 +131,7 @@ class Draft:
             self._waiting = []
 
     def finish(self) -> None:
-        """Write the remaining rows and close the file, so that it can be read under its temporary name.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
+        """Write the rest and close the draft, which can then be read. Raises SnapshotError `storage_failed`."""
         self._flush()
         with failures_of(self.file.uri, "written"):
             self._writer.close()
@@ -157,11 +141,7 @@ class Draft:
             self._sink.close()
 
     def publish(self) -> None:
-        """Move the finished draft to its target.
-
-        Raises:
-            SnapshotError: `storage_failed`.
-        """
+        """Move the finished draft to its target. Raises SnapshotError `storage_failed`."""
         file_system, path = self.file.open()
         with failures_of(self._target.uri, "written"):
             file_system.move(path, self._target.open()[1])
@@ -178,13 +158,9 @@ def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
 
 @contextmanager
 def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file.
+    """Open a Parquet file, with the columns `coded` as dictionaries.
 
-    Args:
-        coded: columns to read as dictionaries.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
     file_system, path = file.open()
     with (
@@ -196,13 +172,13 @@ def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.Par
 
 
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
-    """Return a Parquet file's columns and its number of rows, from its footer. Raises the same errors as `opened`."""
+    """Return a Parquet file's columns and number of rows. Raises the same errors as `opened`."""
     with opened(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
-    """Return whether a column might have nulls, according to the file's footer. Raises the same errors as `opened`."""
+    """Return whether a column might have nulls, by the file's footer. Raises the same errors as `opened`."""
     with opened(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
@@ -210,12 +186,9 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Reject a table with another version, because its columns might have a different meaning.
+    """Raise SnapshotError `file_version` for another version, whose columns might mean something else.
 
     Tables from Spark have no version.
-
-    Raises:
-        SnapshotError: `file_version`.
     """
     version, reads = tables.version_of(found), tables.version_of(today)
     if version not in ("", reads):
@@ -223,11 +196,7 @@ def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
-    """Return how many rows each run has in a history table; empty if the table is missing.
-
-    Raises:
-        SnapshotError: `file_damaged`.
-    """
+    """Return each run's rows in a history table, none if it is missing. Raises SnapshotError `file_damaged`."""
     counts: Counter[str] = Counter()
     if file.exists():
         for table in file.read_batches(["run"]):
@@ -237,10 +206,9 @@ def rows_by_run(file: StoragePath) -> Counter[str]:
 
 
 def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
-    """Return the names of the day's runs that are complete in the history.
+    """Return the day's runs that are complete in the history.
 
-    Raises:
-        SnapshotError: `file_damaged`, or `file_version` if another release wrote the table.
+    Raises SnapshotError `file_damaged`, or `file_version` if another release wrote the table.
     """
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
@@ -253,14 +221,9 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
 
 
 def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
-    """Return the documents of a compacted run; empty if the table has no row for the run.
+    """Return a compacted run's documents from its day's table `runs`; empty if that has no row for it.
 
-    Args:
-        listed: the table `runs` of the run's day.
-        run: name of the run's folder.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
     for table in listed.read_batches(["run", *columns]):
         for row in table.filter(pc.field("run") == run).to_pylist():
@@ -272,14 +235,9 @@ _NAMES = {"broker", "bundle", "run"}
 
 
 def read_run(run: StoragePath, kind: str, columns: Sequence[str]) -> pa.Table:
-    """Check a table of a run, and return some of its columns.
+    """Check a table (`compacted_tables.TABLES`) in a run's folder, and return some of its columns.
 
-    Args:
-        run: the run's folder.
-        kind: the table's kind (`compacted_tables.TABLES`).
-
-    Raises:
-        SnapshotError: `file_missing`, `file_version` or `file_damaged`; the message names the file, column and row.
+    Raises SnapshotError `file_missing`, `file_version` or `file_damaged`; it names file, column and row.
     """
     path, today = TABLES[kind]
     _check(run / path, columns, today)
@@ -287,17 +245,16 @@ def read_run(run: StoragePath, kind: str, columns: Sequence[str]) -> pa.Table:
 
 
 def read_day(file: StoragePath, kind: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
-    """Check a table of a day, and return the column `run` and some others of these runs. Errors: as in `read_run`."""
+    """Check a table of a day, and return `run` and other columns of some runs. Raises as `read_run` does."""
     wanted, names = ["run", *columns], pa.array(sorted(runs), pa.string())
     _check(file, wanted, TABLES[kind][1])
     return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
 
 
 def coded_batches(file: StoragePath, kind: str, columns: Sequence[str], coded: list[str]) -> Iterator[pa.Table]:
-    """Yield a table's columns in batches of rows. The other arguments and the errors are as in `read_run`.
+    """Yield a table's columns in batches of rows. Raises the same errors as `read_run`.
 
-    Args:
-        coded: columns to read as Arrow dictionaries, which need less memory if values repeat.
+    The columns `coded` are Arrow dictionaries, which need less memory if values repeat.
     """
     _check(file, columns, TABLES[kind][1])
     with opened(file, coded) as source:
@@ -306,7 +263,6 @@ def coded_batches(file: StoragePath, kind: str, columns: Sequence[str], coded: l
 
 
 def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
-    """Reject a table with another version, a missing column, a column of the wrong type, or a row without a name."""
     schema = footer_of(file)[0]
     refuse_other(schema, today, file.uri)
     for name in columns:
@@ -339,10 +295,7 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return text with the first non-numeric value and its row number, counted from 1; empty if there is none.
-
-    The column should be numeric, but the file stores it as text.
-    """
+    """Return the first non-numeric value of a number column stored as text, with its row from 1; else empty."""
     before = 0
     for table in file.read_batches([column]):
         texts: list[Any] = table[column].to_pylist()

@@ -29,13 +29,7 @@ QUOTED = 160
 
 @dataclass(frozen=True)
 class ExplainedReason:
-    """A reason code in a run's validation findings, with its cases.
-
-    Attributes:
-        count: number of brokers, bundles or facts with this reason.
-        worst: the worst cases, with their figures.
-        action: what to do about the reason and its causes.
-    """
+    """A reason in validation's findings: its number of cases, the worst of them, and what to do about it."""
 
     reason: Reason
     count: int
@@ -44,38 +38,29 @@ class ExplainedReason:
 
     @property
     def effect(self) -> Effect:
-        """Return the effect of the reason on the run."""
         return self.reason.effect
 
     @property
     def meaning(self) -> str:
-        """Return the reason's meaning, a description of what was observed."""
         return self.reason.meaning
 
     def line(self) -> str:
-        """Return the explanation of the reason as one line of text."""
         shown = f" ({'; '.join(self.worst)})" if self.worst else ""
         return f"{self.effect}: {self.reason} x{self.count}{shown}: {self.meaning} {self.action}".rstrip()
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """At most ten of a run's reasons, sorted by the severity of their effect, then by count.
-
-    Attributes:
-        more: number of further reasons, which are not listed.
-    """
+    """At most ten of a run's reasons, by severity, then by count; `more` is the number of others."""
 
     reasons: tuple[ExplainedReason, ...]
     more: int = 0
 
     def text(self) -> str:
-        """Return the explanation as text, with one line for each reason."""
         lines = [explained.line() for explained in self.reasons]
         return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
 
     def document(self) -> dict[str, JsonValue]:
-        """Return the explanation as JSON values."""
         reasons: list[JsonValue] = [
             asdict(explained)
             | {"effect": explained.effect.value, "meaning": explained.meaning, "worst": list(explained.worst)}
@@ -85,7 +70,7 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """Explain validation findings, which must be sorted: the worst finding for each reason comes first."""
+    """Explain validation findings, sorted so that the worst finding for each reason comes first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)
@@ -108,11 +93,10 @@ def _shown(finding: Finding) -> str:
 
 
 ENOUGH_SAMPLES = 2
-"""A broker's figures count only once it has taken this number of host samples since it started."""
+"""A broker's values count only once it has taken this number of host samples since it started."""
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings in the same order, with only the first quarantine of each broker or bundle."""
     kept: list[Finding] = []
     left_out: set[str] = set()
     for finding in findings:
@@ -127,8 +111,7 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
 def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
     """Return the brokers and bundles that validation leaves out for a reason other than a recent move.
 
-    Args:
-        moved: recently moved bundles. For one interval, two brokers might report such a bundle; it is then left out.
+    For one interval, two brokers might report a moved bundle, which is then left out.
     """
     return frozenset(
         f.subject
@@ -138,10 +121,9 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
 
 
 def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return a finding for each broker that has too much traffic in bundles that are left out, the largest share first.
+    """Return a finding for each broker with too much traffic in left-out bundles, the largest share first.
 
-    Args:
-        shares: share of a broker's traffic that is in bundles that are left out, 0 to 1, by broker.
+    `shares` is the share of a broker's traffic in those bundles, 0 to 1.
     """
     allowed = settings.max_quarantined_traffic
     return [
@@ -156,13 +138,11 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
 
 
 def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
-    """Return a finding for each name in the setting `excluded_brokers` that is not one of the cluster's brokers."""
     unknown = sorted(set(settings.excluded_brokers) - set(brokers))
     return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
 
 
 def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> list[Finding]:
-    """Return a finding for each pattern in the setting `excluded_bundles` that matches no bundle."""
     if not settings.excluded_bundles:
         return []
     names = pa.array(bundles, pa.string())
@@ -183,10 +163,9 @@ def interval_below_host_sample(settings: Settings) -> list[Finding]:
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
-    """Return findings that block the run if too many brokers are quarantined or too few remain after all other checks.
+    """Return findings that block the run if too many brokers are quarantined or too few remain.
 
-    Args:
-        samples: for each listed broker, the number of host samples since it started.
+    `samples` counts each listed broker's host samples since it started.
     """
     quarantined = {f.subject: f.reason for f in findings if f.effect is Effect.QUARANTINE}
     left_out: dict[Reason, list[str]] = defaultdict(list)

@@ -20,25 +20,22 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
 KEPT = 2000
-"""Maximum number of bundles whose last figures are stored: about half a megabyte, which every manual plan reads."""
+"""Maximum number of bundles whose last values are stored: half a megabyte, read by every manual plan."""
 
 
 class Harm(BaseModel):
-    """The cost of one move for its clients, as reported by the brokers. A figure that was not reported is None, not 0.
+    """The cost of one move for its clients. A value that the brokers did not report is None, not 0.
 
-    Clients are the producers and consumers that are connected to a sample of the bundle's topics.
+    Clients are the producers and consumers of a sample of the bundle's topics. Seconds run from the
+    unload.
 
     Attributes:
-        owner_seconds: seconds from the unload until a broker confirmed that it owns the bundle; None if no broker
-            confirmed it.
-        clients_seconds: seconds from the unload until all clients were connected again; None if unknown, or if some
-            were missing at the last count.
-        watched_seconds: seconds from the unload to the last count; None if there was none.
-        clients_before: number of clients before the unload.
-        clients_back: how many of these clients were connected at the last count.
-        topics: how many of the bundle's topics had clients.
-        topics_measured: number of topics in the sample.
-        errors: number of topics in the sample that returned an error at the last count.
+        owner_seconds: until a broker confirmed that it owns the bundle; None if none did.
+        clients_seconds: until all clients were back; None if unknown or some are missing at the last
+            count.
+        watched_seconds: until the last count; None if there was none.
+        topics, topics_measured: topics with clients, and topics in the sample.
+        errors: topics in the sample that returned an error at the last count.
         unknown: why the clients could not be counted; empty if they were counted.
     """
 
@@ -56,7 +53,6 @@ class Harm(BaseModel):
 
     @property
     def text(self) -> str:
-        """Return the figures as part of a sentence."""
         if self.unknown:
             return f"harm unknown: {self.unknown}"
         if not self.clients_before:
@@ -72,15 +68,10 @@ class Harm(BaseModel):
 
 
 class HarmSummary(BaseModel):
-    """The cost of several moves for their clients.
+    """The cost of several moves for their clients; `moves` counts those that unloaded their bundle.
 
-    Attributes:
-        moves: number of moves that unloaded their bundle.
-        unknown: number of moves whose clients could not be counted.
-        not_back: number of moves after which some clients were missing at the last count.
-        median_seconds, p95_seconds, longest_seconds: statistics of `Harm.clients_seconds`; None if no client was
-            connected before, or none reconnected.
-        errors: number of topics that returned an error afterwards.
+    `unknown`: clients could not be counted; `not_back`: some were missing at the last count. Seconds are
+    of `Harm.clients_seconds`; None if no client was connected before, or none reconnected.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -95,11 +86,7 @@ class HarmSummary(BaseModel):
 
     @classmethod
     def of(cls, harms: Iterable[Harm | None]) -> Self | None:
-        """Return the summary of moves that unloaded their bundle; None if there are none.
-
-        Args:
-            harms: the cost of each such move; None if it was not measured.
-        """
+        """Return a summary; None in `harms` is a move that was not measured. None if there are no moves."""
         moves = list(harms)
         known = [harm for harm in moves if harm is not None and not harm.unknown]
         seconds = sorted(
@@ -119,7 +106,6 @@ class HarmSummary(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """Return the figures as a sentence without a full stop."""
         parts = []
         if self.longest_seconds is not None:
             median, longest = f"{self.median_seconds:.1f} s in the median", f"{self.longest_seconds:.1f} s at most"
@@ -134,12 +120,7 @@ class HarmSummary(BaseModel):
 
 
 def last_time(harms: Collection[Harm], moves: int) -> str:
-    """Return a sentence, without a full stop, that says what the last moves of a plan's bundles cost.
-
-    Args:
-        harms: the known figures of the bundles' last moves.
-        moves: number of planned moves.
-    """
+    """Return a sentence, without a full stop, on the known costs of the last moves of a plan's bundles."""
     summary = HarmSummary.of(harms)
     if summary is None:
         return "not known: no move of these bundles was measured"
@@ -149,7 +130,7 @@ def last_time(harms: Collection[Harm], moves: int) -> str:
 
 
 class LastHarm(BaseModel):
-    """The cost of a bundle's last measured move for its clients, and the time at which the move's run ended."""
+    """The cost of a bundle's last measured move, and the time at which the move's run ended."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -165,7 +146,7 @@ class BundleHarm(VersionedDocument):
     bundles: dict[str, LastHarm] = {}
 
     def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
-        """Return a copy with the cost of further moves. Unknown figures are ignored; the oldest figures are dropped."""
+        """Return a copy with the cost of further moves. Unknown values are ignored, the oldest are dropped."""
         known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
         every = self.bundles | known
         latest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
@@ -173,7 +154,7 @@ class BundleHarm(VersionedDocument):
 
     @classmethod
     def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, Harm]:
-        """Return the cost of these bundles' last moves, by bundle; bundles without a known figure are not included."""
+        """Return the known cost of these bundles' last moves."""
         known = cls.known(folder) or cls()
         return {bundle: known.bundles[bundle].harm for bundle in bundles if bundle in known.bundles}
 
@@ -182,16 +163,12 @@ class MoveOutcome(BaseModel):
     """The outcome of one move.
 
     Attributes:
-        bundle: `tenant/namespace/0x…_0x…`.
-        source: brokerId of the bundle's owner according to the plan.
-        destination: brokerId of the new owner according to the plan.
-        owner: brokerId of the owner that the brokers reported after the move; empty if there is none or it could not be
-            read.
+        owner: brokerId that the brokers reported as owner after the move; empty if unknown.
         attempts: number of unload requests that were not refused; 0 if the bundle was not unloaded.
-        seconds: seconds from the first request to the outcome.
-        error: the error message from a broker or the connection, if it caused the outcome; it contains no secrets.
-        destination_kept: True if the leader might still remember the destination, although the unload failed.
-        harm: cost of the move for the bundle's clients; None if it is unknown, or if the bundle was not unloaded.
+        seconds: from the first request to the outcome.
+        error: the error message that caused the outcome, if any; it contains no secrets.
+        destination_kept: True if the leader might remember the destination, although the unload failed.
+        harm: cost of the move for the bundle's clients; None if unknown or not unloaded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -209,7 +186,6 @@ class MoveOutcome(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Return whether the bundle is on its planned destination."""
         return self.reason.has(Trait.ON_PLANNED_BROKER)
 
     @property
@@ -220,36 +196,25 @@ class MoveOutcome(BaseModel):
 
     @property
     def read_back(self) -> str:
-        """Return a phrase that says who owns the bundle after the move."""
         return f"owner {self.owner or '-'}"
 
 
 def not_moved(move: Move, reason: Reason) -> MoveOutcome:
-    """Return an outcome that says why a move was not started."""
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
 def wave_file(run: StoragePath, wave: int) -> StoragePath:
-    """Return the file with the outcomes of one wave."""
     return run / "unload" / f"wave-{wave:02d}.json"
 
 
 def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
-    """Return the outcomes of one wave, by bundle.
-
-    Raises:
-        SnapshotError: the file cannot be read.
-    """
+    """Return the outcomes of one wave, by bundle. Raises SnapshotError if the file cannot be read."""
     outcomes = (load(MoveOutcome, row, file.uri) for row in file.read_json())
     return {outcome.bundle: outcome for outcome in outcomes}
 
 
 def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
-    """Return the outcomes of all waves of a run, by bundle.
-
-    Raises:
-        SnapshotError: a file cannot be read.
-    """
+    """Return the outcomes of all waves of a run, by bundle. Raises as `read_wave` does."""
     folder = run / "unload"
     files = [folder / name for name in folder.names() if name.startswith("wave-")]
     return {bundle: outcome for file in files for bundle, outcome in read_wave(file).items()}
@@ -260,16 +225,16 @@ _Outcome = TypeVar("_Outcome", MoveOutcome, SplitOutcome)
 
 
 class Outcome(VersionedDocument):
-    """`outcome.json`: the outcome of a run.
+    """`outcome.json`: the outcome of a run, written by the *report* task.
 
     Attributes:
         plan_id: name of the run's folder.
-        ended_at: when the *report* task wrote this document.
-        verdict: the gate's reason code; `blocked` if validation stopped the run, `unfinished` if another task failed.
-        moves: outcomes of all the plan's moves; empty if the gate was not open.
-        destinations_kept: destinations from this or an earlier run that the leader might still remember, by bundle.
-        splits: outcomes of all the plan's splits; empty if the gate was not open.
-        in_force: a sentence about the orders in force at the time of writing (such as a drain), and who gave them.
+        verdict: the gate's code; `blocked` if validation stopped the run, `unfinished` if another task
+            failed.
+        moves, splits: outcomes of all that the plan moves and splits; empty if the gate was not open.
+        destinations_kept: destinations of this or an earlier run that the leader might remember, by
+            bundle.
+        in_force: the orders in force at the time of writing (such as a drain), and who gave them.
         harm: cost of the moves for their clients; None if no bundle was unloaded.
     """
 
@@ -288,36 +253,27 @@ class Outcome(VersionedDocument):
 
     @property
     def counts(self) -> dict[Reason, int]:
-        """Return the number of moves for each reason, the most frequent reason first."""
         return dict(Counter(move.reason for move in self.moves).most_common())
 
     @property
     def split_counts(self) -> dict[Reason, int]:
-        """Return the number of splits for each reason, the most frequent reason first."""
         return dict(Counter(split.reason for split in self.splits).most_common())
 
     @property
     def split(self) -> int:
-        """Return the number of bundles that the run has split."""
         return sum(split.reason is Reason.SPLIT for split in self.splits)
 
     @property
     def landed(self) -> int:
-        """Return the number of bundles with a new owner after the run."""
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
 def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
-    """Assemble the outcome of a run from the run's files.
+    """Assemble the outcome of a run from the run's files; raises SnapshotError if one cannot be read.
 
-    The verdict `open` and known outcomes from an earlier report are kept, even if tasks have been cleared since then.
-
-    Args:
-        gate: the gate's verdict; None if the run did not reach the gate.
-        kept: destinations that the leader might still remember, by bundle.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
+    The verdict `open` and known outcomes from an earlier report are kept, even if tasks have been cleared
+    since then. `gate` is None if the run did not reach the gate; `kept` are destinations that the leader
+    might still remember, by bundle.
     """
     request = RunRequest.read(run)
     earlier = Outcome.find(run)
@@ -339,7 +295,6 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
 
 
 def harm_of(moves: Iterable[MoveOutcome]) -> HarmSummary | None:
-    """Return the cost of moves for their clients; None if no bundle was unloaded."""
     return HarmSummary.of(move.harm for move in moves if move.attempts)
 
 
@@ -370,17 +325,12 @@ _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
 def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
-    """Return the planned items without an outcome, and those whose outcome another attempt could improve.
-
-    Args:
-        outcomes: outcomes of earlier attempts, by bundle.
-    """
+    """Return the planned items without an outcome, or with one that another attempt could improve."""
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
     return [item for item in planned if item.bundle not in done]
 
 
 def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
-    """Return the state store's records for one plan, by bundle."""
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 
@@ -389,29 +339,23 @@ def failed_moves(
 ) -> set[str]:
     """Return the bundles whose moves count towards the circuit breaker's limit `failed_moves`.
 
-    Args:
-        unloads: the state store's unloads, by bundle.
-        closed_at: when a person last closed the breaker; None if never. Earlier failures do not count.
+    Failures before an operator last closed the breaker (None: never) do not count.
     """
     failed = {outcome.bundle for outcome in outcomes if outcome.failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}
 
 
 def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> None:
-    """Write outcomes with all details to a file, sorted by bundle."""
     file.write_json([outcomes[bundle].model_dump(mode="json") for bundle in sorted(outcomes)])
 
 
 def remembered(
     records: Mapping[str, _Record], outcomes: Iterable[MoveOutcome | SplitOutcome], plan_id: str
 ) -> dict[str, _Record]:
-    """Return the records to keep after a run. Records of planned bundles that the run did not change are dropped.
+    """Return the records to keep after a run, without those of planned bundles that it did not change.
 
-    As in Pulsar, an unload counts only after success (ModularLoadManagerImpl). A record of this plan without an outcome
-    is kept as interrupted, because its result is unknown.
-
-    Args:
-        records: the state store's unloads or splits, by bundle.
+    As in Pulsar, an unload counts only after success (ModularLoadManagerImpl). A record of this plan
+    without an outcome is kept as interrupted, because its result is unknown.
     """
     untouched = {
         outcome.bundle

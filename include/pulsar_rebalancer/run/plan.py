@@ -36,14 +36,12 @@ class Split(BaseModel):
 
     Attributes:
         bundle: `tenant/namespace/0x…_0x…`.
-        broker: brokerId of the bundle's owner when the plan was made.
-        algorithm: the algorithm that determined the positions.
         positions: hashes at which to cut, ascending, all within the bundle's range.
-        shares: share of the bundle's traffic (0 to 1) in each bundle it is split into; one more item than `positions`.
-        unload: True if the new bundles are unloaded afterwards, so that placement can put them on different brokers.
+        shares: share of the bundle's traffic (0 to 1) in each new bundle; one more item than `positions`.
+        unload: True if the new bundles are unloaded, so that placement can put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
-        value, bound: the figure that met the condition, and the bound that it exceeds, in the unit of the setting that
-            defines the condition.
+        value, bound: the value that met the condition and the bound that it exceeds, in the setting's
+            unit.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,50 +58,42 @@ class Split(BaseModel):
 
     @property
     def cut(self) -> str:
-        """Return text that lists where the bundle is cut, and each part's share of the bundle's traffic."""
         return in_parts(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
 
     @property
     def excess(self) -> str:
-        """Return text that says how far the bundle exceeds its condition's bound; empty for a manual split."""
+        """Return how far the bundle exceeds its condition's bound; empty for a manual split."""
         return excess(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
     def parts(self) -> dict[str, float]:
-        """Return the names of the bundles that this bundle is split into, each with its share of traffic (0 to 1)."""
         return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
 
 
 def excess(condition: str, value: float, bound: float) -> str:
-    """Return text such as "300 msg/s, more than 200" for a figure and its bound, in the unit of the setting."""
+    """Return text such as "300 msg/s, more than 200", in the unit of the setting."""
     scale, digits = (MIB, 1) if condition == "bandwidth" else (1, 0)
     figure, most = (f"{amount / scale:,.{digits}f}" for amount in (value, bound))
     return f"{figure} {_UNITS[condition]}, more than {most}"
 
 
 def at_positions(positions: Iterable[int]) -> str:
-    """Return positions as comma-separated hexadecimal numbers."""
     return ", ".join(f"0x{position:08x}" for position in positions)
 
 
 def in_parts(positions: Iterable[int], shares: Iterable[float]) -> str:
-    """Return text that lists where a bundle is cut, and each part's share of the bundle's traffic in percent."""
     each = ", ".join(f"{100 * share:.0f} %" for share in shares)
     return f"at {at_positions(positions)} into parts with {each} of its traffic"
 
 
 def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
-    """Return the names of the bundles that result from cutting a bundle at these positions."""
     lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
     ends = pairwise((lower, *positions, upper))
     return [f"{namespace_of(bundle)}/0x{low:08x}_0x{high:08x}" for low, high in ends]
 
 
 def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
-    """Return the parts of each split bundle, with each part's share of the traffic (0 to 1).
-
-    The parts are the bundles that the bundle is split into.
-    """
+    """Return the bundles that each split bundle is split into, with their shares of traffic (0 to 1)."""
     return {
         bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()
@@ -111,7 +101,6 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
 
 
 def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime, grace_minutes: float) -> bool:
-    """Return whether a bundle, or a bundle that contained it, was split within the grace period."""
     grace = timedelta(minutes=grace_minutes)
     return any(
         namespace_of(name) == namespace_of(bundle)
@@ -125,12 +114,10 @@ class SplitOutcome(BaseModel):
     """The outcome of one split.
 
     Attributes:
-        bundle: `tenant/namespace/0x…_0x…`.
-        positions: hashes at which the plan cuts the bundle.
-        found: bounds of the bundles within this bundle's range, as the brokers reported them after the split.
+        positions, found: hashes at which the plan cuts, and bounds that the brokers reported afterwards.
         attempts: number of requests that a broker accepted.
         seconds: time from the first read to the outcome.
-        error: the error message from a broker or the connection, if it caused the outcome; it contains no secrets.
+        error: the error message that caused the outcome, if any; it contains no secrets.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -145,26 +132,19 @@ class SplitOutcome(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Return whether the bundle is split as planned."""
         return self.reason.has(Trait.SPLIT_AS_PLANNED)
 
     @property
     def read_back(self) -> str:
-        """Return a phrase that lists the bounds after the split."""
         return f"bounds {self.found}"
 
 
 def not_split(split: Split, reason: Reason) -> SplitOutcome:
-    """Return an outcome that says why a split was not started."""
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 
 def write_splits(run: StoragePath, rows: Sequence[Row]) -> list[Row]:
-    """Write `plan/splits.parquet` if there are rows.
-
-    Returns:
-        The rows of the bundles to split, as read back from the file, for `plan_hash`.
-    """
+    """Write `plan/splits.parquet` if there are rows; return those to split as read back, for `plan_hash`."""
     if not rows:
         return []
     _file(run).write_table(table(rows, SPLITS))
@@ -174,15 +154,13 @@ def write_splits(run: StoragePath, rows: Sequence[Row]) -> list[Row]:
 def taken_rows(run: StoragePath) -> list[Row]:
     """Return the rows of the bundles that a plan splits; empty if the plan has no `splits.parquet`.
 
-    Raises:
-        SnapshotError: `file_damaged` or `storage_failed`.
+    Raises SnapshotError `file_damaged` or `storage_failed`.
     """
     file = _file(run)
     return [row for row in file.read_table().to_pylist() if row["taken"]] if file.exists() else []
 
 
 def splits_of(rows: Iterable[Row]) -> list[Split]:
-    """Convert the table's rows to splits, in the order in which they are carried out."""
     ordered = sorted(rows, key=lambda row: row["rank"])
     return [
         Split.model_validate({name: row[name] for name in Split.model_fields if row[name] is not None})
@@ -191,11 +169,7 @@ def splits_of(rows: Iterable[Row]) -> list[Split]:
 
 
 def read_splits(run: StoragePath) -> list[Split]:
-    """Return a plan's splits, in the order in which they are carried out.
-
-    Raises:
-        SnapshotError: `file_damaged` or `storage_failed`.
-    """
+    """Return a plan's splits, in the order in which they are carried out. Raises as `taken_rows` does."""
     try:
         return splits_of(taken_rows(run))
     except (KeyError, TypeError, ValueError) as error:
@@ -205,15 +179,13 @@ def read_splits(run: StoragePath) -> list[Split]:
 
 
 def outcomes_file(run: StoragePath) -> StoragePath:
-    """Return the file with the outcomes of a run's splits."""
     return run / "unload" / "splits.json"
 
 
 def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
     """Return the outcomes of a run's splits, by bundle; empty if no split has started.
 
-    Raises:
-        SnapshotError: the file cannot be read.
+    Raises SnapshotError if the file cannot be read.
     """
     file = outcomes_file(run)
     rows = file.read_json() if file.exists() else []
@@ -249,30 +221,26 @@ class Forced(BaseModel):
 class Summary(VersionedDocument):
     """`plan/summary.json`, which is written last. A run without this file has no plan.
 
+    Scores are in percent, None if no brokers are compared; predictions take them as proportional to
+    traffic.
+
     Attributes:
         plan_id: name of the run's folder.
         base_seq: sequence number of the state from which the plan was made.
-        hash: hash of decisions, accepted moves, new state and splits. It does not depend on the Spark master,
-            partitioning or the order of the input.
-        requesters: users who set the run's parameters, or started the rolling restart for which it moves bundles.
-        by_hand: record of the request, if a person made the plan; else None.
-        drains: progress of each drain, by drained broker.
+        hash: hash of decisions, accepted moves, new state and splits. It does not depend on the Spark
+            master, partitioning or the order of the input.
+        requesters: users who set the run's parameters, or started the roll for which it moves bundles.
+        by_hand: record of the request, if an operator made the plan; else None.
         counting: reason code that explains whether the run counted hits.
-        score_min, score_max, score_mean: scores of the compared brokers, in percent; None if no brokers were compared.
         pairs: number of pairs compared; 0 for a strategy without pairs.
         pairs_over: number of pairs with a gap at or above the low threshold.
-        pairs_fired: number of pairs or brokers that fired.
-        hits: highest number of hits for any pair before hits are reset, as `[low, high]`, one number per threshold.
-        reasons: number of pairs or brokers for each reason code.
-        sentence: the strategy's own explanation of its decision.
-        in_force: a sentence about the orders in force when the sample was taken (such as a drain), and who gave them.
-        bundles_taken: number of bundles to move.
-        waves: number of waves in which the bundles move.
-        predicted_min, predicted_max: lowest and highest score after the moves, in percent, assuming that scores are
-            proportional to traffic.
-        bundles_split: number of bundles to split.
-        split_skip_reasons: number of bundles that met a split condition but are not split, by reason code.
-        splits_told: sentences about planned splits, about bundles that are not split, and about splits that would help.
+        pairs_fired, reasons: number of pairs or brokers that fired, and number for each reason code.
+        hits: highest number of hits of any pair before hits are reset, as `[low, high]` by threshold.
+        in_force: the orders in force at the time of the sample (such as a drain), and who gave them.
+        split_skip_reasons: number of bundles that met a split condition but are not split, by reason
+            code.
+        splits_told: sentences about planned splits, bundles that are not split, and splits that would
+            help.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"
@@ -311,7 +279,7 @@ class Summary(VersionedDocument):
 
     @property
     def requested_by(self) -> frozenset[str]:
-        """Return the users who requested the plan or some of its moves; empty if the strategy decided the whole plan.
+        """Return the users who requested the plan or some of its moves; empty if the strategy decided it all.
 
         The name is empty for a request without a user, for example from a task in another DAG.
         """
@@ -320,17 +288,15 @@ class Summary(VersionedDocument):
 
     @property
     def marks_drains(self) -> bool:
-        """Return whether carrying out the plan marks brokers as drained."""
         return self.by_hand is not None and self.by_hand.request.action is Action.DRAIN
 
     @property
     def has_effect(self) -> bool:
-        """Return whether carrying out the plan has an effect. A drain always has an effect, even without bundles."""
+        """Return whether carrying out the plan has an effect. A drain has one even without bundles."""
         return self.marks_drains or bool(self.bundles_taken or self.bundles_split)
 
     @property
     def opens_until(self) -> datetime:
-        """Return the time after which the gate no longer opens for the plan."""
         return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)
 
     @property
@@ -340,25 +306,20 @@ class Summary(VersionedDocument):
 
     @property
     def waves_begin_until(self) -> datetime:
-        """Return the time after which no further wave may start. Loads change, so a plan must not wait long."""
+        """Return the latest start of a wave. Loads change, so a plan must not wait long."""
         return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
 
     @property
     def waves_resume_until(self) -> datetime:
-        """Return the time after which an interrupted wave may not resume.
-
-        New waves must start earlier; an interrupted wave is still allowed to find owners for its unloaded bundles.
-        """
+        """Return when an interrupted wave may last resume: later, because it must find owners for its bundles."""
         return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
 
     @property
     def score_range(self) -> float:
-        """Return the highest minus the lowest score, in points; 0 if no brokers were compared."""
         return 0.0 if self.score_max is None or self.score_min is None else self.score_max - self.score_min
 
     @property
     def predicted_range(self) -> float | None:
-        """Return the highest minus the lowest predicted score, in points; None if no brokers were compared."""
         low, high = self.predicted_min, self.predicted_max
         return None if low is None or high is None else high - low
 
@@ -378,27 +339,23 @@ class Move(BaseModel):
 
 
 def write_moves(run: StoragePath, candidates: pa.Table) -> None:
-    """Write `plan/moves.parquet`, which has all candidates, including those that do not move."""
+    """Write `plan/moves.parquet` with all candidates, including those that do not move."""
     (run / _MOVES).write_table(candidates)
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet`, and the new state as `plan/state.json`, which the *record* task commits."""
+    """Write `plan/decisions.parquet`, and `plan/state.json`, which the *record* task commits."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 
 
 def read_decisions(run: StoragePath) -> list[Row]:
-    """Return the rows of `plan/decisions.parquet`. Raises the same errors as `taken_candidates`."""
+    """Return the rows of `plan/decisions.parquet`. Raises as `taken_candidates` does."""
     return (run / _DECISIONS).read_table().to_pylist()
 
 
 def read_moves(run: StoragePath) -> list[Move]:
-    """Return a plan's moves, sorted by wave, pair and rank.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
-    """
+    """Return a plan's moves by wave, pair and rank. Raises as `taken_candidates` does."""
     try:
         return _moves(taken_candidates(run))
     except (KeyError, TypeError, ValueError) as error:
@@ -408,19 +365,14 @@ def read_moves(run: StoragePath) -> list[Move]:
 def taken_candidates(run: StoragePath) -> list[Row]:
     """Return the rows of `plan/moves.parquet` for the bundles that the plan moves.
 
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
+    Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
     candidates = (run / _MOVES).read_table()
     return candidates.filter(candidates["taken"]).to_pylist()
 
 
 def candidate_rows(run: StoragePath) -> list[Row]:
-    """Return the bundle, pair, source, reason and `taken` for every bundle that a plan considers.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `storage_failed`.
-    """
+    """Return bundle, pair, source, reason and `taken` of all bundles; raises as `taken_candidates` does."""
     return (run / _MOVES).read_table(["bundle", "pair", "source", "reason", "taken"]).to_pylist()
 
 
@@ -430,11 +382,7 @@ def _moves(taken: list[Row]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """Return the state that the *decide* task made for the *record* task to commit.
-
-    Raises:
-        SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-    """
+    """Return the state to commit. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
     file = run / _STATE
     return DecisionState.parse(file.read_json(), file.uri)
 
@@ -445,14 +393,9 @@ def plan_hash(
     state: Mapping[str, JsonValue],
     splits: Iterable[Row] = (),
 ) -> str:
-    """Return the SHA-256 hash of a plan's rows in a canonical order, with floats in their shortest exact form.
+    """Return the SHA-256 hash of a plan's rows in a canonical order, with floats in shortest exact form.
 
-    Args:
-        decisions: rows of the decisions table.
-        moves: rows of the moves table for bundles that move.
-        state: the decision state as JSON values.
-        splits: rows of the splits table for bundles that are split; if empty, the hash is the same as in releases
-            without splits.
+    `moves` and `splits` have only bundles that move or are split; empty `splits` do not change the hash.
     """
     parts = [_ordered(decisions), _ordered(moves), state, *filter(None, [_ordered(splits)])]
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -471,23 +414,19 @@ class Actions(NamedTuple):
 
     @property
     def unloaded(self) -> list[str]:
-        """Return the names of the bundles whose clients must reconnect."""
+        """Return the bundles whose clients must reconnect."""
         return [move.bundle for move in self.moves] + [split.bundle for split in self.splits if split.unload]
 
     @property
     def identity(self) -> str:
-        """Return the SHA-256 hash of the actions. Unlike the plan's hash, it does not depend on scores and samples."""
+        """Return the SHA-256 hash of the actions, which unlike the plan's does not depend on scores and samples."""
         moves = [[move.bundle, move.source, move.destination] for move in self.moves]
         splits = [[split.bundle, *split.positions] for split in self.splits]
         return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
 
 
 def verify(run: StoragePath, summary: Summary) -> Actions:
-    """Check a plan's files against the recorded hash, and return its moves and splits.
-
-    Raises:
-        PlanError: `plan_changed` if one of the plan's files has changed since the plan was made.
-    """
+    """Check a plan's files against its hash; return its actions. Raises PlanError `plan_changed`."""
     decisions = read_decisions(run)
     state = (run / _STATE).read_json()
     try:

@@ -30,13 +30,12 @@ class RunRequest(VersionedDocument):
     """`input/settings.json`: a run's request, with its effective settings.
 
     Attributes:
-        cluster: the cluster's name in the clusters file.
-        airflow_run_id: id of the DAG run. It is never part of a path, because ids can contain `:` and text from users.
-        requested_by: the person who started a manual run; empty for scheduled runs.
+        airflow_run_id: id of the DAG run; never part of a path, because it can contain `:` and users'
+            text.
+        requested_by: the operator who started a manual run; empty for scheduled runs.
         collected_at: the time of the sample; ages and counting are relative to it.
-        dry_run: True if the run only shows a manual plan. Such a run carries out nothing and has no outcome.
-        closed: why nothing may be moved, if this is known before the decision; None if moves are allowed.
-        in_force: a sentence about the orders in force when the sample was taken (such as a drain), and who gave them.
+        dry_run: True if the run only shows a manual plan. It carries out nothing and has no outcome.
+        closed: why nothing may be moved, if known before the decision; None if moves are allowed.
     """
 
     FILE: ClassVar[str] = "input/settings.json"
@@ -53,18 +52,12 @@ class RunRequest(VersionedDocument):
 
     @property
     def forced(self) -> bool:
-        """Return whether the run moves bundles without waiting for hits. Such a run counts no hits."""
+        """Return whether the run moves bundles without waiting for hits, and counts none."""
         return bool(self.params.force.strip())
 
 
 class Finding(BaseModel):
-    """One finding from validation.
-
-    Attributes:
-        subject: the broker or bundle; empty for the whole cluster.
-        detail: text with the observed figure or value.
-        cause: underlying reason code, for example of a failed request; empty if there is none.
-    """
+    """One finding; `subject` is empty for the whole cluster, `cause` an underlying reason code or empty."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +69,7 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """Return the reason's effect on the run, which the run's files also contain."""
+        """Return the reason's effect, which the run's files also contain."""
         return self.reason.effect
 
     @model_validator(mode="before")
@@ -93,12 +86,11 @@ class Validation(VersionedDocument):
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[Reason, int]:
-        """Return the number of findings with the given effect, by reason, the most frequent reason first."""
+        """Return the number of findings with the given effect, by reason, the most frequent first."""
         return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
 
     @property
     def quarantined(self) -> dict[str, Reason]:
-        """Return the brokers and bundles that are left out, each with the reason."""
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}
 
 
@@ -217,15 +209,15 @@ class HandRequest(BaseModel):
 
     @property
     def shows(self) -> bool:
-        """Return whether the request only shows a plan. All other requests have an immediate effect."""
+        """Return whether the request only shows a plan; all others have an immediate effect."""
         return not self.plan and self.action is not Action.RELEASE
 
     @property
     def overruled(self) -> frozenset[Overrule]:
         """Return the rules that do not apply to this request.
 
-        An undo ignores the grace period of recently moved bundles. A drain's plan ignores the caps, so that it shows
-        all bundles; the runs that drain the broker apply the caps.
+        An undo ignores the grace period of recently moved bundles. A drain's plan ignores the caps, so that
+        it shows all bundles; the runs that drain the broker apply them.
         """
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
@@ -241,12 +233,10 @@ class ByHand(BaseModel):
 
     Attributes:
         by: the Airflow user who requested the plan, or approved a strategy's plan.
-        approved_by, approved_because: the person who approved the plan in mode `approve`, and the reason; empty if no
-            approval was needed.
-        carries_out: hash of the shown plan that the run carries out; empty if there is no such plan.
-        scores: each source's and destination's scores before and after the moves, in percent, assuming that scores are
-            proportional to traffic.
-        topics, producers, consumers: totals over the bundles that move.
+        approved_by, approved_because: who approved the plan in mode `approve`, and why; else empty.
+        carries_out: hash of the shown plan that the run carries out; empty if there is none.
+        scores: each source's and destination's scores before and after the moves, in percent, if scores
+            are proportional to traffic.
         unknown: names from the request, or from the run to undo, that match no reported bundle.
     """
 
@@ -265,22 +255,17 @@ class ByHand(BaseModel):
 
     @property
     def approval(self) -> str:
-        """Return text that says who approved the plan, and why; empty if no approval was needed."""
         why = f" ({self.approved_because})" if self.approved_because else ""
         return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 
 
 class DrainProgress(BaseModel):
-    """The progress of a drain in one run: how many bundles the broker still has, and how many of them move.
+    """The progress of a drain in one run; `stay` counts by reason the bundles that do not move.
 
     Attributes:
-        since, by, reason: when the drain was ordered, by whom and why.
-        overrule: rules that do not apply to the drain.
-        bundles: number of bundles that the broker reports, including those that cannot move, plus those that moved to
-            it too recently to be reported; None without a report.
-        moving: number of bundles that this plan moves.
-        stay: number of bundles that do not move, by reason.
-        named: names of the first bundles that can never move: heartbeat bundles, system bundles and bundles without
+        bundles: number of bundles that the broker reports, even if they cannot move, plus those that
+            moved to it too recently to be reported; None without a report.
+        named: the first bundles that can never move: heartbeat and system bundles, and those without
             topics.
     """
 
@@ -304,9 +289,5 @@ class DrainProgress(BaseModel):
 
 
 def parse_form(values: Mapping[str, object]) -> HandRequest:
-    """Return the request that a person entered in the form.
-
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the names of the fields.
-    """
+    """Return the form's request. Raises SettingsError `wrong_setting` or `contradiction`, naming fields."""
     return parse_typed(HandRequest, values, "form")

@@ -50,12 +50,8 @@ if TYPE_CHECKING:
 class StateBefore(BaseModel):
     """The documents of the state store; each has its own version number.
 
-    Attributes:
-        decision: the last plan's number, the counters, and the file name of the moving averages.
-        moves: bundles that were recently unloaded or split.
-        drains: drained brokers, including a broker that a rolling restart has drained.
-        roll: the active rolling restart; None if there is none.
-        handed_over: the earlier plan that the run carries out; None if the run makes its own plan.
+    `drains` include a rolling restart's; `handed_over` is an earlier plan that the run carries out, or
+    None.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -69,17 +65,12 @@ class StateBefore(BaseModel):
     roll: Roll | None = None
 
     def write(self, run: StoragePath) -> None:
-        """Write the document into the run's folder."""
         absent = {name for name in ("handed_over", "roll") if getattr(self, name) is None}
         (run / self.FILE).write_json(self.model_dump(mode="json", exclude=absent))
 
     @classmethod
     def read(cls, run: StoragePath) -> Self:
-        """Read the document from the run's folder.
-
-        Raises:
-            SnapshotError: `file_missing`, `file_damaged` or `file_version`.
-        """
+        """Read a run's document. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
         file = run / cls.FILE
         return cls.parse(file.read_json(), file.uri)
 
@@ -99,79 +90,63 @@ class StateBefore(BaseModel):
 
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Columns of the bundles table that count the topics and clients disturbed by moving the bundle."""
+"""Columns of the bundles table that count what moving the bundle disturbs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a run. Each file is read on first use; it can be missing or damaged.
+    """The files of a run, each read on first use.
 
     Every property can raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`).
-
-    Attributes:
-        folder: the run's folder.
     """
 
     folder: StoragePath
 
     @cached_property
     def request(self) -> RunRequest:
-        """Return the run's request, with its effective settings."""
         return RunRequest.read(self.folder)
 
     @property
     def cluster(self) -> str:
-        """Return the cluster's name, which is the key of every table."""
         return self.request.cluster
 
     @property
     def settings(self) -> Settings:
-        """Return the effective settings."""
         return self.request.resolved.settings
 
     @cached_property
     def validation(self) -> Validation:
-        """Return the findings from validation."""
         return Validation.read(self.folder)
 
     @cached_property
     def before(self) -> StateBefore:
-        """Return the stored state at the time of the sample."""
         return StateBefore.read(self.folder)
 
     @cached_property
     def policies(self) -> Policies:
-        """Return the isolation policies, anti-affinity groups and failure domains."""
         return Policies.read(self.folder)
 
     @property
     def to_be_split(self) -> Collection[str]:
-        """Return the bundles that the run splits. Only a run that decides (`decide.run_input.RunInput`) knows any."""
+        """Return the bundles that the run splits; only a run that decides (`decide.run_input`) knows any."""
         return ()
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-        """Return the brokers, sorted by name. Brokers without a report are always marked as left out.
-
-        Args:
-            left_out: why a broker can be neither source nor destination, by broker.
-        """
+        """Return the brokers by name; those in `left_out` or without a report are marked as left out."""
         return broker_samples(self._listed, left_out)
 
     @cached_property
     def started(self) -> dict[str, datetime | None]:
-        """Return when each broker's process started; None if that is unknown."""
         return {broker.broker: broker.started_at for broker in self.brokers_without({})}
 
     @cached_property
     def silent(self) -> frozenset[str]:
-        """Return the names of the brokers without a report."""
         return frozenset(row["broker"] for row in self._listed if row["error"])
 
     @cached_property
     def unwell(self) -> dict[str, Reason]:
-        """Return why validation leaves out brokers that the cluster lists, by broker."""
         return {name: why for name, why in self.validation.quarantined.items() if name in self.started}
 
     @cached_property
@@ -186,13 +161,12 @@ class Snapshot:
 
     @property
     def extensible(self) -> bool:
-        """Return whether the cluster uses the extensible load manager."""
         cluster = self.table("cluster", ["load_manager"])
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
     @property
     def shares_bundles(self) -> bool:
-        """Return whether the bundles table might contain a bundle twice because two brokers reported it."""
+        """Return whether two brokers might have reported the same bundle, so that it is twice in the table."""
         footer, column = self.bundles_footer, BUNDLES.names.index("owners")
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         statistics = [group.column(column).statistics for group in groups if group.num_rows]
@@ -201,16 +175,11 @@ class Snapshot:
 
     @cached_property
     def bundles_footer(self) -> pq.FileMetaData:
-        """Return the footer of the bundles table."""
         with self._opened("bundles") as source:
             return source.metadata
 
     def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
-        """Return an input table with all its rows.
-
-        Args:
-            columns: names of the columns to read; None for all.
-        """
+        """Return an input table with all its rows; `columns` None means all columns."""
         schema = INPUT[name] if columns is None else pa.schema([INPUT[name].field(column) for column in columns])
         with self._opened(name) as source:
             content = source.read(schema.names).select(schema.names)
@@ -218,14 +187,13 @@ class Snapshot:
             return content.cast(schema)
 
     def batches(self, name: str, columns: list[str]) -> Iterator[pa.Table]:
-        """Yield some columns of an input table in batches, so that not all rows are in memory at the same time."""
+        """Yield columns of an input table in batches, so that not all rows are in memory at the same time."""
         with self._opened(name) as source:
             for batch in source.iter_batches(columns=columns):
                 yield pa.Table.from_batches([batch])
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
-        """Open an input table, and reject it if its version or columns differ from this release's."""
         with opened(self.folder / TABLES[name][0]) as source:
             found = source.schema_arrow
             version = version_of(found)
@@ -236,28 +204,22 @@ class Snapshot:
             yield source
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[Row]:
-        """Return the rows of these bundles, one for each broker that reports a bundle.
-
-        Args:
-            columns: columns of the bundles table, including `bundle`.
-        """
+        """Return the rows of these bundles, one for each reporting broker; `columns` must include `bundle`."""
         return rows_of(names, self.batches("bundles", columns) if names else ())
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
-        """Return the brokers that report each bundle, by bundle; bundles that no broker reports are not included."""
+        """Return the brokers that report each bundle, without bundles that no broker reports."""
         owners: dict[str, set[str]] = {}
         for row in self.bundles_named(bundles, ["bundle", "broker"]):
             owners.setdefault(row["bundle"], set()).add(row["broker"])
         return owners
 
     def clients(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
-        """Return each bundle's number of topics, producers and consumers (`CLIENTS`)."""
         rows = self.bundles_named(bundles, ["bundle", *CLIENTS])
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 
     @property
     def state_folder(self) -> StoragePath:
-        """Return the folder with the cluster's moving averages."""
         return state_of(self.folder)
 
     @cached_property
@@ -276,9 +238,8 @@ _LOOKED_AT = 20
 def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
     """Return the sample of the latest run that was validated.
 
-    Raises:
-        SnapshotError: `file_missing` if there is none, `report_stale` if it is too old, `blocked` if validation stopped
-            the run; or a file cannot be read.
+    Raises SnapshotError `file_missing` if there is none, `report_stale` if it is too old, or `blocked` if
+    validation stopped the run; or a file cannot be read.
     """
     for folder in islice(storage.latest_runs(now + SKEW), _LOOKED_AT):
         if (folder / Validation.FILE).exists():
@@ -300,13 +261,7 @@ FEWEST_TOPICS = 2
 
 
 class TopicLoad(NamedTuple):
-    """The load of one topic in a bundle.
-
-    Attributes:
-        position: hash of the topic's full name.
-        msg_rate: inbound plus outbound, in msg/s.
-        msg_throughput: inbound plus outbound, in bytes/s.
-    """
+    """One topic's load, inbound plus outbound, in msg/s and bytes/s; `position` is its full name's hash."""
 
     position: int
     msg_rate: float = 0.0
@@ -314,13 +269,7 @@ class TopicLoad(NamedTuple):
 
 
 class Candidate(BaseModel):
-    """One bundle that may need to be split.
-
-    Attributes:
-        bundle: `tenant/namespace/0x…_0x…`.
-        bounds: bounds of the namespace's bundles, ascending; empty if they could not be read.
-        topics: hash, msg/s and bytes/s for each topic that the owner lists; None if they could not be read.
-    """
+    """One bundle that may need a split; empty `bounds` (its namespace's) or `topics` None mean unreadable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -340,16 +289,9 @@ class Candidates(VersionedDocument):
 def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> StoragePath:
     """Return the folder at an address, after checking that it belongs to this cluster and DAG run.
 
-    Without this check, anyone who can write an XCom could make a task carry out another run's plan or read another
-    run's files.
-
-    Args:
-        address: address of the run's folder, as the *collect* task returned it.
-
-    Raises:
-        PlanError: `foreign_run` if the folder is not one of the cluster's runs, is outside the storage root because of
-            a link, or contains the request of another cluster or DAG run.
-        SnapshotError: the folder's request cannot be read.
+    Otherwise anyone who can write an XCom could make a task carry out another run's plan or read its
+    files. Raises PlanError `foreign_run` for another run or a link outside the root, or SnapshotError if
+    the request is unreadable.
     """
     run = storage.run(StoragePath(address).name)
     request = None if run is None else run / "input" / "settings.json"
@@ -363,13 +305,12 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
 
 
 def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
-    """Return whether a request (`input/settings.json`) is from this cluster and DAG run."""
     named = (request.get("cluster"), request.get("airflow_run_id")) if isinstance(request, dict) else None
     return named == (cluster, airflow_run_id)
 
 
 def lies_below(root: str, file: StoragePath) -> bool:
-    """Return whether a file is below the root after links are resolved. Object stores have no links."""
+    """Return whether a file is below the root with links resolved. Object stores have no links."""
     file_system, path = file.open()
     if not isinstance(file_system, LocalFileSystem):
         return True

@@ -1,7 +1,7 @@
 """The tables of a run. A column has the same name everywhere, and its unit is defined only here.
 
-*collect* writes `cluster`, `brokers` and `bundles`; *decide* writes `decisions`, `moves` and `splits`. Every table has
-the key `cluster`, so that one Spark application can process many clusters at once.
+*collect* writes `cluster`, `brokers` and `bundles`; *decide* writes `decisions`, `moves` and
+`splits`. All have the key `cluster`, so that one Spark application can process many clusters at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
 
 AVERAGES = ("load_average", "throughput_average")
-"""Broker figures that only some load managers report."""
+"""Broker values that only some load managers report."""
 
 _UNITS = {
     "cpu_usage": "percent of one core",
@@ -73,10 +73,9 @@ LARGEST: dict[str, float] = {
     "load_average": 1e6,
     "throughput_average": 1e15,
 }
-"""Largest possible figures, in the units above: no machine or broker exceeds them; validation rejects larger ones."""
+"""Largest plausible values, in the units above, of a machine or broker; validation rejects larger ones."""
 
 VERSION = "1"
-"""Version of all tables, stored in the schema's metadata."""
 
 
 def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
@@ -106,7 +105,6 @@ CLUSTER = _schema(
     ("policies_problem", _S),  # why policies could not be read, else null
     ("policies_unclear", _S),  # what is wrong with some of the policies that could be read, else null
 )
-"""One row: figures for the cluster as a whole."""
 
 BROKERS = _schema(
     ("cluster", _S),
@@ -128,7 +126,7 @@ BROKERS = _schema(
     ("consumers", _I),
     ("version", _S),
 )
-"""One row per listed broker; figures are null if the broker has no report."""
+"""One row per listed broker; values are null if the broker has no report."""
 
 BUNDLES = _schema(
     ("cluster", _S),
@@ -230,14 +228,14 @@ INPUT = {"cluster": CLUSTER, "brokers": BROKERS, "bundles": BUNDLES}
 
 
 class Measure(StrEnum):
-    """The unit in which traffic is measured; the value is also the name of a table column."""
+    """The unit of traffic; the value is also the name of a table column."""
 
     RATE = "msg_rate"  # msg/s
     THROUGHPUT = "msg_throughput"  # bytes/s
 
 
 class ResourceUsage(NamedTuple):
-    """A broker's usage of one resource, in the resource's unit (`_UNITS`). A figure is None or -1 if it is unknown."""
+    """A broker's usage of one resource, in the resource's unit (`_UNITS`); None or -1 if unknown."""
 
     usage: float | None = None
     limit: float | None = None
@@ -245,23 +243,17 @@ class ResourceUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSample:
-    """One broker in the sample of a run.
+    """One broker in the sample of a run; rates in msg/s, throughput in bytes/s.
 
     Attributes:
         broker: brokerId, host:port.
-        left_out: why the broker can be neither source nor destination, such as a missing report; None if it can be
-            both.
+        left_out: why the broker can be neither source nor destination, such as a missing report; else
+            None.
         resources: usage of each resource (`run.tables.RESOURCES`).
-        msg_rate_in, msg_rate_out: msg/s.
-        msg_throughput_in, msg_throughput_out: bytes/s.
-        started_at: start of the broker's process.
-        topics, bundles: number of topics and of bundles, according to the broker's report.
-        version: the broker's Pulsar version.
         reserved_by: the isolation policy that reserves the broker for certain namespaces.
-        load_average: the broker's own moving average of its load (1 means 100 percent); extensible load manager only.
-        throughput_average: the broker's own moving average of its throughput, in bytes/s; extensible load manager only.
-        weighted: results of `scoring.weighted_usage` for this broker with the sample's settings, by the resources
-            included; empty if they were not computed for all brokers at once.
+        load_average, throughput_average: the broker's own moving averages (1 means 100 percent; bytes/s);
+            extensible load manager only.
+        weighted: `scoring.weighted_usage` with the sample's settings, by resource; empty if not computed.
     """
 
     broker: str
@@ -291,16 +283,10 @@ class BrokerSample:
 _OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKERS.names)
 
 Row: TypeAlias = "dict[str, Any]"
-"""A row read from a table, by column."""
 
 
 def broker_samples(rows: Iterable[Row], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-    """Return one cluster's brokers, sorted by name. Brokers without a report are always marked as left out.
-
-    Args:
-        rows: rows of the brokers table; unused columns may be missing.
-        left_out: why a broker can be neither source nor destination, by broker.
-    """
+    """Return one cluster's brokers by name; those without a report are always marked as left out."""
     return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
 
 
@@ -316,11 +302,7 @@ Cell: TypeAlias = "str | float | datetime | None"
 
 
 def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Schema) -> pa.Table:
-    """Return the rows as a table with exactly this schema; a missing key becomes null.
-
-    Raises:
-        SnapshotError: `file_damaged` if a value does not fit its column.
-    """
+    """Return a table with this schema; missing keys become null. Raises SnapshotError `file_damaged`."""
     try:
         return pa.Table.from_pylist(list(rows), schema=schema)
     except (pa.ArrowException, OverflowError) as error:
@@ -328,11 +310,7 @@ def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Sc
 
 
 def rows_of(bundles: Collection[str], parts: Iterable[pa.Table]) -> list[Row]:
-    """Return the rows of these bundles.
-
-    Args:
-        parts: a table with the column `bundle`, in batches: a cluster may have a million bundles.
-    """
+    """Return the rows of these bundles from a table in batches: a cluster may have a million bundles."""
     wanted = pa.array(sorted(bundles), pa.string())
     return [row for part in parts for row in part.filter(pc.is_in(part["bundle"], wanted)).to_pylist()]
 
@@ -344,17 +322,11 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
 
 
 def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath | None:
-    """Return a table of the stored state; None if there is none.
+    """Return a table of the stored state; None if there is none, as with an empty `name`.
 
-    A table that is missing or damaged, or that another release wrote, counts as none: what it held starts again. It is
-    read as a whole, because a strategy or Spark would otherwise fail on it. Tables from Spark have no version, so the
-    columns say who wrote it.
-
-    Args:
-        name: name of the file in the state folder; empty if there is none.
-
-    Raises:
-        SnapshotError: `storage_failed`.
+    A missing or damaged table, or another release's, counts as none: what it held starts again. It is
+    read as a whole, because a strategy or Spark would otherwise fail on it. Tables from Spark have no
+    version, so the columns say who wrote it. Raises SnapshotError `storage_failed`.
     """
     file = folder / name
     try:
@@ -372,14 +344,14 @@ def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath
 
 
 def version_of(schema: pa.Schema) -> str:
-    """Return a table's version; empty if it has none. Tables from Spark have none."""
+    """Return a table's version; empty for tables from Spark."""
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")
 
 
 def one_by_one(figures: Iterable[float]) -> float:
-    """Return the sum of the figures, added one after the other, as in Java.
+    """Return the sum of the values, added one after the other, as in Java.
 
-    Since Python 3.12, `sum` compensates for rounding errors. The last digit of a sum can decide between equal
-    candidates, so the plan would depend on the Python version.
+    Since Python 3.12, `sum` compensates for rounding errors. The last digit of a sum can decide between
+    equal candidates, so the plan would depend on the Python version.
     """
     return reduce(add, figures, 0.0)

@@ -33,10 +33,7 @@ LEFT, LEFT_INTERVALS = timedelta(minutes=10), 5
 class Condition(StrEnum):
     """An alert condition. Its value is the code in messages and in the stored document, and never changes.
 
-    Attributes:
-        label: the condition's name in a message.
-        meaning: what the condition means for the cluster.
-        action: what to do about the condition.
+    The texts are its name in a message, what it means for the cluster, and what to do about it.
     """
 
     label: str
@@ -44,7 +41,6 @@ class Condition(StrEnum):
     action: str
 
     def __new__(cls, code: str, label: str, meaning: str, action: str) -> Self:
-        """Create a member from its texts."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.label, member.meaning, member.action = label, meaning, action
@@ -114,13 +110,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """The result of a check for one condition.
-
-    Attributes:
-        reasons: number of occurrences by reason code.
-        detail: text with the observed figure; it contains no secrets.
-        unwatched: why the condition is no longer checked; None if it is checked.
-    """
+    """The result of a check; `detail` contains no secrets, `unwatched` says why it is no longer checked."""
 
     present: bool
     reasons: Mapping[Reason, int] = field(default_factory=dict)
@@ -130,15 +120,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A run that has ended. An attribute is None if the run did not get far enough or the file cannot be read.
+    """A run that has ended. An attribute is None if the run did not get that far or the file is unreadable.
 
-    Attributes:
-        states: task state by task id.
-        failures: reason codes of failed tasks, by task id, for tasks that reported one.
-        seconds: seconds since the run started.
-        manual: True if a person started the run.
-        closed: temporary reasons that keep the gate closed for every plan, with details.
-        roll: the rolling restart, which may be over.
+    Tasks are keyed by id; `failures` has reported reason codes, `closed` temporary reasons that keep the
+    gate closed for every plan. The roll may be over.
     """
 
     states: Mapping[str, str]
@@ -153,7 +138,6 @@ class EndedRun:
     outcome: Outcome | None = None
 
     def with_documents(self, run: StoragePath) -> Self:
-        """Return a copy with all of the run's documents that can be read."""
         return replace(
             self,
             request=RunRequest.known(run),
@@ -164,26 +148,18 @@ class EndedRun:
 
     @property
     def mode_lowered(self) -> bool:
-        """Return whether the run's parameters set a mode that moves nothing.
-
-        Such a run does not show whether other runs can move bundles.
-        """
+        """Return whether the run's parameters set a mode that moves nothing; it says nothing about other runs."""
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
     @property
     def acts(self) -> bool:
-        """Return whether the run's mode allows moves."""
         return self.request is not None and self.request.resolved.settings.mode.moves
 
 
 def judge_run(
     run: EndedRun, settings: Settings, last_seen: Mapping[Condition, datetime], now: datetime
 ) -> dict[Condition, Observation]:
-    """Return an observation for each condition that this run provides information about.
-
-    Args:
-        last_seen: when an open condition was last present, by condition.
-    """
+    """Return what this run shows about each condition; `last_seen` says when an open one was last present."""
     if settings.mode is Mode.OFF:
         return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
     judged = {Condition.UNSAFE: _unsafe(run), Condition.UNLOAD: _unload(run), Condition.UNFINISHED: _unfinished(run)}
@@ -218,7 +194,7 @@ def _roll_left(roll: Roll, settings: Settings, now: datetime) -> Observation:
 
 
 def end_of_roll(roll: Roll) -> Condition | None:
-    """Return the condition about which the end of a rolling restart is reported; None if there is nothing to report."""
+    """Return the condition that reports the end of a rolling restart; None if there is nothing to report."""
     if roll.ended not in (None, Reason.ROLLED):
         return Condition.ROLL_STOPPED
     return Condition.ROLL_ELSEWHERE if roll.ended and roll.elsewhere else None

@@ -1,8 +1,8 @@
 """When to send alerts about a cluster's conditions: once when a condition starts and once when it ends.
 
-For each run, a condition is present, absent or unknown. Open conditions are stored between runs, so a condition that
-lasts is reported only once. A condition ends once it has been absent for a set quiet time. A message counts as
-delivered once at least one receiver has accepted it; until then, every run sends it again.
+A run finds a condition present, absent or unknown. Open conditions are stored between runs, so a
+lasting one is reported only once; it ends after a set quiet time of absence. A message is sent again
+by every run until at least one receiver has accepted it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ class Incident(BaseModel):
     """One condition, from its start until a message about its end has been delivered.
 
     Attributes:
-        since: when the condition was first present.
-        seen_at: when the condition was last present.
+        since, seen_at: when the condition was first and last present.
         over_at: time of the first run after `seen_at` without the condition; None while it is present.
         unwatched: why the condition is no longer checked; None if it is checked.
-        reasons, detail: as in the last observation of the condition.
         told: True if the message about the condition's start has been delivered.
     """
 
@@ -49,10 +47,8 @@ class Incident(BaseModel):
 class AlertsState(StateDocument):
     """The `alerts` document: open conditions that the *report* task observed. Only this task writes it.
 
-    Attributes:
-        began_at: when the task first ran.
-        run_at: when the task last ran.
-        run: folder name of the latest run that was checked; empty if there is none yet.
+    `began_at` and `run_at` are when it first and last ran, `run` the latest run's folder (empty: none
+    yet).
     """
 
     KEY: ClassVar[str] = "alerts"
@@ -64,7 +60,7 @@ class AlertsState(StateDocument):
 
 
 class WatchState(AlertsState):
-    """The `watch` document: open conditions that the watch DAG observed. Only this DAG writes it."""
+    """The `watch` document: open conditions that the watch DAG observed. Only it writes the document."""
 
     KEY: ClassVar[str] = "watch"
 
@@ -74,7 +70,7 @@ _Open = TypeVar("_Open", bound=AlertsState)
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message that no receiver has accepted yet. `over` is True if it reports that a condition has ended."""
+    """A message that no receiver has accepted yet; `over` means that it reports a condition's end."""
 
     condition: Condition
     over: bool
@@ -82,12 +78,10 @@ class PendingMessage:
 
 
 def advance(state: _Open, observations: Mapping[Condition, Observation], now: datetime, run: str = "") -> _Open:
-    """Return the state after a run.
+    """Return the state after a run; conditions without an observation keep their state.
 
-    Args:
-        observations: results by condition. Conditions without a result keep their state.
-        run: name of the run's folder; empty if there is no run. Observations of a run are ignored if a later run has
-            already been checked, which means that the older run's tasks were cleared and repeated.
+    `run` is the name of the run's folder; empty without a run. If a later run has already been checked,
+    its observations are ignored: tasks of the older run were cleared and repeated.
     """
     state = state.model_copy(update={"began_at": min(state.began_at or now, now), "run_at": now})
     latest_at = time_of(state.run)
@@ -112,7 +106,7 @@ def _seen_again(incident: Incident | None, seen: Observation, now: datetime) -> 
 
 
 def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> list[PendingMessage]:
-    """Return the messages to send now, in the same order as in `Condition`.
+    """Return the messages to send now, in the order of `Condition`.
 
     If a condition ended before the message about its start was delivered, only its end is reported.
     """
@@ -128,10 +122,7 @@ def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> lis
 
 
 def delivered(state: _Open, message: PendingMessage) -> _Open:
-    """Return the state after a message was delivered.
-
-    If the message reported that a condition has ended, the condition is dropped.
-    """
+    """Return the state after a message was delivered; a condition reported as over is dropped."""
     incidents = dict(state.incidents)
     if message.over:
         del incidents[message.condition]
@@ -154,13 +145,7 @@ class AlertMessage:
 
 
 def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link: str) -> AlertMessage:
-    """Return the message for a condition that has started or ended.
-
-    Args:
-        cluster: name in the clusters file.
-        figures: lines of text with key figures of the run that sends the message.
-        link: URL of that run in Airflow's UI.
-    """
+    """Return the message for a condition that has started or ended; `link` leads to the run in Airflow's UI."""
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
     lines = [f"Cluster: {cluster}", f"Condition: {condition} ({condition.label})", _line("Started", incident.since)]
@@ -185,7 +170,6 @@ def _line(name: str, at: datetime) -> str:
 
 
 def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
-    """Return one line per reason code, most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         f"  {code} x{count}" + (f": {code.meaning} {code.action}".rstrip() if actions else "")
@@ -195,7 +179,6 @@ def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[st
 
 
 def figures_of(run: EndedRun) -> list[str]:
-    """Return a few lines of text with the run's key figures."""
     lines, summary = [], run.summary
     if summary is not None:
         if summary.score_min is not None and summary.score_max is not None:

@@ -1,8 +1,8 @@
 """A run's metrics: their names, values and labels, which are the same for StatsD and OpenTelemetry.
 
-Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its last value until
-it is sent again. Things that can disappear therefore have no gauges; the only exception is a broker's score. For a
-state that ends on its own, the time at which it ends is sent; this time stays correct even if no run follows.
+Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its
+last value, so things that can disappear have none, except a broker's score. For a state that ends on
+its own, the time of its end is sent, which stays correct even if no run follows.
 """
 
 from __future__ import annotations
@@ -32,40 +32,28 @@ from pulsar_rebalancer.texts import number_of
 
 
 class Scores(NamedTuple):
-    """Scores in percent; mean, range and deviation are None if no brokers are compared.
-
-    Attributes:
-        by_broker: scores of all brokers with a valid load report, including those that are left out.
-        compared: scores of the brokers that the strategy compares, by broker.
-    """
+    """Scores in percent: `by_broker` of all with a valid load report, `compared` of those compared."""
 
     by_broker: dict[str, float] = {}
     compared: tuple[float, ...] = ()
 
     @property
     def mean(self) -> float | None:
-        """Return the mean of the compared scores in percent."""
         return math.fsum(self.compared) / len(self.compared) if self.compared else None
 
     @property
     def spread(self) -> float | None:
-        """Return the difference between the highest and the lowest compared score in points."""
         return max(self.compared) - min(self.compared) if self.compared else None
 
     @property
     def deviation(self) -> float | None:
-        """Return the standard deviation of the compared scores in points."""
         if self.mean is None:
             return None
         return math.sqrt(math.fsum((figure - self.mean) ** 2 for figure in self.compared) / len(self.compared))
 
 
 def scores_of(run: Snapshot) -> Scores:
-    """Return a run's broker scores.
-
-    Raises:
-        SnapshotError: one of the run's files cannot be read.
-    """
+    """Return a run's broker scores. Raises SnapshotError if one of the run's files cannot be read."""
     unknown, left_out = {*run.silent, *run.validation.quarantined}, left_out_of(run)
     samples = run.brokers_without({})
     scores = {sample.broker: score(sample, run.settings) for sample in samples if sample.broker not in unknown}
@@ -79,14 +67,9 @@ _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.\-/]")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One figure that describes a run.
+    """One value that describes a run; `docs/metrics.md` lists the units, and `name` has no prefix.
 
-    Attributes:
-        name: name without the prefix; `docs/metrics.md` lists the units.
-        value: a finite number. For a counter, it is the increment, which is never negative.
-        labels: values by name. They contain only characters that are allowed in a StatsD line.
-        counter: True for a counter, whose values are added up; False for a gauge, whose value replaces the previous
-            value.
+    A counter's value is its increment, never negative; labels have only characters allowed in StatsD.
     """
 
     name: str
@@ -96,20 +79,14 @@ class Measurement:
 
     @classmethod
     def of(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
-        """Return a measurement; characters not allowed in labels (such as a brokerId's colon) become underscores."""
+        """Return a measurement; characters not allowed in labels (a brokerId's colon) become underscores."""
         return cls(name, value, {key: _NOT_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
 
 
 def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
-    """Return the measurements for a run that has ended.
+    """Return the measurements for an ended run; `run` and `outcome` are None if nothing was collected.
 
-    Args:
-        cluster: name in the clusters file.
-        run: the run's folder; None if nothing was collected.
-        outcome: the run's outcome; None if nothing was collected.
-
-    Raises:
-        SnapshotError: one of the run's files is damaged.
+    Raises SnapshotError if one of the run's files is damaged.
     """
     verdict = outcome.verdict if outcome is not None else Reason.UNFINISHED
     measurements = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
@@ -123,11 +100,7 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
 
 
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
-    """Yield measurements of people's orders, the circuit breaker, and the plan awaiting approval.
-
-    Args:
-        settings: settings from the clusters file.
-    """
+    """Yield measurements of operators' orders, the circuit breaker, and the plan awaiting approval."""
     pause, waits_until = pause_of(settings, orders.control), orders.waits_until(settings, now)
     times = {
         "paused_until": pause.until if pause else None,
@@ -202,11 +175,10 @@ def _result(ended: MoveOutcome | SplitOutcome) -> str:
 
 
 LISTED = 20
-"""Maximum number of moves listed in the log."""
 
 
 def describe(outcome: Outcome, run: StoragePath) -> str:
-    """Return a summary of the run in a few lines: scores, pairs, hits, verdict, splits and moves."""
+    """Return a few lines about the run: scores, pairs, hits, verdict, splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)
     in_force = outcome.in_force or (summary.in_force if summary else "")
@@ -263,7 +235,7 @@ def _decided(summary: Summary) -> list[str]:
 
 
 def hits_of(summary: Summary) -> str:
-    """Return a phrase with the most hits of any pair and the hits that it needs; empty if the strategy has no pairs."""
+    """Return the most hits of any pair and the hits that it needs; empty for a strategy without pairs."""
     each = zip(summary.hits, _thresholds(summary).items(), strict=False)
     return ", ".join(f"most {kind} {have} of {threshold.hits}" for have, (kind, threshold) in each)
 

@@ -28,13 +28,13 @@ OF_LATE = timedelta(minutes=30)
 """The period before a sample for which each broker's lowest and highest score are shown."""
 
 _MOST_PERCENT = 1000.0
-"""Larger figures are not drawn: no real load exceeds this percentage, and such a bar would flatten all other bars."""
+"""Larger values are not drawn: no real load exceeds it, and such a bar would flatten all others."""
 
 _SLOT = 15
-"""Length of a time slot, in seconds. Only one sample per slot is read; a broker measures its CPU only once a minute."""
+"""Seconds of a time slot, of which one sample is read; a broker measures its CPU only once a minute."""
 
 _READING = 0.4
-"""Maximum seconds spent reading files for one response; the next response reads the remaining files."""
+"""Maximum seconds spent reading files for one response; the next one reads the remaining files."""
 
 
 def broker_views(
@@ -45,12 +45,7 @@ def broker_views(
     drains: Mapping[str, Drain],
     kept: ShedderState,
 ) -> list[BrokerView]:
-    """Return a run's brokers, the hottest first; brokers without a load report come last.
-
-    Args:
-        after: predicted scores of the plan's sources and destinations, in percent, by broker.
-        pairs: all pairs in the run's decisions.
-    """
+    """Return a run's brokers, the hottest first, those without a load report last; `after` is in percent."""
     try:
         samples, silent = run.brokers, run.snapshot.silent
     except SnapshotError:
@@ -87,7 +82,7 @@ def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
 
 
 def drained(drain: Drain) -> str:
-    """Return text about a drain: when it began, who ordered it and why."""
+    """Return when a drain began, who ordered it and why."""
     return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
 
@@ -112,7 +107,6 @@ def _is_percent(figure: float) -> bool:
 
 
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
-    """Return each broker's lowest and highest score in the half hour before a time."""
     recent: dict[int, StoragePath] = {}
     for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, storage.dated_runs(until)):
         recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
@@ -144,7 +138,7 @@ SHOWN = 40
 
 
 def pair_views(run: Run) -> list[PairView]:
-    """Return all pairs in a run's decisions, the largest gap first. The run must have a plan."""
+    """Return all pairs in the decisions of a run with a plan, the largest gap first."""
     try:
         rows = read_decisions(run.folder)
     except SnapshotError:
@@ -156,7 +150,7 @@ def pair_views(run: Run) -> list[PairView]:
 
 
 def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
-    """Return the pairs to list: pairs with a gap that reaches a threshold, and pairs that have fired or are waiting."""
+    """Return the pairs with a gap that reaches a threshold, or that have fired or are waiting."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
 
 
@@ -166,7 +160,6 @@ def _waits(view: PairView) -> bool:
 
 
 def _view_of(row: Row, settings: Settings) -> PairView:
-    """Convert one row of a run's decisions table for the page."""
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
     thresholds = profile_shown(settings).thresholds(settings) if counts else {}
@@ -188,16 +181,12 @@ def _view_of(row: Row, settings: Settings) -> PairView:
 
 
 def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
-    """Return the highest threshold that a gap reaches, `low` or `high`; else `calm`."""
     reached = [kind for kind, threshold in thresholds.items() if gap is not None and gap >= threshold.gap]
     return reached[-1] if reached else "calm"
 
 
 def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings) -> float | None:
-    """Return the seconds from the sample until the pair fires, assuming that the gap does not change.
-
-    Each further hit needs another sample.
-    """
+    """Return the seconds from the sample until the pair fires if the gap stays; each hit needs a sample."""
     if band == "calm":
         return None
     sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)
@@ -206,7 +195,6 @@ def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings
 
 
 def kept_by(run: Run) -> ShedderState:
-    """Return the strategy's state after a run; empty if it cannot be read."""
     try:
         state = read_state(run.folder)
         if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
@@ -217,7 +205,6 @@ def kept_by(run: Run) -> ShedderState:
 
 
 def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
-    """Return the whole cluster's hits; None if the strategy does not count such hits."""
     settings = run.request.resolved.settings
     need = profile_shown(settings).cluster_hits(settings)
     return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)

@@ -26,22 +26,19 @@ from pulsar_rebalancer.strategies.scoring import relative_limits
 from pulsar_rebalancer.strategies.strategy_state import KeptState
 
 COSTS_LISTED = 20
-"""Maximum number of bundles listed."""
 
 _KNOWN = ["bundle", "quick_rate", "hour_rate", "cost", "cost_variance"]
 
 
 def learned_in(state: DecisionState) -> Learned | None:
-    """Return the figures that the strategy has learned; None if it has not learned anything."""
     learned = KeptState.parse(state.hits, state.kept).shedder.learned
     return learned if learned.samples else None
 
 
 def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[CostView, ...]:
-    """Return a broker's bundles with the largest current load, largest first; empty if nothing was learned.
+    """Return a broker's bundles by current load, largest first; empty if nothing was learned.
 
-    Raises:
-        SnapshotError: the latest sample, the state of its run or the costs cannot be read.
+    Raises SnapshotError if the latest sample, its run's state or the costs cannot be read.
     """
     run, _ = latest(storage, now)
     if run is None or run.summary is None:
@@ -70,16 +67,14 @@ def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[C
 
 
 FOUND_LISTED = 50
-"""Maximum number of bundles listed."""
 
 _COLUMNS = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
 
 
 def find_bundles(storage: ClusterStorage, part: str, now: datetime) -> BundlesFound:
-    """Return the bundles whose names contain a given text, those with the most traffic first.
+    """Return the bundles whose names contain a text, those with the most traffic first.
 
-    Raises:
-        SnapshotError: the latest sample cannot be read.
+    Raises SnapshotError if the latest sample cannot be read.
     """
     run, _ = latest(storage, now)
     if run is None:
@@ -100,20 +95,12 @@ _NEVER_MOVE = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
 def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
-    """Return the first bundles that a run's plan considered but does not move, by reason and name.
-
-    Raises:
-        SnapshotError: the run has no readable plan.
-    """
+    """Return the first bundles considered but not moved. Raises SnapshotError if no plan is readable."""
     return _named((row["reason"], row["bundle"], row["source"]) for row in candidate_rows(folder) if not row["taken"])
 
 
 def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
-    """Yield the drained brokers, each with the bundles that are still there after a run, except heartbeat bundles.
-
-    Args:
-        run: the run on the page; None if there is none.
-    """
+    """Yield the drained brokers with the bundles still there after a run, except heartbeat bundles."""
     if run is None or run.summary is None:
         yield from (DrainView(broker=broker, drained=drained(drain)) for broker, drain in drains.items())
         return
@@ -148,7 +135,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
 
 
 def _left_by(run: Run, bundle: str) -> str:
-    """Return why one of the plan's bundles has no new owner; empty if it has a new owner or might still get one."""
+    """Return why a bundle has no new owner; empty if it has one or might still get one."""
     move = run.moves.get(bundle)
     if move is None:
         return run.outcome.verdict if run.outcome else ""

@@ -19,9 +19,7 @@ from pulsar_rebalancer.show.page.recent_runs import Run
 class FailedRun(View):
     """The latest run that has ended, if it failed.
 
-    Attributes:
-        task: the failed task; empty if the run exceeded its time limit.
-        reason: the task's reason code; empty if the task reported none.
+    `task` is empty if the run exceeded its time limit, `reason` if the task reported no code.
     """
 
     run_id: str
@@ -34,18 +32,12 @@ class AirflowContext(View):
     """Input for the page in addition to the runs' files.
 
     Attributes:
-        paused: True if the DAG is paused in Airflow.
         scheduled: True if Airflow's scheduler is alive; if not, no run starts.
-        next_run_at: start of the next scheduled run.
         opened: id of the DAG run in progress whose gate has opened; empty if there is none.
         queued: ids of the DAG runs that are waiting for their turn.
-        control: people's orders and the circuit breaker.
-        last_plan: id of the last recorded plan.
-        roll: the last rolling restart.
-        question: the open question, which asks a person to approve a plan.
-        answers: people's answers to questions about plans.
-        not_handed_over: why plans were not handed over to be carried out although people approved them, by plan id.
-        handed_over: manual plans that people handed over to be carried out.
+        control: operators' orders and the circuit breaker.
+        not_handed_over: why approved plans were not handed over to be carried out, by plan id.
+        handed_over: manual plans that operators handed over to be carried out.
     """
 
     paused: bool = False
@@ -64,35 +56,28 @@ class AirflowContext(View):
     handed_over: HandedOverPlans = HandedOverPlans()
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
-        """Return the reasons, other than the mode, why the next run would not carry out the strategy's moves.
+        """Return why the next run would not carry out the strategy's moves, except for the mode.
 
-        Args:
-            settings: settings from the current clusters file; the same applies to the methods below.
+        The settings, here and below, are those of the current clusters file.
         """
         rolls = [Closed(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
         return [closing for closing in self.closed(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
-        """Return the deadline for approving a plan; None if no plan is awaiting approval."""
         return OrdersInForce(question=self.question, answers=self.answers).waits_until(settings, now)
 
     def asks_about(self, run: Run) -> bool:
-        """Return whether the open question is about the run's moves, if the run's plan needs approval.
-
-        A run with the moves of the open question does not ask about them again.
-        """
+        """Return whether the open question is about a run's moves; the same moves are not asked about again."""
         return self.question.at is not None and self.question.at <= run.request.collected_at
 
     def answer_about(self, run: Run) -> Answer | None:
-        """Return people's answer to the question about a run's plan; None if there is none."""
         answers, question = self.answers.plans, self.question.plan_id if self.asks_about(run) else ""
         return answers.get(run.folder.name) or answers.get(question)
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
-        """Return text about the current orders and the people who gave them; empty if there are none.
+        """Return the current orders and who gave them; empty if there are none.
 
-        Args:
-            run: the run on the page; a person might have stopped this run.
+        `run` is the run on the page, which an operator might have stopped.
         """
         closed, until = self.closed(settings, now), self.waits_until(settings, now)
         orders = OrdersInForce(control=self.control, drains=self.drains, roll=self.roll, answers=self.answers)
@@ -110,10 +95,9 @@ class AirflowContext(View):
         return " ".join(f"{text}." for text in sentences)
 
     def closed(self, settings: Settings, now: datetime) -> list[Closed]:
-        """Return the reasons why the gate would be closed for any plan now; empty if it would open."""
+        """Return why the gate would be closed for any plan now; empty if it would open."""
         return closings(settings, self.control, now, JudgedRun(now, self.last_plan))
 
 
 def why_held(closed: Closed) -> str:
-    """Return a sentence that says why nothing is moved."""
     return "The next run moves nothing." if closed.reason is Reason.SKIPPED else closed.reason.meaning

@@ -34,26 +34,19 @@ _ENDED_ROLL = timedelta(days=1)
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
-    """Return the content of the strip at the top of the page.
-
-    Args:
-        entry: the cluster's entry in the current clusters file.
-
-    Raises:
-        SnapshotError: `storage_failed`.
-    """
+    """Return the strip at the top of the page. Raises SnapshotError `storage_failed`."""
     shown, measured, said = _now(storage, entry, facts, now)
     return _status(entry, facts, shown, said, now, measured)
 
 
 def unreadable(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
-    """Return the content of the strip for a cluster with unreadable files."""
+    """Return the strip for a cluster with unreadable files."""
     said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
     return _status(entry, facts, None, said, now)
 
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
-    """Return a cluster's page. The arguments and errors are the same as for `status`."""
+    """Return a cluster's page. The arguments and errors are those of `status`."""
     shown, measured, said = _now(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting(storage, entry, facts, shown, now)
@@ -76,7 +69,7 @@ def _now(
 ) -> tuple[Run | None, Run | None, Said]:
     """Return the run to show, the run with the latest sample, and the cluster's state.
 
-    The run to show is the run that is moving bundles or, if there is none, the latest run that has ended.
+    The run to show is the one that is moving bundles, else the latest run that has ended.
     """
     begun, ended = latest(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun
@@ -94,11 +87,7 @@ def _awaiting(
 
 
 def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
-    """Return a cluster's page as it was at the time of one run; None if the run has no readable request.
-
-    Args:
-        entry: the cluster's entry in the current clusters file.
-    """
+    """Return the page as it was at the time of one run; None if the run has no readable request."""
     run = read_run(folder)
     if run is None:
         return None

@@ -1,7 +1,7 @@
 """The data for a cluster's page, as a typed JSON document for the browser.
 
-The browser shows the data without further calculations. Scores are in percent, gaps and score ranges in percentage
-points, times in UTC.
+The browser calculates nothing. Scores are in percent, gaps and ranges in percentage points, times in
+UTC.
 """
 
 from __future__ import annotations
@@ -14,18 +14,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer.strategies.sample import Line
 
 VERSION = 1
-"""Version of the document. A browser that shows an older version of the page reloads it."""
+"""Version of the document. A browser with an older version of the page reloads it."""
 
 
 class View(BaseModel):
-    """Part of the page's JSON document."""
-
     model_config = ConfigDict(frozen=True)
 
 
 class Tone(StrEnum):
-    """The urgency of a cluster's state."""
-
     GOOD = "good"
     BUSY = "busy"
     WARN = "warn"
@@ -39,7 +35,6 @@ class State(StrEnum):
     tone: Tone
 
     def __new__(cls, word: str, tone: Tone) -> Self:
-        """Create a member from its word and tone."""
         member = str.__new__(cls, word)
         member._value_, member.tone = word, tone
         return member
@@ -63,14 +58,10 @@ class State(StrEnum):
 
 
 class BundleView(View):
-    """One bundle of the plan.
+    """One bundle of the plan; `topics` are unloaded, and `clients` (producers and consumers) must reconnect.
 
-    Attributes:
-        topics: number of topics that are unloaded.
-        clients: number of producers and consumers that must reconnect.
-        why: text that explains why the bundle moves or is split.
-        outcome: reason code; empty while unknown.
-        ok: True if the bundle was moved or split as planned; None while unknown.
+    `outcome` is a reason code, empty while unknown; `ok` is True if it went as planned, None while
+    unknown.
     """
 
     bundle: str
@@ -87,8 +78,7 @@ class BundleView(View):
 class MoveView(BundleView):
     """One bundle that the plan moves; its traffic is in the unit of `PlanView.measure`.
 
-    Attributes:
-        harm: text about the cost of the move for clients; for a manual plan, about the cost of the bundle's last move.
+    `harm` is the cost of the move for clients; for a manual plan, of the bundle's last move.
     """
 
     source: str
@@ -98,11 +88,9 @@ class MoveView(BundleView):
 
 
 class SplitView(BundleView):
-    """One bundle that the plan splits. A split cannot be undone. Without an unload, it disturbs no topics or clients.
+    """One bundle that the plan splits, which cannot be undone. Without an unload, no clients are disturbed.
 
-    Attributes:
-        positions: hashes at which the bundle is cut, as `0x…`.
-        shares: share of the bundle's traffic (0 to 1) in each of its parts.
+    The positions are hashes as `0x…`; the shares are each part's share of the traffic, 0 to 1.
     """
 
     broker: str
@@ -112,7 +100,7 @@ class SplitView(BundleView):
 
 
 class EndView(View):
-    """A source or destination of moves, with its score before the plan and its predicted score after the plan."""
+    """A source or destination, with its score before the plan and its predicted score after it."""
 
     name: str
     before: float
@@ -120,8 +108,6 @@ class EndView(View):
 
 
 class Count(View):
-    """The number of occurrences of a reason."""
-
     reason: str
     meaning: str
     count: int
@@ -137,7 +123,7 @@ class StayView(View):
 
 
 class BundleFound(View):
-    """A bundle that a person may pick; its traffic is in bytes/s."""
+    """A bundle that an operator may pick; its traffic is in bytes/s."""
 
     bundle: str
     broker: str
@@ -146,19 +132,17 @@ class BundleFound(View):
 
 
 class BundlesFound(View):
-    """The bundles whose names contain a given text: those with the most traffic, and the total number."""
+    """The bundles whose names contain a text: those with the most traffic, and the total number."""
 
     bundles: tuple[BundleFound, ...] = ()
     all: int = 0
 
 
 class CostView(View):
-    """The figures that a strategy has learned about a bundle.
+    """The values that a strategy has learned about a bundle; `doubt` is the cost's standard deviation.
 
-    Attributes:
-        now, hour: how much the bundle adds to the broker's score, in points: now, and on average over an hour.
-        cost: cost of the bundle's messages, in multiples of an average message.
-        doubt: standard deviation of the cost.
+    `now` and `hour` are points of the broker's score, the latter over an hour; a message costs 1 on
+    average.
     """
 
     bundle: str
@@ -172,14 +156,11 @@ class DrainView(View):
     """A drained broker after the run on the page.
 
     Attributes:
-        drained: text about the drain: when it began, who ordered it and why.
-        bundles: number of bundles that the broker had; None if the drain began after the run's sample, or if the
-            broker had no report.
-        movable: number of these bundles that can still move: those in system namespaces or without topics never do.
-        moving: number of bundles that the run still moves; a bundle that is not in the broker's report yet moves later.
-        gone: number of bundles that the run has moved.
-        left: the first bundles that are still on the broker, although the run has considered them.
-        more: number of such bundles that are not listed.
+        bundles: number of bundles that the broker had; None before the drain or without a report.
+        movable: number of these that can still move: those in system namespaces or without topics never
+            do.
+        moving, gone: bundles that the run still moves, and has moved; those not in the report move later.
+        left, more: the first bundles still on the broker although considered, and the number of others.
     """
 
     broker: str
@@ -197,28 +178,21 @@ class PlanView(View):
 
     Attributes:
         folder: name of the run's folder, which is the plan's id.
-        run_id: id of the DAG run.
         until: time after which the gate no longer opens for the plan.
         under_way: True while the plan's bundles are being moved.
         has_effect: True if carrying the plan out has an effect; a drain has one even without moves.
-        marks_drains: True if carrying the plan out marks brokers as drained; their bundles may leave later.
-        by: text that names the person who ordered the plan and, if it was forced, says why; empty if no person ordered
-            it.
-        requested_by: users who requested the plan or moves in it.
+        marks_drains: True if carrying it out marks brokers as drained; their bundles may leave later.
+        by: who ordered the plan and, if it was forced, why; empty if no operator ordered it.
         verdict: the gate's reason code; empty until the gate has decided.
-        measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s).
-        traffic: total traffic of all moves, in the unit of `measure`.
-        range_before, predicted_range: score range before the plan and predicted range after it, in points.
-        brokers: sources and destinations of moves.
+        measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s), the unit of `traffic`, the moves'
+            total.
+        range_before, predicted_range: score range before and after the plan, in points.
         more: number of moves not listed.
-        splits: bundles that are split.
         about_splits: sentences about bundles that are not split, and about splits that would help.
         unknown: names in a manual request that match no bundle.
         stay: number of considered bundles that are not moved, by reason.
-        done: number of moves and splits with an outcome.
-        failed: number of moves and splits that did not end as planned.
-        harm: sentence about the cost of the moves for clients; for a manual plan, about the cost of its bundles' last
-            moves.
+        done, failed: moves and splits with an outcome, and those that did not end as planned.
+        harm: cost of the moves for clients; for a manual plan, of its bundles' last moves.
     """
 
     folder: str
@@ -257,12 +231,11 @@ class Status(View):
     """The content of the strip at the top of the page.
 
     Attributes:
-        pairing: True if the strategy pairs brokers.
-        sentence: a sentence that says why the rebalancer does or does not move bundles.
-        in_force: a sentence about people's orders in force; empty if there are none.
+        sentence: why the rebalancer does or does not move bundles.
+        in_force: operators' orders in force; empty if there are none.
         collected_at: time of the latest sample; None if there is none.
-        score_range, deviation: range and standard deviation of the compared scores, in points; None if no brokers are
-            compared. After moves, the range is the predicted range (None if unknown) until scores are measured again.
+        score_range, deviation: of the compared scores, in points; None if none are compared. After moves,
+            the range is predicted (None if unknown) until scores are measured again.
         predicted: True if the range is the plan's prediction.
     """
 
@@ -289,16 +262,15 @@ class BrokerView(View):
 
     Attributes:
         label: a short unique part of the broker's name.
-        score: score in percent; None without a load report.
+        score: in percent; None without a load report.
         resources: weighted usage by resource, in percent; the largest is the score.
         deciding: the resource with the largest weighted usage; empty without a load report.
         lowest, highest: lowest and highest score within the last half hour.
-        after: predicted score after the plan; None if the broker is neither source nor destination in the plan.
+        after: predicted score; None if the broker is neither source nor destination in the plan.
         left_out: why the broker can be neither source nor destination; empty if it can be both.
-        band: the highest threshold that the gap of the broker's pair reaches: `low` or `high`, else `calm`.
-        partner, gap: the colder broker of the pair, and the gap to it; set only for the hotter broker of a pair.
-        drained: text about the drain: when it began, who ordered it and why; empty if the broker is not drained.
-        average, average_throughput: the strategy's moving averages for the broker, in percent and bytes/s.
+        band: the highest threshold that the gap of the broker's pair reaches: `low`, `high`, else `calm`.
+        partner, gap: the pair's colder broker and the gap to it; only for the hotter broker of a pair.
+        average, average_throughput: the strategy's moving averages, in percent and bytes/s.
     """
 
     name: str
@@ -321,8 +293,6 @@ class BrokerView(View):
 
 
 class HitsView(View):
-    """The current number of hits, and the number needed to fire."""
-
     have: int
     need: int
 
@@ -333,9 +303,8 @@ class PairView(View):
     Attributes:
         band: the highest threshold that the gap reaches: `low` or `high`, else `calm`.
         hits: hits by threshold, `low` and `high`; empty if the strategy counts no hits.
-        seconds_to_fire: seconds from the sample until the pair fires if the gap does not change; None if no hits are
-            counted.
-        meaning: description of the reason code.
+        seconds_to_fire: seconds from the sample until the pair fires if the gap does not change, else
+            None.
     """
 
     number: int
@@ -352,8 +321,6 @@ class PairView(View):
 
 
 class FindingView(View):
-    """A validation finding in words."""
-
     reason: str
     effect: str
     count: int
@@ -363,10 +330,9 @@ class FindingView(View):
 
 
 class Links(View):
-    """Links to other pages, as paths on the API server. An empty path means that there is no link.
+    """Links to other pages, as paths on the API server; empty without a link.
 
-    Attributes:
-        requests: the runs that people have started, in Airflow.
+    `requests` are the runs that operators have started, in Airflow.
     """
 
     dag: str = ""
@@ -377,13 +343,7 @@ class Links(View):
 
 
 class ShownQuestion(View):
-    """The question in Airflow about a plan that is awaiting approval.
-
-    Attributes:
-        dag, run, task: ids of the DAG, the DAG run and the task that asks the question.
-        hash: the plan's hash.
-        until: deadline for the answer.
-    """
+    """The question in Airflow about a plan awaiting approval: ids, the plan's hash and the deadline."""
 
     dag: str
     run: str
@@ -393,13 +353,7 @@ class ShownQuestion(View):
 
 
 class RollView(View):
-    """A rolling restart in progress, or one that has ended recently.
-
-    Attributes:
-        text: the roll's phase and what the roll is waiting for, or how it ended, and whose bundles are elsewhere.
-        broker: the broker whose turn it is; empty if the roll is over.
-        done, total: number of brokers whose turn is over, and total number of brokers in the roll.
-    """
+    """A rolling restart in progress or ended recently; `broker` is the one whose turn it is, or empty."""
 
     text: str
     broker: str
@@ -408,11 +362,7 @@ class RollView(View):
 
 
 class MovedRun(View):
-    """A run that moved bundles and can be undone.
-
-    Attributes:
-        folder: name of the run's folder.
-    """
+    """A run that moved bundles and can be undone; `folder` is the name of its folder."""
 
     folder: str
     collected_at: AwareDatetime
@@ -421,24 +371,21 @@ class MovedRun(View):
 class Acts(View):
     """The actions that the user may take. A DAG's id is empty if the user may not start that DAG.
 
-    If a DAG is paused in Airflow, a new run acts only after a person unpauses the DAG.
+    If a DAG is paused in Airflow, a new run acts only after an operator unpauses the DAG.
 
     Attributes:
-        control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the circuit breaker.
+        control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the breaker.
         rebalance: the DAG that balances the cluster.
-        carries_out: the same DAG, also if the user may not start it: its runs carry out approved and manual plans.
-        by_hand: the DAG for manual plans.
+        carries_out: the same, even if the user may not start it: it carries out approved and manual
+            plans.
         question: the open question; None if there is none, or the user may not answer it.
-        paused: True if a person has paused the cluster.
-        skips: True if a person has ordered that the next run be skipped.
+        skips: True if an operator has ordered that the next run be skipped.
         breaker: True if the circuit breaker is open.
-        rolls: True if a rolling restart is active.
         closed: why the gate would be closed for any plan now; empty if it would open.
-        stays_closed: the same, if the gate opens only after a person has changed something.
-        paused_dags: DAGs that are paused in Airflow, among those that the user may start, those that their runs start,
-            and that of an active rolling restart.
-        barred: the user's id and login name if the cluster requires two people; the user may then not approve their own
-            plans or, in mode `auto`, carry them out.
+        stays_closed: the same, if the gate opens only after an operator has changed something.
+        paused_dags: paused DAGs that the user may start or their runs start, and an active roll's.
+        barred: the user's id and login name if the cluster requires two operators; they may then not
+            approve their own plans or, in mode `auto`, carry them out.
     """
 
     control: str = ""
@@ -460,25 +407,19 @@ class Overview(View):
     """One cluster's page.
 
     Attributes:
-        run_id: id of the DAG run on the page; empty if there is none yet.
-        folder: name of the run's folder.
-        sampled_at: time of the run's sample.
-        of_one_run: True if the page shows the state at the time of this run, False if it shows the current state.
+        run_id, folder: id and folder name of the run on the page; empty if there is none yet.
+        of_one_run: True if the page shows the state at the time of this run, False if the current state.
         middle: mean score; None if no brokers were compared.
         lines: lines to draw across the broker bars.
-        pairs: pairs with a gap that reaches a threshold, and pairs that have fired or are waiting; the largest gap
-            first.
+        pairs: pairs that reach a threshold, have fired or are waiting, the largest gap first.
         close_pairs: number of pairs not listed.
-        firing: verb for text that says when a pair fires: `fires` or `would fire`; empty if the time is unknown.
+        firing: `fires` or `would fire`, for the time at which a pair fires; empty if it is unknown.
         hits: the whole cluster's hits; None if the strategy does not count such hits.
         plan: the plan of the run on the page, if bundles move or were considered; else None.
         awaiting: the plan awaiting approval, if it is from another run; else None.
         last: the last plan that moved or split bundles; None if `plan` has already begun.
-        moved: the latest run that moved bundles; on the page of one run, that run if it moved bundles.
-        changed_at: end of the latest run that moved or split bundles, also on the page of an earlier run.
-        roll: the active rolling restart; None if there is none.
-        validated: True if the run has been validated.
-        learns: True if the strategy learns the cost of bundles' messages.
+        moved: the latest run that moved bundles; on the page of one run, that run if it did.
+        changed_at: end of the latest run that moved or split bundles, even on an earlier run's page.
     """
 
     version: int = VERSION
@@ -509,13 +450,10 @@ class Overview(View):
 
 
 class RunAnswer(View):
-    """The outcome of a run that the page started.
+    """The outcome of a run that the page started; `plan` is the shown plan's hash, empty without effect.
 
-    Attributes:
-        state: `waiting` (in the queue), `running`, `awaiting approval`, `done`, `refused` (for a reason), `failed` or
-            `cancelled`.
-        text: text to show after the state; may be empty.
-        plan: hash of the plan that the run shows; empty if it shows no plan, or if the plan would have no effect.
+    `state` is `waiting` (in the queue), `running`, `awaiting approval`, `done`, `refused`, `failed` or
+    `cancelled`.
     """
 
     state: str = "done"

@@ -30,14 +30,13 @@ from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.texts import capitalized
 
 LISTED = 100
-"""Maximum number of moves listed."""
 
 ENDS = 40
-"""Maximum number of brokers listed with predicted scores, those with the largest predicted change first."""
+"""Maximum number of brokers with predicted scores, those with the largest predicted change first."""
 
 
 def predicted(run: Run) -> dict[str, float]:
-    """Return the predicted scores of a plan's sources and destinations after the moves; empty if unknown."""
+    """Return the predicted scores of a plan's sources and destinations; empty if unknown."""
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
@@ -54,7 +53,7 @@ def predicted(run: Run) -> dict[str, float]:
 
 
 def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
-    """Return the readable parts of a run's plan, for the page; None if the run has no plan."""
+    """Return the readable parts of a run's plan; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
     summary = run.summary
@@ -110,7 +109,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
 
 
 def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
-    """Return the cost of the moves for clients; for a plan that is only shown, the cost of its bundles' last moves."""
+    """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
     if last is not None:
         return f"The last time: {last_time(last.values(), moves)}." if moves else ""
     harm = harm_of(run.outcome.moves) if run.outcome else None
@@ -118,7 +117,6 @@ def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
 
 
 def _disturbed(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
-    """Return the topics and clients of the bundles that are unloaded; empty if they are unknown."""
     try:
         return run.snapshot.clients(actions.unloaded)
     except SnapshotError:
@@ -126,7 +124,6 @@ def _disturbed(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
 
 
 def _about_splits(run: Run, summary: Summary) -> tuple[str, ...]:
-    """Return the sentences about splits, except those about planned splits."""
     try:
         planned = {row["explanation"] for row in taken_rows(run.folder)}
     except (SnapshotError, KeyError):
@@ -141,7 +138,6 @@ def _moves(
     disturbed: Mapping[str, Mapping[str, int]],
     last: Mapping[str, Harm],
 ) -> list[MoveView]:
-    """Return the moves: failed moves first, then the others in the plan's order."""
     fired = [pair for pair in pair_views(run) if pair.fired]
     # In a swap, bundles also leave the colder broker.
     pairs = {pair.destination: pair for pair in fired} | {pair.source: pair for pair in fired}
@@ -153,7 +149,6 @@ def _moves(
 
 
 def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
-    """Return an explanation of why a bundle moves; empty if unknown."""
     drain, pair = summary.drains.get(move.source), pairs.get(move.source)
     if summary.by_hand is not None:
         return _asked(summary)
@@ -165,13 +160,11 @@ def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
 
 
 def _asked(summary: Summary) -> str:
-    """Return the manual action with its reason; empty if nobody requested the plan."""
     asked = summary.by_hand.request if summary.by_hand else None
     return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
 
 
 def _by(summary: Summary) -> str:
-    """Return text that says who ordered the plan and, if it was forced, why; empty if nobody ordered it."""
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
