@@ -105,6 +105,7 @@ def refused(run: Outcome, task: str) -> tuple[str, str]:
     return run.states[task], run.xcom(task, "failure")
 
 
+@pytest.mark.system
 def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # These brokers' reports show after a second what has moved.
     monkeypatch.setattr(filling, "_REPORTED", timedelta(seconds=2))
