@@ -75,7 +75,7 @@ class _BundleSplit:
         self._split = split
         self._most_bundles = most_bundles
         self._timeout_s = timeout_s
-        self._leaves = skip_reason
+        self._skip_reason = skip_reason
         self._begin = begin
         self._attempts = 0
         self._found: tuple[int, ...] = ()
@@ -109,7 +109,7 @@ class _BundleSplit:
         self._found = self._within(bounds)
         if self._found:
             return self._judged(Reason.ALREADY_SPLIT)
-        left = self._leaves(self._split)
+        left = self._skip_reason(self._split)
         if left is None and len(bounds) - 1 + len(self._split.positions) > self._most_bundles:
             return Reason.NAMESPACE_FULL
         return left

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,9 +33,6 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, Cell, table
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer.texts import one_line
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def owners_of(reported: pa.Table) -> Counter[str]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
@@ -24,10 +24,6 @@ from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import topics_in
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, TopicLoad
 from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _log = logging.getLogger(__name__)
 

@@ -260,7 +260,7 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
-    hiding = snapshot.silent or snapshot.started.keys() < {*snapshot.started, *roll.listed}
+    hiding = snapshot.silent or set(roll.listed) - snapshot.started.keys()
     hidden = unreported if hiding else unreported & lately.keys()
     left_out = snapshot.validation.quarantined.keys()
     ready = roll.broker in snapshot.started and roll.broker not in left_out

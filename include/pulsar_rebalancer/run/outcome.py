@@ -1,4 +1,4 @@
-"""The outcome of a run, its moves and its splits: `outcome.json`."""
+"""The outcome of a run: its moves and splits over all attempts, and what they cost clients."""
 
 from __future__ import annotations
 

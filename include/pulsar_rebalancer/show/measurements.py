@@ -1,4 +1,4 @@
-"""A run's metrics: their names, values and labels, which are the same for StatsD and OpenTelemetry.
+"""A run's metrics (the same for StatsD and OpenTelemetry), broker scores and summary text.
 
 Gauges describe the cluster, the plan and the current orders; counters count events. A gauge keeps its
 last value, so things that can disappear have none, except a broker's score. For a state that ends on

@@ -1,4 +1,4 @@
-"""JSON documents with a version number; another version is rejected with a reason code."""
+"""JSON documents with a version, and the layout of a cluster's folders under the storage root."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ from pulsar_rebalancer.state.state_documents import NOTHING, SETTLED, Learned, L
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from pulsar_rebalancer.strategies.sample import RecentMove

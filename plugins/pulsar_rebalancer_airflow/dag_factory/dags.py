@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -35,10 +35,6 @@ from pulsar_rebalancer_airflow.operators import (
     ValidateOperator,
     WatchOperator,
 )
-
-if TYPE_CHECKING:
-    from airflow.sdk import DAG
-
 
 COMMON: dict[str, Any] = {
     "start_date": datetime(2026, 1, 1, tzinfo=UTC),

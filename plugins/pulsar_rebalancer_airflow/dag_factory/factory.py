@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, TriggerRule, get_parsing_context
@@ -39,10 +39,6 @@ from pulsar_rebalancer_airflow.operators import (
 )
 from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.state_store import state_asset
-
-if TYPE_CHECKING:
-    from airflow.sdk import DAG
-
 
 _RETRY_DELAY = timedelta(seconds=5)
 

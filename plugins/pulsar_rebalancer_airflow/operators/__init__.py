@@ -1,4 +1,4 @@
-"""The tasks of a run, one module for each task."""
+"""The operators of all tasks."""
 
 from __future__ import annotations
 

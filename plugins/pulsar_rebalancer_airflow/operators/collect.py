@@ -1,4 +1,4 @@
-"""Collect a snapshot of the cluster, the effective settings and the stored state."""
+"""Collect a sample of the cluster, and validate it with Great Expectations before any decision."""
 
 from __future__ import annotations
 

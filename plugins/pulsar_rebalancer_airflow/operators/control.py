@@ -1,4 +1,4 @@
-"""Control: carry out a person's order, and report the current orders."""
+"""Store an operator's order at once, then carry it out and report the orders in force."""
 
 from __future__ import annotations
 

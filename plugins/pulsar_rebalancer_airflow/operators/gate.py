@@ -1,4 +1,4 @@
-"""Record: commit the new state exactly once, before the gate and independently of the gate's verdict."""
+"""Record the new state exactly once, then decide whether the recorded plan may be carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintain: compact the runs of past days, and delete files that are older than the settings allow."""
+"""Daily upkeep, the watch over the schedule, and the only task of a cluster with an invalid entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submit this package's Spark applications, with their interpreter, settings and connection."""
+"""Submit the Spark applications that decide and replay."""
 
 from __future__ import annotations
 

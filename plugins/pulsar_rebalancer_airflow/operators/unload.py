@@ -1,4 +1,4 @@
-"""Unload: carry out one wave of a recorded plan, and verify every move."""
+"""Carry out a recorded plan: its splits, then wave after wave of moves, each verified with the brokers."""
 
 from __future__ import annotations
 

@@ -171,7 +171,6 @@ _ON_ALL = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"
 app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(stored_pages.router)
 app.include_router(router)
-app.include_router(stored_pages.router)
 
 
 @app.middleware("http")

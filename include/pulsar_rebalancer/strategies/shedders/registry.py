@@ -1,4 +1,4 @@
-"""Shedders by name.
+"""Shedders by name: how they are found, checked against the settings, and what they leave out.
 
 A new shedder needs a module with `shed(sample, kept)` and a profile, an entry in `PROFILES`, and test vectors.
 """
