@@ -282,6 +282,7 @@ def test_a_wave_outlasts_two_tokens(
     cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str]
 ) -> None:
     """They expire before the issuer says so: brokers refuse them in the middle, and each is replaced."""
+    awaited(lambda: in_all(admin, loaded))  # a topic that nobody stores exists once its clients are back
     owners = {bundle: admin.owner(bundle) for bundle in loaded}
     others = {owner: next(broker for broker in cluster.broker_ids if broker != owner) for owner in owners.values()}
     moves = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -52,9 +52,11 @@ async def load_reports(
     """
     begun, host_interval_s = time.monotonic(), settings.host_usage_interval_minutes * 60
 
+    def clock() -> datetime:
+        return now + timedelta(seconds=time.monotonic() - begun)
+
     def read(broker: str, report: Mapping[str, JsonValue]) -> BrokerReport:
-        at = now + timedelta(seconds=time.monotonic() - begun)
-        return read_report(broker, report, collected_at=at, host_interval_s=host_interval_s)
+        return read_report(broker, report, collected_at=clock(), host_interval_s=host_interval_s)
 
     extensible = {
         broker: runtime
@@ -64,14 +66,13 @@ async def load_reports(
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
         published, kept_in = Published.earlier(state_folder), state_folder if keep else None
-        made = await _ExtensibleBrokers(admin, extensible, settings, now, published, kept_in).reports()
-        for broker, report in made.items():
-            reports[broker] = read(broker, report) if isinstance(report, dict) else report
+        reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnFigures:
+    at: datetime
     metrics: load_data.Metrics
     bundles: dict[str, dict[str, float]]
     version: str
@@ -83,20 +84,20 @@ class _ExtensibleBrokers:
         admin: PulsarAdmin,
         runtimes: Mapping[str, Mapping[str, str]],
         settings: Settings,
-        now: datetime,
+        clock: Callable[[], datetime],
         published: Published,
         kept_in: StoragePath | None,
     ) -> None:
         self._admin = admin
         self._runtimes = runtimes
         self._settings = settings
-        self._now_ms = now.timestamp() * 1000
+        self._clock = clock
         self._published = published
         self._kept_in = kept_in
         self._received_now: set[str] = set()
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
-    async def reports(self) -> dict[str, dict[str, JsonValue] | AdminError | None]:
+    async def reports(self) -> dict[str, BrokerReport | AdminError | None]:
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
@@ -114,6 +115,7 @@ class _ExtensibleBrokers:
 
     async def _figures(self, broker: str) -> _OwnFigures:
         metrics = await self._admin.metrics(broker)
+        at = self._clock()
         other = load_data.other_host(metrics, broker)
         if other:
             raise AdminError(
@@ -126,7 +128,7 @@ class _ExtensibleBrokers:
             raise AdminError(
                 Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
             )
-        return _OwnFigures(load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
+        return _OwnFigures(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
     async def _receive(self, figures: Mapping[str, _OwnFigures]) -> None:
         self._published.keep_only(self._runtimes)
@@ -164,7 +166,7 @@ class _ExtensibleBrokers:
             )
         return url
 
-    def _report(self, broker: str, own: _OwnFigures) -> dict[str, JsonValue] | None:
+    def _report(self, broker: str, own: _OwnFigures) -> BrokerReport | None:
         runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
         load = load_data.load_now(own.metrics, published)
         if load is None and not published:
@@ -176,12 +178,14 @@ class _ExtensibleBrokers:
             stats=own.bundles,
             top=self._top(broker, own),
         )
-        return parts | {
-            "lastUpdate": published.get("updatedAt") if load is None else self._now_ms,
+        report = parts | {
+            "lastUpdate": published.get("updatedAt") if load is None else own.at.timestamp() * 1000,
             "startTimestamp": own.metrics.started_at_ms,
             "brokerVersionString": own.version,
             "persistentTopicsEnabled": runtime.get("enablePersistentTopics", "true").strip().lower() == "true",
         }
+        host_interval_s = self._settings.host_usage_interval_minutes * 60
+        return read_report(broker, report, collected_at=own.at, host_interval_s=host_interval_s)
 
     def _is_current(self, broker: str, own: _OwnFigures) -> bool:
         if broker in self._received_now:
@@ -189,7 +193,7 @@ class _ExtensibleBrokers:
         published = self._published.load.get(broker, {})
         updated = figure(published.get("updatedAt"))
         oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
-        if updated is None or self._now_ms - updated > oldest * 1000:
+        if updated is None or own.at.timestamp() * 1000 - updated > oldest * 1000:
             return False
         threshold = _number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
         return load_data.is_current(published, own.bundles, threshold)
@@ -202,7 +206,11 @@ class _ExtensibleBrokers:
         """
         top = self._published.top.get(broker)
         oldest = 2 * _number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S
-        if top is None or self._now_ms - top.at_ms > oldest * 1000 or not set(top.bundles) <= own.bundles.keys():
+        if (
+            top is None
+            or own.at.timestamp() * 1000 - top.at_ms > oldest * 1000
+            or not set(top.bundles) <= own.bundles.keys()
+        ):
             return ()
         return top.bundles
 

@@ -4,12 +4,13 @@ Listening itself is tested on real brokers; here a list holds the messages.
 """
 
 import asyncio
+import itertools
 import json
 import math
 import sys
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,7 +119,8 @@ class Brokers:
 def ask(monkeypatch, tmp_path):
     """One run; what was heard is kept from run to run."""
 
-    monkeypatch.setattr(extensible_reports, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    seconds = itertools.count()
+    monkeypatch.setattr(extensible_reports, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
 
     def run(brokers, runtimes=None, *, keep=True, **settings):
         monkeypatch.setattr(extensible_reports, "receive", brokers.receive)
@@ -169,7 +171,7 @@ def test_a_damaged_rate_is_not_taken_for_none(damage):
 
 def test_a_broker_that_was_never_heard_says_enough_itself(ask):
     found = row(ask(Brokers())[A])
-    assert (found["last_update"], found["report_age_seconds"]) == (NOW, 0)
+    assert (found["last_update"], found["report_age_seconds"]) == (NOW + timedelta(seconds=1), 0)
     assert found["started_at"] == datetime(2026, 11, 21, 16, 56, 17, 625000, tzinfo=UTC)
     assert (found["host_samples"], found["version"]) == (15.0, "4.0.8")
     assert (found["cpu_usage"], found["cpu_limit"]) == (82.90832, 100)
@@ -288,7 +290,7 @@ def test_without_metrics_what_was_published_counts_by_its_age(ask):
     assert ask(brokers)[A] is None
     brokers.heard = [message(LOAD, published(age_s=30))]
     found = row(ask(brokers)[A])
-    assert (found["report_age_seconds"], found["cpu_usage"]) == (30, PUBLISHED["cpu"]["usage"])
+    assert (found["report_age_seconds"], found["cpu_usage"]) == (31, PUBLISHED["cpu"]["usage"])
     assert found["load_average"] == PUBLISHED["weightedMaxEMA"]
 
 
