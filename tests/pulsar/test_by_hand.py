@@ -169,7 +169,8 @@ def test_what_a_person_asks_for(
             dying = hand.run()
             assert Written.read(dying.folder).counts[Reason.MOVED] >= 1
             awaited(lambda: owners(admin, topics) <= {zero, two})
-            awaited(lambda: left_on(one, decided(hand)) == (0, 0))
+            # A broker that is not listed may still serve: nobody knows what is left on it.
+            awaited(lambda: left_on(one, decided(hand)) == (None, 0))
             assert killed == [1]
             report = load.report()
     assert report.keys() == rates.keys()
