@@ -82,7 +82,7 @@ def test_what_was_shown_is_carried_out(hand: World, ends: tuple[str, str], unloa
     assert Written.read(unloaded.folder).counts == {"moved": 1}
     by_hand = Summary.read(unloaded.folder).by_hand
     assert by_hand is not None
-    assert by_hand.by == "dag_test"
+    assert by_hand.by == "tester"
     assert [unload.outcome for unload in hand.moves().unloads.values()] == ["moved"]
 
 

@@ -73,7 +73,7 @@ def test_the_first_run_counts_hits_and_moves_nothing(east: World, first: Outcome
     assert (state["seq"], state["plan_id"]) == (1, first.folder.name)
     assert set(map(tuple, state["hits"].values())) <= {(0, 1), (1, 1)}
     assert Written.read(first.folder).verdict == "nothing_to_do"
-    assert RunRequest.read(first.folder).requested_by == "dag_test"
+    assert RunRequest.read(first.folder).requested_by == "tester"
 
 
 def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second: Outcome) -> None:
@@ -166,7 +166,7 @@ def test_a_forced_run_says_who_and_why_and_counts_no_hit(east: World, forced: Ou
     assert all(east.served.cluster.owner(move.bundle) == move.destination for move in moves)
     assert summary.counting == "forced"
     assert summary.forced is not None
-    assert (summary.forced.by, summary.forced.reason) == ("dag_test", FORCE["force"])
+    assert (summary.forced.by, summary.forced.reason) == ("tester", FORCE["force"])
     stored = (forced.folder / "input" / "state.json").read_json()["decision"]
     after = (forced.folder / "plan" / "state.json").read_json()
     assert after["counted_at"] == stored["counted_at"]
@@ -215,7 +215,7 @@ def test_a_lost_state_blocks_until_it_is_restored_and_orders_are_given_again(eas
     summary = Summary.read(paused.folder)
     assert summary.bundles_taken > 0
     assert summary.in_force == (
-        "Nothing is moved: mode auto; paused until 2999-01-01 00:00 UTC by dag_test: disks are changed"
+        "Nothing is moved: mode auto; paused until 2999-01-01 00:00 UTC by tester: disks are changed"
     )
     resumed = east.run("control", action="resume", reason="disks are in")
     assert resumed.xcom("control")["in_force"] == "Moves are carried out: mode auto"

@@ -78,7 +78,7 @@ def moved(hand: World, **form: Any) -> Outcome:
     assert written.counts == {"moved": 1}, (written.verdict, summary.bundle_skip_reasons)
     by_hand = summary.by_hand
     assert by_hand is not None
-    assert by_hand.by == "dag_test"
+    assert by_hand.by == "tester"
     return run
 
 
