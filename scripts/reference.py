@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -12,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.show.page.page_model import BundlesFound, CostView, Overview, RunAnswer, Status, StayView
+from pulsar_rebalancer.show.page.page_model import BundlesFound, Overview, RunAnswer, Status, StayView
 from pulsar_rebalancer.show.page.timeline import Timeline
 from pulsar_rebalancer_airflow.provider import OPTIONS
 from pulsar_simulator.__main__ import _parser
@@ -92,18 +93,21 @@ def faults_table() -> str:
 
 def page_types() -> str:
     """Return the TypeScript types of the documents that the page reads."""
-    documents = [
-        (model, "serialization") for model in (Overview, Status, Timeline, RunAnswer, StayView, BundlesFound, CostView)
-    ]
+    documents = [(model, "serialization") for model in (Overview, Status, Timeline, RunAnswer, StayView, BundlesFound)]
     _, schema = models_json_schema(documents)  # type: ignore[arg-type]
     lines = ["// The documents that the page reads; written by scripts/reference.py."]
     for name, definition in sorted(schema["$defs"].items()):
-        if "enum" in definition:
-            lines += ["", f"export type {name} =", *(f'  | "{value}"' for value in definition["enum"])]
-            lines[-1] += ";"
+        if name == "Reason":
+            lines += ["", "export type Reason = string;"]
+        elif "enum" in definition:
+            values = " | ".join(f'"{value}"' for value in definition["enum"])
+            lines += ["", *wrap(f"export type {name} = {values};", 120, subsequent_indent="  ")]
         else:
-            fields = (f"  {field}: {_type(of)};" for field, of in definition["properties"].items())
-            lines += ["", f"export interface {name} {{", *fields, "}"]
+            fields = " ".join(
+                f"{field}:\0{_type(of)};".replace(" ", "\0") for field, of in definition["properties"].items()
+            )
+            drawn = wrap(fields, 118, initial_indent="  ", subsequent_indent="  ")
+            lines += ["", f"export interface {name} {{", *(line.replace("\0", " ") for line in drawn), "}"]
     return "\n".join([*lines, ""])
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, computed_field
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import matching, of_glob
@@ -27,19 +27,22 @@ QUOTED = 160
 """Maximum number of characters quoted from text that came from the network."""
 
 
-@dataclass(frozen=True)
-class ExplainedReason:
+class ExplainedReason(BaseModel):
     """A reason in validation's findings: its number of cases, the worst of them, and what to do about it."""
+
+    model_config = ConfigDict(frozen=True)
 
     reason: Reason
     count: int
     worst: tuple[str, ...]
     action: str
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
         return self.reason.effect
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def meaning(self) -> str:
         return self.reason.meaning
@@ -61,12 +64,7 @@ class Explanation:
         return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
 
     def document(self) -> dict[str, JsonValue]:
-        reasons: list[JsonValue] = [
-            asdict(explained)
-            | {"effect": explained.effect.value, "meaning": explained.meaning, "worst": list(explained.worst)}
-            for explained in self.reasons
-        ]
-        return {"reasons": reasons, "more": self.more}
+        return {"reasons": [explained.model_dump(mode="json") for explained in self.reasons], "more": self.more}
 
 
 def explain(validation: Validation) -> Explanation:
@@ -84,7 +82,8 @@ def _explained(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
     worst = (_shown(finding) for finding in findings[:WORST])
     causes = sorted({cause for f in findings if (cause := Reason.get(f.cause))})
     actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
-    return ExplainedReason(reason, len(findings), tuple(filter(None, worst)), " ".join(actions).strip())
+    text = " ".join(actions).strip()
+    return ExplainedReason(reason=reason, count=len(findings), worst=tuple(filter(None, worst)), action=text)
 
 
 def _shown(finding: Finding) -> str:

@@ -19,18 +19,22 @@ from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.state import DagRunState, TaskInstanceState
-from sqlalchemy import exists, select
+from sqlalchemy import and_, exists, select
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
+from pulsar_rebalancer.orders.control_document import Order
 from pulsar_rebalancer.orders.in_force import LASTING
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import Acts, Links, Overview, ShownQuestion, State
+from pulsar_rebalancer.show.page.timeline import Event
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.links import base_path, page_path
 from pulsar_rebalancer_airflow.options import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
@@ -71,9 +75,13 @@ def _stored(session: Session, asset: str, key: str) -> Any:
     return None if value is None else json.loads(value)
 
 
+def _state(session: Session, storage: ClusterStorage) -> StoredState:
+    return StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
+
+
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
     """Return Airflow's facts about a cluster; if the DAG does not exist, only those from the state store."""
-    stored = StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
+    stored = _state(session, storage)
     dag = session.get(DagModel, dag_id)
     scheduler = most_recent_job("SchedulerJob", session=session)
     facts = AirflowContext(
@@ -144,6 +152,51 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
     tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
     task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
     return task, str(_left_about_run(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
+
+
+def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event]:
+    """Return the runs of a DAG that failed, each with its first failed task and the reason."""
+    since = (DagRun.dag_id == dag_id, DagRun.state == DagRunState.FAILED, DagRun.start_date >= begin)
+    of_runs = (TaskInstance.dag_id == dag_id, TaskInstance.state == TaskInstanceState.FAILED)
+    rows = select(DagRun.start_date, TaskInstance.task_id, XComModel).select_from(DagRun)
+    rows = rows.outerjoin(TaskInstance, and_(TaskInstance.run_id == DagRun.run_id, *of_runs))
+    task = (XComModel.run_id == DagRun.run_id, XComModel.task_id == TaskInstance.task_id, XComModel.key == FAILURE)
+    rows = rows.outerjoin(XComModel, and_(XComModel.dag_id == dag_id, *task)).where(*since)
+    failed: dict[datetime, Event] = {}
+    for at, name, left in session.execute(rows.order_by(TaskInstance.end_date)).all():
+        code = f" ({XComModel.deserialize_value(left)})" if left is not None else ""
+        text = f"failed in {name}{code}" if name else "took too long"
+        if at is not None:  # the query's condition
+            failed.setdefault(at, Event(at=at, kind="failed", text=text))
+    return list(failed.values())
+
+
+def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> list[Event]:
+    """Return what people have ordered: actions of the control DAG, plans that they carried out, and answers."""
+    started = select(DagRun).where(
+        DagRun.dag_id.in_([f"{prefix}{storage.cluster}" for prefix in (CONTROL_DAG, BY_HAND_DAG, ROLL_DAG)]),
+        DagRun.queued_at >= begin,
+    )
+    events = []
+    for run in session.scalars(started):
+        conf = run.conf or {}
+        what = str(conf.get("action") or ("carry out a plan" if conf.get("plan") else "")).replace("_", " ")
+        # Other runs only show something.
+        if run.queued_at and (run.dag_id.startswith(CONTROL_DAG) or conf.get("plan") or what == Action.RELEASE):
+            names = conf.get("broker") or ()
+            what = " ".join([what, *([names] if isinstance(names, str) else names)])
+            order = Order(at=run.queued_at, by=run.triggering_user_name or "", reason=str(conf.get("reason") or ""))
+            refused = ", refused" if run.state == DagRunState.FAILED else ""
+            events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.because}{refused}")))
+    try:
+        answers = _state(session, storage).orders().answers.plans.values()
+    except SnapshotError:
+        return events
+    return events + [
+        Event(at=answer.at, kind="order", text=f"{'approve' if answer.carried_out_by else 'reject'} {answer.because}")
+        for answer in answers
+        if answer.at >= begin
+    ]
 
 
 def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:

@@ -21,9 +21,9 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
-from pulsar_rebalancer.show.page.bundles import bundle_costs, find_bundles, stay_views
-from pulsar_rebalancer.show.page.page_model import Acts, BundlesFound, CostView, Overview, RunAnswer, Status, StayView
-from pulsar_rebalancer.show.page.timeline import Span, Timeline, timeline
+from pulsar_rebalancer.show.page.bundles import find_bundles, stay_views
+from pulsar_rebalancer.show.page.page_model import Acts, BundlesFound, Overview, RunAnswer, Status, StayView
+from pulsar_rebalancer.show.page.timeline import Timeline, begin_of, timeline
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.links import PREFIX, base_path, report_path
@@ -135,16 +135,13 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
     return find_bundles(ClusterStorage(storage_root(), _entry(dag_id)[1].name), part, _now())
 
 
-@router.get("/dags/{dag_id}/costs")
-def costs(dag_id: str, broker: Annotated[str, Query(max_length=512)] = "") -> tuple[CostView, ...]:
-    """Return a broker's most loaded bundles, highest load first, with their learned message costs."""
-    return bundle_costs(ClusterStorage(storage_root(), _entry(dag_id)[1].name), broker, _now())
-
-
 @router.get("/dags/{dag_id}/timeline")
-def history(dag_id: str, span: Span = Span.HOUR) -> Timeline:
-    storage = ClusterStorage(storage_root(), _entry(dag_id)[1].name)
-    return timeline(storage, span, _now())
+def history(dag_id: str, session: SessionDep) -> Timeline:
+    _, entry = _entry(dag_id)
+    now, storage = _now(), ClusterStorage(storage_root(), entry.name)
+    orders = airflow_facts.orders_since(session, storage, begin_of(now))
+    failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", begin_of(now))
+    return timeline(storage, entry.settings, now, orders, failures)
 
 
 def _entry(dag_id: str) -> tuple[str, ClusterEntry]:

@@ -133,6 +133,8 @@ def short_names(brokers: Collection[str]) -> dict[str, str]:
     return first if one_domain and not any(name.isdecimal() for name in first.values()) else shorter
 
 
+_ORDERED = (Reason.DRAIN, Reason.FILL, Reason.GIVE_BACK, Reason.BY_HAND)
+
 SHOWN = 40
 """Maximum number of pairs listed, or of brokers for a strategy without pairs."""
 
@@ -152,6 +154,15 @@ def pair_views(run: Run) -> list[PairView]:
 def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
     """Return the pairs with a gap that reaches a threshold, or that have fired or are waiting."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
+
+
+def judged(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list[PairView]:
+    """Return the pairs that the strategy has judged, without brokers that have been drained since.
+
+    Sources of drains, fills and manual plans are no verdict of the strategy.
+    """
+    chosen = (pair for pair in pairs if pair.reason not in _ORDERED)
+    return [pair for pair in chosen if drains.keys().isdisjoint((pair.source, pair.destination))]
 
 
 def _waits(view: PairView) -> bool:
@@ -176,8 +187,15 @@ def _view_of(row: Row, settings: Settings) -> PairView:
         seconds_to_fire=None if row["fired"] else _seconds_to_fire(hits, band, settings),
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
-        explanation=row["explanation"] or "",
+        explanation=_beside_its_gap(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
     )
+
+
+def _beside_its_gap(explanation: str, reason: Reason) -> str:
+    """Return what the gap and the hits of a pair do not say; empty if they say all."""
+    if reason.has(Trait.WAITING) or not explanation.endswith(reason.meaning):
+        return "" if reason.has(Trait.WAITING) else explanation
+    return reason.meaning if reason.has(Trait.STUCK) else ""
 
 
 def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:

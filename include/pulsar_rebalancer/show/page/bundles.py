@@ -1,70 +1,24 @@
-"""Bundles on the page: those of a broker and the cost of their messages, those found by name, and those that stay."""
+"""Bundles on the page: those found by name, and those that stay."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import candidate_rows, read_state
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, Row, known_file
+from pulsar_rebalancer.run.plan import candidate_rows
+from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.show.page.brokers import drained
-from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, CostView, DrainView, StayView
+from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, DrainView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest
-from pulsar_rebalancer.state.state_documents import DecisionState, Learned
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.scoring import relative_limits
-from pulsar_rebalancer.strategies.strategy_state import KeptState
-
-COSTS_LISTED = 20
-
-_KNOWN = ["bundle", "quick_rate", "hour_rate", "cost", "cost_variance"]
-
-
-def learned_in(state: DecisionState) -> Learned | None:
-    learned = KeptState.parse(state.hits, state.kept).shedder.learned
-    return learned if learned.samples else None
-
-
-def bundle_costs(storage: ClusterStorage, broker: str, now: datetime) -> tuple[CostView, ...]:
-    """Return a broker's bundles by current load, largest first; empty if nothing was learned.
-
-    Raises SnapshotError if the latest sample, its run's state or the costs cannot be read.
-    """
-    run, _ = latest(storage, now)
-    if run is None or run.summary is None:
-        return ()
-    state = read_state(run.folder)
-    learned = learned_in(state)
-    costs = known_file(storage.state, state.costs, BUNDLE_COSTS)
-    if learned is None or costs is None:
-        return ()
-    owned = run.snapshot.table("bundles", ["bundle", "broker"])
-    owned = owned.filter(pc.equal(owned["broker"], pa.scalar(broker)))
-    known = costs.read_table(_KNOWN)
-    known = known.filter(pc.is_in(known["bundle"], owned["bundle"]))
-    points = learned.points / relative_limits(run.brokers, learned.bottleneck).get(broker, 1.0)
-    views = (
-        CostView(
-            bundle=row["bundle"],
-            now=round(points * row["cost"] * row["quick_rate"], 2),
-            hour=round(points * row["cost"] * row["hour_rate"], 2),
-            cost=round(row["cost"], 2),
-            doubt=round(math.sqrt(row["cost_variance"]), 2),
-        )
-        for row in known.to_pylist()
-    )
-    return tuple(sorted(views, key=lambda view: (-view.now, view.bundle))[:COSTS_LISTED])
-
 
 FOUND_LISTED = 50
 

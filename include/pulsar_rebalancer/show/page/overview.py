@@ -9,10 +9,10 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.show.measurements import Scores
-from pulsar_rebalancer.show.page.brokers import broker_views, cluster_hits, kept_by, pair_views, worth_listing
+from pulsar_rebalancer.show.page.brokers import broker_views, cluster_hits, judged, kept_by, pair_views, worth_listing
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
-from pulsar_rebalancer.show.page.page_model import FindingView, Overview, PlanView, RollView, State, Status
+from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.recent_runs import (
     Changes,
@@ -130,7 +130,6 @@ def _status(
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not facts.paused else None,
         score_range=rounded(scores.spread) if predicted is None else predicted,
-        deviation=rounded(scores.deviation),
         predicted=predicted is not None,
     )
 
@@ -139,7 +138,7 @@ def _of(
     storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime, changes: Changes
 ) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
-    pairs = pair_views(run)
+    pairs = judged(pair_views(run), facts.drains)
     shown, kept = worth_listing(pairs), kept_by(run)
     return Overview(
         run_id=run.request.airflow_run_id,
@@ -157,9 +156,8 @@ def _of(
         changed_at=changes.latest.ended_at if changes.latest else None,
         drains=tuple(drain_views(run, facts.drains)),
         roll=_roll(facts.roll, now),
-        findings=_findings(run),
+        findings=explain(run.validation).reasons if run.validation else (),
         validated=run.validation is not None,
-        learns=profile_shown(settings).learns,
     )
 
 
@@ -174,9 +172,3 @@ def _plan(storage: ClusterStorage, run: Run) -> PlanView | None:
     summary = run.summary
     considered = summary and (summary.has_effect or summary.bundle_skip_reasons or summary.splits_told)
     return plan_view(storage, run) if considered else None
-
-
-def _findings(run: Run) -> tuple[FindingView, ...]:
-    if run.validation is None:
-        return ()
-    return tuple(FindingView.model_validate(group, from_attributes=True) for group in explain(run.validation).reasons)

@@ -11,6 +11,7 @@ from typing import Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer.run.findings import ExplainedReason
 from pulsar_rebalancer.strategies.sample import Line
 
 VERSION = 1
@@ -138,20 +139,6 @@ class BundlesFound(View):
     all: int = 0
 
 
-class CostView(View):
-    """The values that a strategy has learned about a bundle; `doubt` is the cost's standard deviation.
-
-    `now` and `hour` are points of the broker's score, the latter over an hour; a message costs 1 on
-    average.
-    """
-
-    bundle: str
-    now: float
-    hour: float
-    cost: float
-    doubt: float
-
-
 class DrainView(View):
     """A drained broker after the run on the page.
 
@@ -234,8 +221,8 @@ class Status(View):
         sentence: why the rebalancer does or does not move bundles.
         in_force: operators' orders in force; empty if there are none.
         collected_at: time of the latest sample; None if there is none.
-        score_range, deviation: of the compared scores, in points; None if none are compared. After moves,
-            the range is predicted (None if unknown) until scores are measured again.
+        score_range: of the compared scores, in points; None if none are compared. After moves, it is
+            predicted (None if unknown) until scores are measured again.
         predicted: True if the range is the plan's prediction.
     """
 
@@ -253,7 +240,6 @@ class Status(View):
     interval_seconds: float
     next_run_at: AwareDatetime | None = None
     score_range: float | None = None
-    deviation: float | None = None
     predicted: bool = False
 
 
@@ -318,15 +304,6 @@ class PairView(View):
     reason: str
     meaning: str
     explanation: str = ""
-
-
-class FindingView(View):
-    reason: str
-    effect: str
-    count: int
-    worst: tuple[str, ...]
-    meaning: str
-    action: str
 
 
 class Links(View):
@@ -442,9 +419,8 @@ class Overview(View):
     changed_at: AwareDatetime | None = None
     drains: tuple[DrainView, ...] = ()
     roll: RollView | None = None
-    findings: tuple[FindingView, ...] = ()
+    findings: tuple[ExplainedReason, ...] = ()
     validated: bool = False
-    learns: bool = False
     links: Links = Links()
     acts: Acts = Acts()
 

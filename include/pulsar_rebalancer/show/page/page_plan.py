@@ -84,7 +84,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         under_way=run.under_way,
         has_effect=summary.has_effect,
         marks_drains=summary.marks_drains,
-        by=_by(summary),
+        by=ordered_by(summary),
         requested_by=tuple(sorted(summary.requested_by)),
         verdict=verdict or "",
         verdict_meaning=verdict.meaning if verdict else "",
@@ -164,7 +164,7 @@ def _asked(summary: Summary) -> str:
     return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
 
 
-def _by(summary: Summary) -> str:
+def ordered_by(summary: Summary) -> str:
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""

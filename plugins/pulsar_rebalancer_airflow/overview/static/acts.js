@@ -5,8 +5,8 @@ import { manual } from "./by_hand.js";
 import { choices, openDialog, sender, started } from "./dialog.js";
 import { disabled, notCarriedOut, own, pausedText } from "./disabled.js";
 import { make } from "./dom.js";
-import { amounts, splitList } from "./plan.js";
-import { moment, points } from "./texts.js";
+import { amounts, predicted, splitList } from "./plan.js";
+import { moment } from "./texts.js";
 
 /** @import { Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
@@ -21,6 +21,14 @@ import { moment, points } from "./texts.js";
  *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
  */
 
+/** The buttons, in their order. */
+const GROUPS = {
+  Now: [
+    ...["Approve", "Reject", "Carry out", "Stop", "Pause", "Resume", "Skip next run", "Close breaker", "Balance now"],
+  ],
+  Brokers: ["Drain", "Fill", "Release", "Skip broker", "Stop roll"],
+  Bundles: ["Unload", "Split", "Undo run"],
+};
 const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
 
 /**
@@ -31,12 +39,17 @@ export function acts(view, page) {
   const simple = view.of_one_run ? carryOut(view, page.dag, page.now()) : offered(view, page.now);
   const all = [...simple.map((act) => ({ ...act, open: () => open(act, page) })), ...manual(view, page)];
   const reasons = [...new Set([...view.acts.paused_dags.map(pausedText), ...all.map((act) => disabled(act, view))])];
-  const buttons = all.map((act) => {
+  const button = (/** @type {(typeof all)[number]} */ act) => {
     const [label, why] = [`${act.name}…`, disabled(act, view)];
     const off = why && { disabled: true, title: why, "aria-describedby": `off-${reasons.indexOf(why)}` };
     return make("button", { type: "button", "data-key": `act ${label}`, onclick: act.open, ...off }, label);
+  };
+  const groups = Object.entries(GROUPS).map(([group, names]) => {
+    const buttons = names.flatMap((name) => all.filter((act) => act.name === name).map(button));
+    const label = make("b", { "aria-hidden": "true" }, group);
+    return buttons.length > 0 && make("div", { role: "group", "aria-label": group }, label, buttons);
   });
-  return [...buttons, ...reasons.map((why, n) => why && make("p", { class: "more", id: `off-${n}` }, why))];
+  return [...groups, ...reasons.map((why, n) => why && make("p", { class: "more", id: `off-${n}` }, why))];
 }
 
 /**
@@ -189,11 +202,6 @@ function inQuestion({ awaiting, plan, acts }) {
   return asked && asked.bundles + asked.splits.length ? asked : undefined;
 }
 
-/** @param {PlanView} plan */
-function predicted({ bundles, predicted_range: after, range_before: before }) {
-  return bundles ? `Predicted range ${points(after)} after ${points(before)}. ` : "";
-}
-
 /**
  * @param {string} option
  * @param {string} title
@@ -204,7 +212,7 @@ function predicted({ bundles, predicted_range: after, range_before: before }) {
 function answer(option, title, view, { dag, run, task, hash, until }) {
   const [asked, approves] = [inQuestion(view), option === "Approve"];
   const what = asked
-    ? `${amounts(asked)} ${predicted(asked)}`
+    ? `${amounts(asked)} ${predicted(asked)} `
     : "Its bundles cannot be shown, so it can only be rejected. ";
   const path = `dagRuns/${encodeURIComponent(run)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
   return {

@@ -19,7 +19,7 @@ const WIDEST = 90;
  */
 export function chart(view, width) {
   const { bars, slot, rest } = places(view.brokers, width);
-  const end = ceiling(view.brokers.flatMap(({ score, highest, after }) => [score, highest, after]), 40);
+  const end = ceiling(view.brokers.flatMap(({ score, after }) => [score, after]), 40);
   const y = scale(BOTTOM, TOP, end);
   const longest = Math.max(...bars.map(({ broker }) => broker.label.length)) * 6.3;
   const turned = longest > slot - 4;
@@ -150,30 +150,14 @@ function drawn({ broker, x }, slot, y, turned) {
  * @param {number} slot
  * @param {Scale} y
  */
-function load({ resources, deciding, lowest, highest, after }, score, x, slot, y) {
+function load({ deciding, after }, score, x, slot, y) {
   const wide = Math.min(38, slot * 0.62);
-  const [left, right] = [x - wide / 2, x + wide / 2];
-  const thin = wide / (Object.keys(resources).length * 2 + 1);
-  const above = y(Math.max(score, highest ?? 0)) - 6;
-  const [low, high] = [y(lowest ?? score), y(highest ?? score)];
+  const place = after !== null && { x1: x - wide / 2 - 4, x2: x + wide / 2 + 4, y1: y(after), y2: y(after) };
   return [
-    column("score", left, wide, score, y),
-    Object.entries(resources).map(([name, figure], n) =>
-      name !== deciding && column(`resource ${name}`, left + thin * (n * 2 + 1), thin, figure, y)
-    ),
-    // The resource that counts is the bar itself: its colour is on top.
-    draw("rect", {
-      class: `resource ${deciding}`,
-      x: left,
-      width: wide,
-      y: y(score),
-      height: Math.min(4, y(0) - y(score)),
-    }),
-    after !== null && draw("line", { class: "after", x1: left - 4, x2: right + 4, y1: y(after), y2: y(after) }),
-    (highest ?? score) - (lowest ?? score) > 0.5 &&
-    draw("path", { class: "whisker", d: `M${x} ${low}V${high}M${x - 3} ${low}h6M${x - 3} ${high}h6` }),
-    caption("value", x, above, points(score, slot < 34 ? 0 : 1)),
-    slot >= 70 && caption("counts", x, above - 13, words(deciding)),
+    column("score", x - wide / 2, wide, score, y),
+    place && draw("line", { class: "after", ...place }),
+    caption("value", x, y(score) - 6, points(score, slot < 34 ? 0 : 1)),
+    slot >= 70 && caption("counts", x, y(score) - 19, words(deciding)),
   ];
 }
 
@@ -246,5 +230,5 @@ export function range({ lowest, highest }) {
 
 /** @param {BrokerView} broker */
 export function remarks({ left_out: out, drained }) {
-  return [out && `left out: ${out}`, drained && `drained ${drained}`].filter(Boolean);
+  return drained ? [`drained ${drained}`] : out ? [`left out: ${out}`] : [];
 }

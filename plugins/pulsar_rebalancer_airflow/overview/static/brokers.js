@@ -20,36 +20,32 @@ export function brokers(view, width) {
   return [
     make("h2", {}, "Brokers ", make("small", {}, counted(view))),
     chart(view, width),
-    legend(view, resources),
+    legend(view),
     folded("brokers", "All brokers as a table", all),
   ];
 }
 
 /** @param {Overview} view */
 export function counted({ brokers, middle }) {
-  const out = brokers.filter((broker) => broker.left_out).length;
+  const drained = brokers.filter((broker) => broker.drained).length;
+  const out = brokers.filter((broker) => broker.left_out && !broker.drained).length;
   const mean = middle !== null && `mean ${points(middle)} %`;
-  return [several(brokers.length, "broker"), mean, out && `${out} left out`].filter(Boolean).join(" · ");
+  return [several(brokers.length, "broker"), mean, drained && `${drained} drained`, out && `${out} left out`].filter(
+    Boolean,
+  ).join(" · ");
 }
 
-/**
- * @param {Overview} view
- * @param {string[]} resources
- */
-function legend({ brokers, middle, lines }, resources) {
+/** @param {Overview} view */
+function legend({ brokers, middle, lines }) {
   /**
    * @param {string} kind
    * @param {string} text
    */
   const entry = (kind, text) => make("li", {}, make("i", { class: `key ${kind}` }), text);
-  const deciding = new Set(brokers.map((broker) => broker.deciding));
   const widths = lines.map(({ lower, upper }) => points(upper - lower, 0)).join(" and ");
   return make(
     "ul",
     { class: "legend" },
-    entry("score", "score: the resource that counts"),
-    resources.map((name) => entry(`resource ${name}`, deciding.has(name) ? `${words(name)} (counts)` : words(name))),
-    entry("whisker", "last half hour"),
     brokers.some((broker) => broker.after !== null) && entry("after", "predicted"),
     middle !== null && entry("mean", "mean"),
     lines.length > 1 && entry("band", `no move needed within the thresholds (${widths} points)`),

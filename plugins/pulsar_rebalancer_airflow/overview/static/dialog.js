@@ -57,7 +57,7 @@ export function choices(label, name, values) {
  * @param {(form: FormData, parts: Parts) => Promise<void>} submit - throws if it was refused
  * @returns {Parts}
  */
-export function openDialog({ name, title, hint, fields, optional, confirm = "Confirm", kind }, submit) {
+export function openDialog({ name, title, hint, fields, optional, confirm = name, kind }, submit) {
   const said = make("p", { class: "said", role: "status" });
   const result = make("div", { class: "result" });
   const go = make("button", { type: "submit", class: "go" }, confirm);
@@ -79,7 +79,7 @@ export function openDialog({ name, title, hint, fields, optional, confirm = "Con
     result,
     buttons,
   );
-  buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go);
+  buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, "Close"), go);
   // Safari gives no focus to a button that is clicked.
   const opener = document.activeElement instanceof HTMLElement && document.activeElement.dataset.key;
   const onclose = () => {

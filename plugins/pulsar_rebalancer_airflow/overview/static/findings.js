@@ -2,11 +2,12 @@
 
 import { make } from "./dom.js";
 import { uiLink } from "./links.js";
+import { moment } from "./texts.js";
 
-/** @import { FindingView, Overview } from "./documents.d.ts" */
+/** @import { ExplainedReason, Overview } from "./documents.d.ts" */
 
 /** @param {Overview} view */
-export function findings({ validated, findings, links }) {
+export function findings({ validated, findings, sampled_at: at, links }) {
   if (!validated) return [];
   const { validation, run, log } = links;
   // The result opens within this frame; the browser's way back leads here again.
@@ -16,12 +17,12 @@ export function findings({ validated, findings, links }) {
     make("h2", {}, findings.length ? "What validation found" : "Validation"),
     findings.length
       ? make("ul", { class: "findings" }, findings.map(entry))
-      : make("p", { class: "empty" }, "Every expectation was met."),
+      : make("p", { class: "empty" }, `Every expectation was met${at ? ` at ${moment(at)}` : ""}.`),
     result && make("p", { class: "more" }, result, more),
   ];
 }
 
-/** @param {FindingView} finding */
+/** @param {ExplainedReason} finding */
 function entry({ effect, meaning, worst, action, reason, count }) {
   return make(
     "li",

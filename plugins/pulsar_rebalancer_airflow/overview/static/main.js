@@ -4,7 +4,6 @@ import { acts, neededFor } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
-import { costReader, costs } from "./costs.js";
 import { later, make, renew } from "./dom.js";
 import { drains } from "./drains.js";
 import { findings } from "./findings.js";
@@ -34,14 +33,13 @@ const sections = new Map();
 /** @type {{ view?: Overview, time?: Timeline }} */
 const last = {};
 let serverAhead = 0;
-let chosenSpan = "hour";
 let announced = "";
 let waiting = 0;
 let reading = 0;
 let asking = 0;
 let heard = "";
-/** @type {Sent | undefined} - until its outcome is known */
-let sent;
+/** @type {Sent | null} - until its outcome is known, also after a reload */
+let sent = JSON.parse(sessionStorage.getItem(`sent ${dag}`) ?? "null");
 
 /** @type {Page} */
 const acting = { base, dag, now: serverNow, present: () => last.view, follow };
@@ -117,7 +115,7 @@ function show(view) {
   section("sent", "section", { "aria-label": "The last request" });
   showLoad(view);
   section("time");
-  renew(section("validation"), [view.findings, view.validated, links], () => findings(view));
+  renew(section("validation"), [view.findings, view.validated, view.sampled_at, links], () => findings(view));
   renew(
     section("links", "nav", { "aria-label": "In Airflow" }),
     links,
@@ -131,8 +129,6 @@ function showLoad(view) {
   const short = shortNames(view);
   const labels = view.brokers.map(({ name, label }) => [name, label]);
   renew(section("brokers"), [view.brokers, view.lines, view.middle, width()], () => brokers(view, width()));
-  const names = view.learns && !view.of_one_run && view.brokers.map(({ name }) => name).sort();
-  renew(section("costs"), names, () => names && costs(names, costReader(base, dag)));
   const examined = [view.pairs, view.close_pairs, view.hits, view.firing, view.sampled_at];
   renew(section("pairs"), [examined, labels], () => pairs(view, short));
   renew(section("roll"), view.roll, () => roll(view.roll));
@@ -167,8 +163,14 @@ function announce({ cluster, state, sentence, in_force: force }) {
 
 /** @param {Sent} request */
 function follow(request) {
-  sent = request;
+  remember(request);
   refreshAnswer().catch(report);
+}
+
+/** @param {Sent | null} request */
+function remember(request) {
+  sent = request;
+  sessionStorage.setItem(`sent ${dag}`, JSON.stringify(request));
 }
 
 /** Show the outcome of the request that was sent last, until it is final. */
@@ -187,7 +189,7 @@ async function refreshAnswer() {
   if (isOpen(answer)) {
     asking = later(2, () => updates.checked && refreshAnswer().catch(report));
   } else {
-    if (answer.state !== "awaiting approval") sent = undefined;
+    if (answer.state !== "awaiting approval") remember(null);
     if (changed && updates.checked) refresh().catch(report);
   }
 }
@@ -195,17 +197,13 @@ async function refreshAnswer() {
 /** @param {Timeline} data */
 function showTime(data) {
   last.time = data;
-  renew(section("time"), [{ ...data, begin: "", end: "" }, width()], () =>
-    timeline(data, width(), (span) => {
-      chosenSpan = span;
-      refreshTime().catch(report);
-    }));
+  renew(section("time"), [{ ...data, begin: "", end: "" }, width()], () => timeline(data, width()));
 }
 
 async function refreshTime() {
   /** @type {Timeline} */
-  const data = await ask(`${base}${dagPath(dag)}/timeline?span=${chosenSpan}`);
-  if (data.span === chosenSpan) showTime(data);
+  const data = await ask(`${base}${dagPath(dag)}/timeline`);
+  showTime(data);
   clearTimeout(reading);
   if (data.unread) reading = setTimeout(() => refreshTime().catch(report), 500);
 }

@@ -57,7 +57,7 @@ function row(pair, view, short) {
     make("div", { class: "gap" }, gap === null ? "" : `${points(gap)} apart`),
     make("div", { class: "hits" }, Object.entries(pair.hits).map(([kind, hits]) => dots(kind, hits))),
     make("div", { class: "soon" }, pair.fired ? "fired" : soon(fireTime(pair, view), view.firing)),
-    make("p", { class: "why" }, pair.explanation || pair.meaning),
+    pair.explanation && make("p", { class: "why" }, pair.explanation),
   );
 }
 

@@ -1,6 +1,6 @@
 // A plan and its outcome: what moves, which clients notice, what stays and why.
 
-import { draw, folded, make, table } from "./dom.js";
+import { folded, make, table } from "./dom.js";
 import { uiLink } from "./links.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
@@ -25,13 +25,12 @@ export function plan(view, short, title, dag, documents) {
   return [
     make("h2", {}, title, make("small", {}, origin(view))),
     unknown.length > 0 && make("p", { class: "warn" }, `Matched nothing: ${unknown.join(", ")}.`),
-    (bundles + splits.length > 0 || view.has_effect) && make("p", {}, amounts(view)),
+    (bundles + splits.length > 0 || view.has_effect) && make("p", {}, `${amounts(view)} ${predicted(view)}`),
     view.harm && make("p", { class: "harm" }, view.harm),
     progress(view),
-    bundles > 0 && ranges(view),
     splitList(view),
     bundles > 0 && moves(view, short),
-    brokers.length > 0 && folded(`ends ${folder}`, "Prediction per broker", bars(brokers, short)),
+    brokers.length > 0 && folded(`ends ${folder}`, "Prediction per broker", ends(view, short)),
     stay(view, `${documents}/plans/${encodeURIComponent(folder)}/stay`, short),
     aboutSplits(view),
     run && make("p", { class: "more" }, uiLink(`${dag}/runs/${encodeURIComponent(run)}`, "The run in Airflow")),
@@ -50,9 +49,8 @@ export function shortNames({ brokers }) {
 
 /** @param {PlanView} view */
 function origin({ collected_at: at, hash, by, verdict, until }) {
-  const age = make("span", { "data-since": at });
   return [
-    [` made at ${moment(at)}, `, age, " ago, hash ", make("code", { title: hash }, hash.slice(0, 12))],
+    [` made at ${moment(at)}, hash `, make("code", { title: hash }, hash.slice(0, 12))],
     by && ` · ${by}`,
     !verdict && ` · valid until ${moment(until)}`,
   ];
@@ -67,6 +65,11 @@ export function amounts({ bundles, splits, traffic: rate, measure, topics, clien
     `${several(topics, "topic")} and ${several(clients, "client")} reconnect`,
   ];
   return `Total: ${parts.filter(Boolean).join("; ")}.`;
+}
+
+/** @param {PlanView} view */
+export function predicted({ bundles, range_before: before, predicted_range: after }) {
+  return bundles && after !== null ? `Range ${points(before)}, predicted ${points(after)}.` : "";
 }
 
 /** @param {PlanView} view */
@@ -87,39 +90,18 @@ function progress({ done, failed, ended_at: ended, bundles, splits, ...gate }) {
   );
 }
 
-/** @param {PlanView} view */
-function ranges({ range_before: before, predicted_range: predicted }) {
-  if (predicted === null) return null;
-  /**
-   * @param {string} name
-   * @param {number | null} range
-   * @param {string} [kind]
-   */
-  const entry = (name, range, kind) =>
-    make("div", { class: kind }, make("dt", {}, name), make("dd", {}, points(range)));
-  return make("dl", { class: "ranges" }, entry("range before", before), entry("predicted", predicted, "predicted"));
-}
-
 /**
- * Return each broker's score before the plan and predicted after it, as bars.
- * @param {EndView[]} ends
+ * @param {PlanView} view
  * @param {Short} short
  */
-function bars(ends, short) {
-  const most = Math.max(100, ...ends.flatMap(({ before, after }) => [before, after]));
-  /**
-   * @param {string} kind
-   * @param {number} score
-   * @param {number} y
-   */
-  const bar = (kind, score, y) => draw("rect", { class: kind, x: 0, y, width: 100 * score / most, height: 6 });
-  const size = { viewBox: "0 0 100 14", preserveAspectRatio: "none", "aria-hidden": "true" };
-  const rows = ends.map(({ name, before, after }) => {
-    const drawn = draw("svg", size, bar("score-before", before, 0), bar("score-after", after, 8));
-    const text = `${points(before)} → ${points(after)} %`;
-    return make("li", {}, make("span", {}, short(name)), drawn, make("span", {}, text));
-  });
-  return make("ul", { class: "ends", "aria-label": "Score of each broker before, and predicted after" }, rows);
+function ends({ folder, brokers }, short) {
+  /** @type {Column<EndView>[]} */
+  const columns = [
+    { title: "broker", cell: ({ name }) => short(name) },
+    { title: "score", cell: ({ before }) => points(before) },
+    { title: "predicted", cell: ({ after }) => points(after) },
+  ];
+  return table(`scores ${folder}`, "Scores before the plan and predicted", columns, brokers);
 }
 
 /**
@@ -127,6 +109,7 @@ function bars(ends, short) {
  * @param {Short} short
  */
 function moves({ folder, measure, moves, more }, short) {
+  const reasons = new Set(moves.map(({ why }) => why));
   /** @type {Column<MoveView>[]} */
   const columns = [
     { title: "bundle", cell: ({ bundle }) => bundle },
@@ -135,10 +118,11 @@ function moves({ folder, measure, moves, more }, short) {
     { title: "rate", cell: (move) => traffic(move.traffic, measure) },
     { title: "topics", cell: ({ topics }) => topics },
     { title: "clients", cell: ({ clients }) => clients },
-    { title: "reason", cell: ({ why }) => why, kind: "text" },
+    { title: "reason", cell: ({ why }) => why, kind: "text", shown: reasons.size > 1 },
     { title: "outcome", cell: (move) => [ended(move), " ", make("small", {}, move.harm)], kind: "text" },
   ];
   return [
+    reasons.size === 1 && make("p", {}, ...reasons),
     table(`moves ${folder}`, "Bundles of the plan", columns, moves, ({ ok }) => ok === false ? "failed" : ""),
     more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`),
   ];

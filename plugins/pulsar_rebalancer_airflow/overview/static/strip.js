@@ -26,7 +26,6 @@ export function strip({ tone, state, cluster, sentence, in_force: force, ...stat
         points(status.score_range),
         "points between the hottest and the coldest broker",
       ),
-      figure("deviation", points(status.deviation), "standard deviation of the scores, points"),
       figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the latest data"),
       live &&
         figure("next run", make("span", { "data-until": status.next_run_at ?? "" }), "time until the next run starts"),

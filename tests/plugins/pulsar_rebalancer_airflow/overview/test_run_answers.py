@@ -27,6 +27,7 @@ from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
 from pulsar_rebalancer_airflow.state_store import state_asset
@@ -221,3 +222,29 @@ def test_what_to_do_is_said_once(message: str, monkeypatch: pytest.MonkeyPatch) 
 
     assert text.count(Reason.UNAUTHORIZED.action) == 1
     assert ".." not in text
+
+
+def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session: Session) -> None:
+    asked(session, "control", 61, "success", conf={"action": "stop", "reason": "too early"})
+    asked(session, "control", 9, "success", conf={"action": "pause", "reason": "disks"})
+    asked(session, "by_hand", 8, "success", conf={"action": "unload", "reason": "only a look"})
+    asked(session, "by_hand", 7, "success", conf={"plan": "abc"})
+    asked(session, "by_hand", 6, "failed", conf={"action": "release", "broker": ["a:1"], "reason": "back"})
+    asked(session, "rebalance", 5, "success")
+    silent, slow = (asked(session, "rebalance", ago, "failed") for ago in (4, 3))
+    task(session, silent, "collect", state="failed")
+    left(session, silent, "collect", "failure", "unreachable")
+
+    begin = NOW - timedelta(hours=1)
+    orders = airflow_facts.orders_since(session, ClusterStorage("unused", "east"), begin)
+    failures = airflow_facts.failures_since(session, slow.dag_id, begin)
+
+    assert sorted(event.text for event in orders) == [
+        "carry out a plan by ada",
+        "pause by ada: disks",
+        "release a:1 by ada: back, refused",
+    ]
+    assert [(event.at, event.text) for event in failures] == [
+        (NOW - timedelta(minutes=4), "failed in collect (unreachable)"),
+        (NOW - timedelta(minutes=3), "took too long"),
+    ]

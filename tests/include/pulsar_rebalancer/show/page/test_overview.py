@@ -48,6 +48,27 @@ def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> N
     assert found.status.score_range == pytest.approx(2, abs=3)
     assert found.middle == pytest.approx(61, abs=3)
     assert found.brokers[-1].score == pytest.approx(2, abs=1)
+    # Also right after the order, before any run knows it.
+    assert len(found.pairs) == 1
+    assert seen(made, drains=made.drains.brokers).pairs == ()
+
+
+def test_a_drain_is_no_pair_and_a_waiting_pair_needs_no_sentence_beside_its_hits(tmp_path: Path) -> None:
+    made = scene(tmp_path)
+    folder = made.run(JUST_NOW)
+    waits = seen(made).pairs[0]
+    file = folder / "plan" / "decisions.parquet"
+    table = file.read_table()
+    drain = dict.fromkeys(table.column_names) | {"pair": 9, "source": broker(1), "reason": Reason.DRAIN, "fired": True}
+    row = next(row for row in table.to_pylist() if row["source"] == waits.source)
+    stuck = Reason.NO_FITTING_BUNDLE
+    rows = [drain, row | {"reason": stuck, "explanation": f"the gap and the hits. {stuck.meaning}"}]
+    file.write_table(pa.Table.from_pylist(rows, table.schema))
+
+    (pair,) = seen(made).pairs
+
+    assert (waits.hits["high"].have, waits.explanation) == (1, "")
+    assert (pair.reason, pair.explanation) == (stuck, stuck.meaning)
 
 
 def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all } from "./elements.js";
-import { carryOut, neededFor, offered } from "page/acts.js";
+import { acts, carryOut, neededFor, offered } from "page/acts.js";
 import { changed, manual } from "page/by_hand.js";
 import { disabled, newerOf, pausedText } from "page/disabled.js";
 
@@ -217,7 +217,7 @@ test("an answer names the plan in question, and needs no reason", () => {
     assert.ok(
       hint.startsWith(
         "Plan 0123456789ab. Total: 2 bundles with 1.0 KiB/s; 1 topic and 2 clients reconnect. " +
-          "Predicted range 5.0 after 30.0. Answer by ",
+          "Range 30.0, predicted 5.0. Answer by ",
       ),
       hint,
     );
@@ -272,6 +272,19 @@ for (
     assert.deepEqual(sent.conf, { action, ...conf, overrule: ["policies", "caps"], reason: "a party" });
   });
 }
+
+test("buttons stand in three groups", () => {
+  const given = { ...HAND, acts: { ...HAND.acts, control: "c", rebalance: "r", rolls: true }, awaiting: PLAN };
+  const groups = all("div", acts({ ...given, roll: { broker: "b:1" } }, PAGE));
+  assert.deepEqual(
+    groups.map((group) => [group.attributes["aria-label"], all("button", group).map((each) => each.textContent)]),
+    [
+      ["Now", ["Stop…", "Pause…", "Skip next run…", "Balance now…"]],
+      ["Brokers", ["Drain…", "Fill…", "Release…", "Skip broker…", "Stop roll…"]],
+      ["Bundles", ["Unload…", "Split…", "Undo run…"]],
+    ],
+  );
+});
 
 test("the brokers that are ticked are released", () => {
   const released = (drains) => offered({ ...HAND, drains }, () => NOW).find((each) => each.name === "Release");

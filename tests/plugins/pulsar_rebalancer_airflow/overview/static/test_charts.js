@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { arcs, described, places, spoken as spokenBrokers } from "page/broker_chart.js";
 import { ceiling, LEFT, RIGHT, scale } from "page/chart.js";
-import { begun, frame, spoken, stretches, summary } from "page/timeline.js";
+import { spoken, stretches } from "page/timeline.js";
 
 const WIDTH = 1000;
 const BROKER = { label: "", band: "calm", partner: "", gap: null, resources: {}, deciding: "", lowest: null };
@@ -87,7 +87,7 @@ test("a broker is described by what is known of it", () => {
   assert.equal(described({ ...broker, score: null }), "b0\nno report");
   const given = { resources: { cpu: 90, direct_memory: 5 }, deciding: "cpu", lowest: 80, highest: 95, after: 60 };
   assert.deepEqual(
-    described({ ...broker, ...given, average: 88, left_out: "excluded", drained: "by ada" }).split("\n"),
+    described({ ...broker, ...given, average: 88, left_out: "excluded" }).split("\n"),
     [
       "b0",
       "score 90.0 %: cpu 90.0 (counts), direct memory 5.0",
@@ -95,55 +95,22 @@ test("a broker is described by what is known of it", () => {
       "predicted after the plan 60.0",
       "moving average 88.0 %",
       "left out: excluded",
-      "drained by ada",
     ],
   );
+  assert.match(described({ ...broker, left_out: "draining", drained: "by ada" }), /\ndrained by ada$/);
 });
 
-const COUNTS = { runs: 1, moved: 0, split: 0, failed: 0, blocked: 0, broken: 0, paused: 0 };
-
-function hour(...buckets) {
-  const [begin, end] = ["2026-03-05T11:00:00Z", "2026-03-05T12:00:00Z"];
-  return { span: "hour", begin, end, seconds: 60, high_threshold: 40, low_threshold: 15, unread: 0, buckets };
-}
-
-test("time runs from the left to the right edge, and the axis shows every range and the threshold", () => {
-  const { x, y, end, each } = frame(hour({ ...COUNTS, highest: 61 }, { ...COUNTS, highest: null }), WIDTH);
-  const edges = ["2026-03-05T11:00:00Z", "2026-03-05T11:30:00Z", "2026-03-05T12:00:00Z"];
-  assert.deepEqual(edges.map((at) => x(Date.parse(at))), [LEFT, (LEFT + WIDTH - RIGHT) / 2, WIDTH - RIGHT]);
-  assert.equal(each, (WIDTH - LEFT - RIGHT) / 60);
-  assert.deepEqual([end, y(80) < y(0)], [80, true]);
-  assert.equal(frame(hour(), WIDTH).end, 40);
+test("a line breaks at a run that failed, and at a gap of more than five steps", () => {
+  const runs = (...minutes) => minutes.map((minute) => ({ at: minute, range: minute === 6 ? null : 1 }));
+  const at = (all) => stretches(all).map((part) => part.map((run) => run.at));
+  assert.deepEqual(at(runs(4, 5, 6, 7, 8, 13, 19)), [[4, 5], [7, 8, 13], [19]]);
+  assert.deepEqual(at(runs(6)), []);
+  assert.deepEqual(at([]), []);
 });
 
-test("a bucket is never too thin to be seen", () => {
-  assert.equal(frame({ ...hour(), seconds: 1 }, WIDTH).each, 1.5);
-});
-
-test("a line breaks where nothing was judged for more than five buckets", () => {
-  const at = (...minutes) => minutes.map((minute) => ({ at: minute * 60000 }));
-  assert.deepEqual(stretches(at(0, 1, 6, 12, 13), 60), [at(0, 1, 6), at(12, 13)]);
-  assert.deepEqual(stretches([], 60), []);
-});
-
-test("a timeline is summed up by what happened", () => {
-  const busy = { ...COUNTS, moved: 3, split: 1, failed: 1, blocked: 2, broken: 1, paused: 1, highest: 30 };
-  assert.deepEqual(summary([COUNTS, COUNTS]), [{ mark: "", text: "2 runs" }]);
-  assert.deepEqual(summary([COUNTS, busy]).map(({ mark, text }) => `${mark} ${text}`), [
-    " 2 runs",
-    "▲ 3 bundles moved",
-    "▲ 1 bundle split permanently",
-    "▼ 1 move or split failed",
-    "× 2 failed validations",
-    "! 1 failed run",
-    "‖ 1 run paused or held back",
-  ]);
-  assert.deepEqual(begun(busy, COUNTS), ["paused", "blocked", "broken"]);
-  assert.deepEqual(begun(busy, { ...busy, paused: 0 }), ["paused"]);
-  assert.deepEqual(begun(COUNTS, undefined), []);
-  assert.equal(
-    spoken(hour(busy, { ...COUNTS, highest: 12 })),
-    "The last hour: The range of scores was at most 30.0 points.",
-  );
-  assert.equal(spoken(hour({ ...COUNTS, highest: null })), "The last hour: No run judged any broker.");
+test("the hour is spoken by its largest range and its failures", () => {
+  const [wide, failed] = [{ range: 30 }, { range: null }];
+  const text = "The range of scores was at most 30.0 points; 1 run failed.";
+  assert.equal(spoken({ points: [wide, failed, { range: 12 }] }), text);
+  assert.equal(spoken({ points: [failed] }), "No run judged any broker.");
 });

@@ -3,7 +3,6 @@ import { test } from "node:test";
 import { all } from "./elements.js";
 import { airflowRoot, asked, runPath } from "page/address.js";
 import { counted } from "page/brokers.js";
-import { costReader } from "page/costs.js";
 import { left } from "page/drains.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, plan, splitText } from "page/plan.js";
@@ -12,9 +11,9 @@ import { ask } from "page/server.js";
 
 const NOW = "2026-03-05T12:00:00Z";
 
-test("brokers are counted, with their mean and those left out", () => {
-  const brokers = [{ left_out: "" }, { left_out: "excluded" }];
-  assert.equal(counted({ brokers, middle: 41.26 }), "2 brokers · mean 41.3 % · 1 left out");
+test("brokers are counted, with their mean, and those drained or left out", () => {
+  const brokers = [{ left_out: "" }, { left_out: "excluded" }, { left_out: "draining", drained: "by ada" }];
+  assert.equal(counted({ brokers, middle: 41.26 }), "3 brokers · mean 41.3 % · 1 drained · 1 left out");
   assert.equal(counted({ brokers: brokers.slice(0, 1), middle: null }), "1 broker");
 });
 
@@ -67,6 +66,31 @@ test("a plan shows its verdict, or how far it is once the gate has opened", () =
   // Stopped before its first bundle.
   assert.deepEqual(says({ verdict: "open", ended_at: NOW }), ["0 of 2"]);
   assert.deepEqual(says({ verdict: "open", bundles: 0 }), []);
+});
+
+test("moves have their reason once if it is the same, else each its own", () => {
+  const given = {
+    ...{ folder: "f", hash: "h", by: "", run_id: "", harm: "", until: NOW, collected_at: NOW, splits: [] },
+    ...{ bundles: 2, brokers: [], unknown: [], stay: [], about_splits: [], measure: "msg_rate", more: 0 },
+    ...{ traffic: 0, topics: 1, clients: 1, verdict: "", predicted_range: 24, range_before: 87, has_effect: true },
+  };
+  const reasons = (...whys) => {
+    const moves = whys.map((why) => ({
+      why,
+      bundle: "b",
+      traffic: 0,
+      seconds: 0,
+      outcome: "",
+      meaning: "",
+      error: "",
+    }));
+    const drawn = plan({ ...given, moves }, String, "Plan", "/d", "/p");
+    const columns = all("th", drawn).filter(({ textContent }) => textContent === "reason").length;
+    return [columns, all("p", drawn).map(({ textContent }) => textContent)];
+  };
+  const total = "Total: 2 bundles with 0 msg/s; 1 topic and 1 client reconnect. Range 87.0, predicted 24.0.";
+  assert.deepEqual(reasons("62 points apart", "62 points apart"), [0, [total, "62 points apart"]]);
+  assert.deepEqual(reasons("62 points apart", "drained by ada"), [1, [total]]);
 });
 
 test("a move has its outcome and the time that it took", () => {
@@ -153,21 +177,4 @@ test("the server takes a request, or does not respond", async () => {
   await server.shutdown();
   const nobody = ask("http://127.0.0.1:0/");
   await assert.rejects(nobody, { status: 0, message: "The API server does not respond." });
-});
-
-test("costs are read for the broker that is chosen", async () => {
-  const asked = [];
-  const address = costReader("/air", "pulsar_rebalance__east");
-  const fetched = globalThis.fetch;
-  globalThis.fetch = (url) => {
-    asked.push(url);
-    return Promise.resolve(new Response("[]", { headers: { "Content-Type": "application/json" } }));
-  };
-  try {
-    assert.deepEqual(await address("b:1"), []);
-  } finally {
-    globalThis.fetch = fetched;
-  }
-  assert.equal(asked.length, 1);
-  assert.match(String(asked[0]), /\/dags\/pulsar_rebalance__east\/costs\?broker=b%3A1$/);
 });
