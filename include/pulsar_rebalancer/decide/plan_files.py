@@ -96,7 +96,7 @@ def write_by_hand(
         pairs_over=0,
         pairs_fired=0,
         hits=(0, 0),
-        splits_told=tuple(row["explanation"] for row in splits),
+        splits_told=tuple(row[key] for row in splits for key in ("explanation", "compared") if key in row),
     )
 
 

@@ -25,7 +25,7 @@ from pulsar_rebalancer.decide.split_algorithms import (
 )
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import at_positions, excess, parts_by_bundle, recently_split
+from pulsar_rebalancer.run.plan import at_positions, excess, in_percent, parts_by_bundle, recently_split
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
 from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, one_by_one, rows_of
 from pulsar_rebalancer.state.state_documents import BundleSplit
@@ -57,11 +57,25 @@ class SplitPlan(NamedTuple):
 NO_SPLITS = SplitPlan([], {})
 
 
+LEAST_SHARE = 0.1
+"""The smallest share of the traffic that a part may have; of many parts, half of an even share."""
+
+
 class Cut(NamedTuple):
     """The positions at which a bundle is cut, and each part's share of the bundle's traffic (0 to 1)."""
 
     positions: tuple[int, ...]
     shares: tuple[float, ...]
+
+    @property
+    def evenness(self) -> float:
+        """Return the smallest share as a ratio of an even share; 1 if all shares are equal."""
+        return min(self.shares) * len(self.shares)
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether a part is too small for the split to be worth it, as a split is permanent."""
+        return min(self.shares) < min(LEAST_SHARE, 0.5 / len(self.shares))
 
     @property
     def at(self) -> str:
@@ -159,7 +173,7 @@ class _Walk:
             return
         result = self._refused(bundle) or self._cut(bundle)
         cut = result if isinstance(result, Cut) else None
-        reason = result if isinstance(result, Reason) else self._held_back(bundle)
+        reason = result if isinstance(result, Reason) else self._held_back(bundle, condition, result)
         if cut is not None and reason is Reason.TO_BE_SPLIT:
             namespace = namespace_of(bundle.bundle)
             self._of_namespace[namespace] += 1
@@ -213,8 +227,10 @@ class _Walk:
             single=self._context.extensible,
         )
 
-    def _held_back(self, bundle: LoadedBundle) -> Reason:
+    def _held_back(self, bundle: LoadedBundle, condition: SplitCondition, cut: Cut) -> Reason:
         settings = self._settings
+        if cut.uneven and condition.name in ("msg_rate", "bandwidth"):
+            return Reason.UNEVEN_SPLIT
         if settings.auto_split:
             return Reason.BUILTIN_SPLITTING_ON
         if settings.split_mode is not Mode.AUTO:
@@ -230,8 +246,7 @@ def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | Non
     finding = f"{bundle.bundle} on {bundle.broker} has {over}"
     if cut is None:
         return f"{finding}. {reason.meaning}"
-    shares = ", ".join(f"{100 * share:.0f} %" for share in cut.shares)
-    return f"{finding}; split at {cut.at} its parts would carry {shares}. {reason.meaning}"
+    return f"{finding}; split at {cut.at} its parts would carry {in_percent(cut.shares)}. {reason.meaning}"
 
 
 _COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]

@@ -82,8 +82,11 @@ def at_positions(positions: Iterable[int]) -> str:
 
 
 def in_parts(positions: Iterable[int], shares: Iterable[float]) -> str:
-    each = ", ".join(f"{100 * share:.0f} %" for share in shares)
-    return f"at {at_positions(positions)} into parts with {each} of its traffic"
+    return f"at {at_positions(positions)} into parts with {in_percent(shares)} of its traffic"
+
+
+def in_percent(shares: Iterable[float]) -> str:
+    return ", ".join(f"{100 * share:.0f} %" for share in shares)
 
 
 def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.config.field_types import Action, SplitAlgorithm
+from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import of_broker
 from pulsar_rebalancer.decide.sources.filling import check_broker, fill
 from pulsar_rebalancer.decide.sources.wanted import MEASURE, RequestedMove, SourceReport, Wanted
-from pulsar_rebalancer.decide.split_planning import where_to_cut
+from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import matching, namespace_of, of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
-from pulsar_rebalancer.run.plan import in_parts
+from pulsar_rebalancer.run.plan import in_parts, in_percent
 from pulsar_rebalancer.run.request import ByHand, HandRequest
 from pulsar_rebalancer.run.snapshot import Candidates
 from pulsar_rebalancer.run.tables import Row
@@ -114,6 +114,9 @@ def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     return [str(bundle) for bundle in names.filter(matching(pattern, names)).to_pylist()]
 
 
+_COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
+"""The algorithms among which the most even is chosen; the first if several are."""
+
 LARGEST, HOT = "LARGEST", "HOT"
 """Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""
 
@@ -145,7 +148,6 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     Raises PlanError if the bundle must not be changed, or cannot be cut (`splits.planner.where_to_cut`).
     """
     bundle = target_of_split(sample, request.bundles[0])
-    algorithm = request.algorithm or SplitAlgorithm.RANGE
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
@@ -154,9 +156,19 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         raise PlanError(
             Reason.CONTRADICTION, f"{given} positions: the extensible load manager cuts a bundle in two, so give one"
         )
-    cut = where_to_cut(candidate, algorithm, sample.settings, specified=request.positions, single=single)
+    tried = {
+        each: where_to_cut(candidate, each, sample.settings, specified=request.positions, single=single)
+        for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
+    }
+    cuts = {each: cut for each, cut in tried.items() if isinstance(cut, Cut)}
+    most_even = max(cuts, key=lambda each: cuts[each].evenness, default=_COMPARED[0])
+    algorithm = request.algorithm or most_even
+    cut = tried[algorithm]
     if isinstance(cut, Reason):
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
+    compared = "; ".join(f"{each}: {in_percent(cuts[each].shares)}" for each in cuts)
+    if cut.uneven and Overrule.EVEN_SPLIT not in request.overrule:
+        raise PlanError(Reason.UNEVEN_SPLIT, f"{bundle.bundle} would be split into parts with these shares: {compared}")
     return {
         "cluster": sample.snapshot.request.cluster,
         "broker": bundle.broker,
@@ -169,6 +181,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         "taken": True,
         "reason": Reason.TO_BE_SPLIT,
         "explanation": f"{bundle.bundle} is split permanently {in_parts(cut.positions, cut.shares)}",
+        "compared": f"Shares of the parts by algorithm: {compared}.",
     }
 
 

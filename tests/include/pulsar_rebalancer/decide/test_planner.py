@@ -74,6 +74,12 @@ def test_a_bundle_that_meets_a_condition_is_split():
     )
 
 
+def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
+    of_one_topic = candidate(topics=(TopicLoad(1, 100.0), *TOPICS))
+    found = planned([loaded(msg_rate=1.0, topics=1001)], candidates=[of_one_topic])
+    assert found.taken == [NAMES[0]]
+
+
 @pytest.mark.parametrize(
     ("bundle", "known", "settings", "reason"),
     [
@@ -89,6 +95,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
         ({}, {}, {"max_namespace_bundles": 4}, "namespace_full"),
         ({}, {}, {"split_algorithm": "flow_or_qps_equally_divide"}, "no_position"),  # 30 msg/s in all
         ({}, {}, {"split_algorithm": "specified_positions_divide"}, "no_position"),  # nobody specified one
+        ({}, {"topics": (TopicLoad(1, 91.0), TopicLoad(0x30000000, 9.0))}, {}, "uneven_split"),
         ({}, {}, {"auto_split": True}, "builtin_splitting_on"),
         ({}, {}, {"split_mode": "observe"}, "split_observed"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ def shown(
 @pytest.mark.parametrize(
     ("form", "bundle", "positions"),
     [
-        ({"bundles": [LOW]}, LOW, (0x40000000,)),
-        ({"bundles": ["t/n/HOT"]}, LOW, (0x40000000,)),
+        ({"bundles": [LOW]}, LOW, (0x18000000,)),
+        ({"bundles": ["t/n/HOT"]}, LOW, (0x18000000,)),
         ({"bundles": ["t/n/LARGEST"]}, HIGH, (0xBFFFFFFF,)),
         ({"bundles": [LOW], "algorithm": "topic_count_equally_divide"}, LOW, (0x18000000,)),
         (
@@ -89,6 +90,39 @@ def test_an_exclusion_may_be_overruled(snapshots: Snapshots, excluded: dict[str,
     assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
 
 
+def test_a_split_that_leaves_a_part_without_traffic_is_refused_unless_overruled(snapshots: Snapshots) -> None:
+    form: dict[str, Any] = {"bundles": [LOW], "algorithm": "range_equally_divide"}
+
+    with pytest.raises(RebalancerError) as refused:
+        shown(snapshots, **form)
+    assert refused.value.reason == "uneven_split"
+    shares = "range_equally_divide: 100 %, 0 %; topic_count_equally_divide: 33 %, 67 %"
+    assert f"{LOW} would be split into parts with these shares: {shares}" in str(refused.value)
+
+    summary = shown(snapshots, **form, overrule=["even_split"], reason="the other half fills up tomorrow")
+    (split,) = read_splits(run_of(snapshots, summary))
+    assert (split.positions, split.shares) == ((0x40000000,), (1.0, 0.0))
+
+
+@pytest.mark.parametrize(("rates", "even"), [((89.0, 11.0), True), ((90.0, 10.0), True), ((91.0, 9.0), False)])
+def test_ten_percent_is_enough_for_a_part(snapshots: Snapshots, rates: tuple[float, float], even: bool) -> None:
+    topics = (TopicLoad(0x10000000, rates[0], 0.0), TopicLoad(0x50000000, rates[1], 0.0))
+    refused = nullcontext() if even else pytest.raises(RebalancerError, match="uneven_split")
+    with refused:
+        shown(snapshots, topics, bundles=[LOW])
+
+
+def test_the_most_even_algorithm_is_chosen_and_the_shares_of_each_are_shown(snapshots: Snapshots) -> None:
+    rates = {0x10000000: 3.0, 0x20000000: 3.0, 0x30000000: 3.0, 0x60000000: 9.0}
+
+    summary = shown(snapshots, tuple(TopicLoad(at, rate, 0.0) for at, rate in rates.items()), bundles=[LOW])
+
+    (split,) = read_splits(run_of(snapshots, summary))
+    assert (split.positions, split.shares) == ((0x40000000,), (0.5, 0.5))
+    shares = "topic_count_equally_divide: 33 %, 67 %; range_equally_divide: 50 %, 50 %"
+    assert summary.splits_told[1] == f"Shares of the parts by algorithm: {shares}."
+
+
 def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
@@ -107,9 +141,9 @@ def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
             TOPICS,
             "position_outside",
         ),
-        ({"bundles": [LOW, HIGH]}, TOPICS, "contradiction"),
-        ({"bundles": [LOW], "positions": [1]}, TOPICS, "contradiction"),
-        ({"bundles": [LOW], "algorithm": "specified_positions_divide"}, TOPICS, "contradiction"),
+        ({"bundles": [LOW, HIGH]}, TOPICS, "wrong_setting"),
+        ({"bundles": [LOW], "positions": [1]}, TOPICS, "wrong_setting"),
+        ({"bundles": [LOW], "algorithm": "specified_positions_divide"}, TOPICS, "wrong_setting"),
         (
             {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x00000001"]},
             TOPICS,
@@ -139,7 +173,7 @@ def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> Non
     plan_again(snapshots.storage, run)
 
     (split,) = read_splits(run)
-    assert (split.bundle, split.positions, split.unload) == (LOW, (0x40000000,), True)
+    assert (split.bundle, split.positions, split.unload) == (LOW, (0x18000000,), True)
 
 
 @pytest.mark.parametrize(("owned", "topics"), [({"b": {LOW: 30.0}}, 3), ({"b": {}}, 0)], ids=["moved", "unreported"])
