@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import one_line
 
@@ -17,7 +19,23 @@ class RebalancerError(Exception):
 
 
 class SettingsError(RebalancerError):
-    """A setting is unknown, has the wrong type, is out of range, or contradicts another setting."""
+    """A setting is unknown, has the wrong type, is out of range, or contradicts another setting.
+
+    Args:
+        fields: what is wrong with each field of a form that a person filled in.
+    """
+
+    def __init__(self, reason: Reason, message: str, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason, message)
+        self.fields = {name: one_line(sentence) for name, sentence in (fields or {}).items()}
+
+
+class WrongFields(ValueError):
+    """Raised by the validator of a form, with a sentence for each wrong field."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        super().__init__(", ".join(fields))
+        self.fields = fields
 
 
 class AdminError(RebalancerError):

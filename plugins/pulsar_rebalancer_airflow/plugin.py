@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_rebalancer_airflow import listeners
+from pulsar_rebalancer_airflow.form_guard import FormGuard
 from pulsar_rebalancer_airflow.links import PREFIX, base_path
 from pulsar_rebalancer_airflow.options import PAGE_ROUTE
 
@@ -46,5 +47,6 @@ class PulsarRebalancerPlugin(AirflowPlugin):
 
     name = "pulsar_rebalancer"
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
+    fastapi_root_middlewares = [{"middleware": FormGuard, "name": "Forms of the Pulsar rebalancer"}]
     external_views = _external_views()
     listeners = [listeners]

@@ -222,6 +222,14 @@ def test_acting_wants_what_triggering_the_dag_wants(
         assert server.request(method, address, json={}).status_code == 401
 
 
+def test_a_wrong_form_gets_a_sentence_at_its_field_and_no_run(
+    server: TestClient, folder: StoragePath, known: None
+) -> None:
+    form = {"logical_date": None, "conf": {"action": "release", "reason": "disks"}}
+    answer = server.post("/api/v2/dags/pulsar_by_hand__east/dagRuns", json=form, headers=header("ADMIN"))
+    assert (answer.status_code, answer.json()["fields"]) == (422, {"broker": "Choose at least one broker."})
+
+
 def test_a_cluster_that_cannot_be_read_hides_no_other(
     server: TestClient, folder: StoragePath, known: None, tmp_path: Path
 ) -> None:

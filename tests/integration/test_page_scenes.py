@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.accessibility import assert_accessible
-from tests.integration.page_scene import HOSTILE, changed_in_file, press, told
+from tests.integration.page_scene import HOSTILE, asked_for, changed_in_file, press, told
 from tests.integration.page_stage import Part, Stage, stages
 
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
@@ -194,6 +194,12 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     assert drained["msg_rate"] == 0
 
     stage.opens("Release…")
+    asked_for(stage.chromium, "Release…")
+    stage.clicks("button[type=submit]", "document.querySelector('dialog fieldset .wrong')")
+    assert "Choose at least one broker." in stage.chromium.run("document.querySelector('dialog').innerText")
+    assert "Nothing was started." in stage.chromium.run("document.querySelector('dialog').innerText")
+    stage.chromium.press("Escape", 27)
+    stage.chromium.until("!document.querySelector('dialog')")
     stage.releases()
     stage.chromium.until(f"{DRAINED}.innerText === ''")
 
@@ -208,7 +214,7 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     assert "Matched nothing: nobody/x." in dialog
     # It is too old as soon as it is there.
     stage.chromium.until("document.querySelector('dialog .warn[role=status]').textContent.includes('too old')")
-    assert stage.chromium.run("document.querySelector('dialog .carry').disabled")
+    assert stage.chromium.run("document.querySelector('dialog .carry').hidden")
 
     monkeypatch.setenv(CLUSTERS_VARIABLE, str(stage.airflow.home.clusters_file))
     changed_in_file(stage.name, max_shown_plan_age_seconds=3600)

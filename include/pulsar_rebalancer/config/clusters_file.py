@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Percent
 from pulsar_rebalancer.config.settings import CAPS, Check, Settings, parse_typed, typed_values, validate
-from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.errors import SettingsError, WrongFields
 from pulsar_rebalancer.names import CLUSTER_NAME, Brokers, Namespaces, Patterns
 from pulsar_rebalancer.reasons import Reason
 
@@ -208,9 +208,9 @@ class RunParams(BaseModel):
     @model_validator(mode="after")
     def _two_fields(self) -> Self:
         if self.force_threshold is not None and not self.force.strip():
-            raise ValueError("force_threshold needs force: say why the balance is forced")
+            raise WrongFields({"force": "Say why you force the balance; the reason is recorded."})
         if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
-            raise ValueError(f"low_threshold {self.low_threshold:g} is above high_threshold {self.high_threshold:g}")
+            raise WrongFields({"low_threshold": f"It is above high_threshold, {self.high_threshold:g}."})
         return self
 
     @property
@@ -232,7 +232,7 @@ class Resolved(BaseModel):
 
 
 def parse_params(values: Mapping[str, object]) -> RunParams:
-    """Validate a manual run's parameters. Raises SettingsError: `wrong_setting` or `contradiction`."""
+    """Validate a manual run's parameters. Raises SettingsError `wrong_setting`, with the wrong fields."""
     return parse_typed(RunParams, values, "parameters of the run")
 
 

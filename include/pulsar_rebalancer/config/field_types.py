@@ -84,6 +84,7 @@ class Overrule(StrEnum):
     CAPS = "caps"
     GRACE_PERIOD = "grace_period"
     OVERLOAD = "overload"
+    EVEN_SPLIT = "even_split"
 
 
 _JUDGED_FROM, _JUDGED = pendulum.naive(2026, 1, 1), 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from reprlib import Repr
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -20,7 +20,7 @@ from pydantic import (
 
 from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Mode, Placement, Strategy, Window
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
-from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.errors import SettingsError, WrongFields
 from pulsar_rebalancer.names import Brokers, Patterns, matches, namespace_of, of_glob
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import typed
@@ -326,14 +326,27 @@ def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
         try:
             cleaned[key] = typed(value)
         except ValueError as error:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {key}: {error}") from None
+            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {key}: {error}", {key: str(error)}) from None
     return cleaned
 
 
 def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> _Form:
-    """Return a form with typed values, or defaults. Raises SettingsError: `wrong_setting` or `contradiction`."""
+    """Return a form with typed values, or defaults. Raises SettingsError `wrong_setting`, with the wrong fields."""
     given = {name: value for name, value in typed_values(values, where).items() if value not in (None, "", [])}
     try:
         return form.model_validate(given)
     except ValidationError as error:
-        raise settings_error(error, where) from None
+        wrong = dict(_wrong_fields(error))
+        fields = {key.partition(".")[0]: sentence for key, sentence in wrong.items()}
+        named = "; ".join(f"{key}: {sentence}" for key, sentence in wrong.items())
+        raise SettingsError(Reason.WRONG_SETTING, f"{where}: {named}", fields) from None
+
+
+def _wrong_fields(error: ValidationError) -> Iterator[tuple[str, str]]:
+    for item in error.errors(include_url=False):
+        raised = item.get("ctx", {}).get("error")
+        if isinstance(raised, WrongFields):
+            yield from raised.fields.items()
+        else:
+            sentence = item["msg"].removeprefix("Value error, ")
+            yield ".".join(map(str, item["loc"])), f"{sentence} (got {_shown(item['input'])})"

@@ -13,6 +13,7 @@ from typing import ClassVar, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from pulsar_rebalancer.config.settings import BreakerRules, parse_typed
+from pulsar_rebalancer.errors import WrongFields
 from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.texts import one_line
@@ -129,17 +130,21 @@ class ControlRequest(BaseModel):
 
     @model_validator(mode="after")
     def _fields_of_the_action(self) -> Self:
+        pauses, skips = self.action is ControlAction.PAUSE, self.action is ControlAction.SKIP_BROKER
+        wrong = {}
         if self.changes and not self.reason:
-            raise ValueError(f"{self.action} needs reason: say why")
-        if (self.until is not None) != (self.action is ControlAction.PAUSE):
-            raise ValueError("until: a pause needs its end, and nothing else has one")
-        if bool(self.broker) != (self.action is ControlAction.SKIP_BROKER):
-            raise ValueError("broker: skip_broker needs the broker whose turn it is, and nothing else has one")
+            wrong["reason"] = "Say why; the reason is recorded."
+        if (self.until is not None) != pauses:
+            wrong["until"] = "Say when the pause ends." if pauses else "Only a pause has an end."
+        if bool(self.broker) != skips:
+            wrong["broker"] = "Name the broker whose turn it is." if skips else "Only skip_broker takes a broker."
         if self.file and self.action is not ControlAction.RESTORE:
-            raise ValueError(f"file: {self.action} does not use it")
+            wrong["file"] = "Only restore takes a file."
+        if wrong:
+            raise WrongFields(wrong)
         return self
 
 
 def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
-    """Return the validated fields; raise SettingsError (`wrong_setting`, `contradiction`)."""
+    """Return the validated fields; raise SettingsError (`wrong_setting`)."""
     return parse_typed(ControlRequest, values, "form")

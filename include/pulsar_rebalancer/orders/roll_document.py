@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import parse_typed
+from pulsar_rebalancer.errors import WrongFields
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
@@ -218,14 +219,14 @@ class RollRequest(BaseModel):
     @model_validator(mode="after")
     def _fields_of_the_step(self) -> Self:
         if self.plan and (self.brokers or self.reason):
-            raise ValueError("plan: give only the id of the shown roll, which has its brokers and its reason")
+            raise WrongFields({"plan": "Give only the id: the roll that was shown has its brokers and its reason."})
         if not self.plan and not self.reason:
-            raise ValueError("reason: say why, or give the id of a roll that was shown as plan")
+            raise WrongFields({"reason": "Say why, or give the id of a roll that was shown."})
         if len(set(self.brokers)) < len(self.brokers):
-            raise ValueError("brokers: name each broker once")
+            raise WrongFields({"brokers": "Name each broker once."})
         return self
 
 
 def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
-    """Return the validated fields; raise SettingsError (`wrong_setting`, `contradiction`)."""
+    """Return the validated fields; raise SettingsError (`wrong_setting`)."""
     return parse_typed(RollRequest, values, "form")

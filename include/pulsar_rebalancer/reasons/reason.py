@@ -48,8 +48,8 @@ class Reason(StrEnum):
     # fmt: off
     # settings
     WRONG_SETTING = ("wrong_setting", BLOCK, HELD | Trait.TYPED,
-        "A setting is unknown, of the wrong type or out of range.",
-        "Correct the key named; the clusters file overrides the brokers.")
+        "A setting, or a field of a form, is missing or wrong.",
+        "Correct what is named; the clusters file overrides the brokers.")
     CONNECTION_NOT_FOUND = ("connection_not_found", BLOCK, Trait.PASSING,
         "Airflow has no connection named in spark_connection, or its secrets backend did not answer.",
         "Add the connection, or check the backend.")
@@ -411,6 +411,9 @@ class Reason(StrEnum):
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
         "The algorithm finds no position for the split.",
         "Choose another algorithm.")
+    UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
+        "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",
+        "Choose another algorithm; a manual plan may overrule even_split.")
     NAMESPACE_FULL = ("namespace_full", VERDICT, Trait.SETTLED,
         "The namespace has, or would exceed, max_namespace_bundles bundles.",
         "Raise loadBalancerNamespaceMaximumBundles to allow more.")

@@ -21,6 +21,7 @@ from pydantic import (
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH, Resolved, RunParams
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.settings import parse_typed
+from pulsar_rebalancer.errors import WrongFields
 from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
@@ -144,10 +145,20 @@ _ALLOWED = {
     Action.SPLIT: ("algorithm", "positions", "unload"),
 }
 _ALWAYS = ("action", "overrule", "reason", "plan")
-_NEVER_OVERRULED = {
-    Action.DRAIN: {Overrule.CAPS},
-    Action.RELEASE: set(Overrule),
-    Action.SPLIT: set(Overrule) - {Overrule.EXCLUSIONS},
+_OF_MOVES = set(Overrule) - {Overrule.EVEN_SPLIT}
+_OVERRULED = {
+    Action.UNLOAD: _OF_MOVES,
+    Action.DRAIN: _OF_MOVES - {Overrule.CAPS},
+    Action.RELEASE: set(),
+    Action.FILL: _OF_MOVES,
+    Action.UNDO: _OF_MOVES,
+    Action.SPLIT: {Overrule.EXCLUSIONS, Overrule.EVEN_SPLIT},
+}
+_MISSING = {
+    "bundles": "Name at least one bundle.",
+    "broker": "Choose at least one broker.",
+    "run": "Name the run to undo.",
+    "reason": "Say why; the reason is recorded.",
 }
 
 
@@ -167,7 +178,7 @@ class HandRequest(BaseModel):
     )
     broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
     algorithm: SplitAlgorithm | None = Field(
-        None, description="split: the algorithm, by Pulsar's name; empty: range_equally_divide"
+        None, description="split: the algorithm, by Pulsar's name; empty: the one that divides the traffic most evenly"
     )
     positions: tuple[_Position, ...] = Field(
         (), max_length=_LISTED, description="split: hashes at which specified_positions_divide cuts, such as 0x15000000"
@@ -180,32 +191,31 @@ class HandRequest(BaseModel):
 
     @model_validator(mode="after")
     def _fields_of_the_action(self) -> Self:
-        if self.plan:
-            return self  # the other fields, if given, have to be those of the plan
-        if self.action is None:
-            raise ValueError("action: say what is to be done, or give the hash of a plan that was shown")
-        needed = _NEEDED[self.action]
-        missing = [name for name in needed if not getattr(self, name)]
-        if missing:
-            raise ValueError(f"{self.action} needs {' and '.join(missing)}")
-        known = {*needed, *_ALLOWED.get(self.action, ()), *_ALWAYS}
-        foreign = [name for name in type(self).model_fields if getattr(self, name) and name not in known]
-        if foreign:
-            raise ValueError(f"{', '.join(foreign)}: {self.action} does not use them")
-        held = _NEVER_OVERRULED.get(self.action, set()).intersection(self.overrule)
-        if held:
-            raise ValueError(f"overrule: {', '.join(sorted(held))}: {self.action} cannot lift them")
-        if self.action is Action.SPLIT:
-            self._check_split()
-        if self.overrule and not self.reason:
-            raise ValueError("overrule needs reason: say why")
+        wrong = {} if self.plan else self._wrong()  # with a plan, the other fields, if given, have to be the plan's
+        if wrong:
+            raise WrongFields(wrong)
         return self
 
-    def _check_split(self) -> None:
-        if len(self.bundles) != 1:
-            raise ValueError("bundles: one bundle is split at a time")
-        if bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
-            raise ValueError(f"positions belong to {SplitAlgorithm.POSITIONS}, which needs them")
+    def _wrong(self) -> dict[str, str]:
+        """Return a sentence for each wrong field, by its name."""
+        if self.action is None:
+            return {"action": "Choose an action, or give the hash of a plan that was shown."}
+        needed, splits = _NEEDED[self.action], self.action is Action.SPLIT
+        known = {*needed, *_ALLOWED.get(self.action, ()), *_ALWAYS}
+        given = [name for name in type(self).model_fields if getattr(self, name)]
+        wrong = {name: _MISSING[name] for name in needed if name not in given}
+        wrong |= {name: f"{self.action} does not use this field." for name in given if name not in known}
+        if splits and len(self.bundles) > 1:
+            wrong["bundles"] = "Name one bundle: one is split at a time."
+        if splits and bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
+            verb = "Only {} takes positions." if self.positions else "{} needs a position."
+            wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)
+        held = sorted({*self.overrule} - _OVERRULED[self.action])
+        if held:
+            wrong["overrule"] = f"{self.action} cannot overrule {', '.join(held)}."
+        if self.overrule and not self.reason:
+            wrong["reason"] = "Say why you overrule a rule; the reason is recorded."
+        return wrong
 
     @property
     def shows(self) -> bool:
@@ -289,5 +299,5 @@ class DrainProgress(BaseModel):
 
 
 def parse_form(values: Mapping[str, object]) -> HandRequest:
-    """Return the form's request. Raises SettingsError `wrong_setting` or `contradiction`, naming fields."""
+    """Return the form's request. Raises SettingsError `wrong_setting`, with the wrong fields."""
     return parse_typed(HandRequest, values, "form")

@@ -100,7 +100,7 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         default_args={"execution_timeout": timedelta(minutes=5)},
         params=by_hand_params(),
     ) as dag:
-        form = FormOperator(task_id="form", shows="collect", acts="carry_out")
+        form = FormOperator(task_id="form", cluster=entry.name, shows="collect", acts="carry_out")
         collect = CollectForPlanOperator(task_id="collect", entry=entry, root=root)
         run: Any = collect.output
         validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)

@@ -63,15 +63,26 @@ class FormOperator(BaseBranchOperator):
     `shows` is the id of the first task for making a plan, `acts` of the task for acting immediately.
     """
 
-    def __init__(self, *, shows: str, acts: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, cluster: str, shows: str, acts: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs, inlets=[state_asset(cluster)])
+        self.cluster = cluster
         self.shows = shows
         self.acts = acts
 
     def choose_branch(self, context: Context) -> str:
-        """Return the id of the next task. Raises `wrong_setting` or `contradiction`, with the fields' names."""
+        """Return the id of the next task. Raises `wrong_setting` with the wrong fields, or `rolling`."""
         with final_unless_passing(context):
-            return self.shows if parse_form(context["params"]).shows else self.acts
+            shows = parse_form(context["params"]).shows
+            if shows:
+                refuse_while_rolling(StateStore.of(context, self.cluster))
+            return self.shows if shows else self.acts
+
+
+def refuse_while_rolling(store: StateStore) -> None:
+    """Raise PlanError `rolling` during a rolling restart, which would refuse to have the plan carried out."""
+    roll = store.get(Roll)
+    if roll.active:
+        raise PlanError(Reason.ROLLING, roll.progress)
 
 
 class CollectForPlanOperator(CollectOperator):
@@ -153,7 +164,7 @@ class CarryOutOperator(HandOverOperator):
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
             by, now = requester(context), datetime.now(UTC)
-            self._refuse_while_rolling(store)
+            refuse_while_rolling(store)
             if not form.plan:
                 refuse_repeated(context)
                 self._release(store, form, by)
@@ -172,13 +183,13 @@ class CarryOutOperator(HandOverOperator):
                 handed = self._next_run(context, store, handed, before)
             kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
             store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
-            self._refuse_while_rolling(store)  # it may have begun since the check above
+            refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
                 marked = store.get(Drains)
                 self._mark(store, request.broker, drain)
                 try:
-                    self._refuse_while_rolling(store)
+                    refuse_while_rolling(store)
                 except PlanError:
                     store.put(marked)
                     raise
@@ -187,11 +198,6 @@ class CarryOutOperator(HandOverOperator):
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
             self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         super().execute(context)
-
-    def _refuse_while_rolling(self, store: StateStore) -> None:
-        roll = store.get(Roll)
-        if roll.active:
-            raise PlanError(Reason.ROLLING, roll.progress)
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
         drains = store.get(Drains)

@@ -3,7 +3,7 @@
 
 import { manual } from "./by_hand.js";
 import { choices, openDialog, sender, started } from "./dialog.js";
-import { disabled, notCarriedOut, own, pausedText } from "./disabled.js";
+import { disabled, notCarriedOut, own, pausedText, planAgain } from "./disabled.js";
 import { make } from "./dom.js";
 import { amounts, predicted, splitList } from "./plan.js";
 import { moment } from "./texts.js";
@@ -15,8 +15,8 @@ import { moment } from "./texts.js";
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
  * @typedef {Words & { dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, optional?: boolean,
- *   off?: string, request: () => Request }} Act - `moves`, `waits`, `noRoll` and `off`: as in `disabled`; `optional`:
- *   the reason may be empty
+ *   off?: string, again?: boolean, request: () => Request }} Act - `moves`, `waits`, `noRoll` and `off`: as in
+ *   `disabled`; `optional`: the reason may be empty; `again`: it has no button, as its plan has to be made again
  * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined,
  *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
  */
@@ -44,8 +44,9 @@ export function acts(view, page) {
     const off = why && { disabled: true, title: why, "aria-describedby": `off-${reasons.indexOf(why)}` };
     return make("button", { type: "button", "data-key": `act ${label}`, onclick: act.open, ...off }, label);
   };
+  const shown = all.filter((act) => !("again" in act && act.again));
   const groups = Object.entries(GROUPS).map(([group, names]) => {
-    const buttons = names.flatMap((name) => all.filter((act) => act.name === name).map(button));
+    const buttons = names.flatMap((name) => shown.filter((act) => act.name === name).map(button));
     const label = make("b", { "aria-hidden": "true" }, group);
     return buttons.length > 0 && make("div", { role: "group", "aria-label": group }, label, buttons);
   });
@@ -61,7 +62,7 @@ export function neededFor(view, now) {
   const { awaiting, plan, moved, brokers, drains } = view;
   const plans = [awaiting, plan].map((shown) => shown && [shown.hash, shown.ended_at]);
   const names = [brokers.map(({ name }) => name).sort(), drains.map(({ broker }) => broker)];
-  return [view.acts, view.status.pairing, plans, moved, names, plan && notCarriedOut(plan, view, now)];
+  return [view.acts, view.status.pairing, plans, moved, names, plan && planAgain(plan, view, view, now)];
 }
 
 /**
@@ -139,6 +140,7 @@ export function offered(view, now) {
 export function carryOut(view, run_of, now) {
   const { plan, acts: { by_hand: dag } } = view;
   if (!plan || !dag || run_of !== dag) return [];
+  const again = planAgain(plan, view, view, now);
   return [{
     dag,
     name: "Carry out",
@@ -149,7 +151,8 @@ export function carryOut(view, run_of, now) {
     moves: true,
     waits: plan.marks_drains,
     noRoll: true,
-    off: notCarriedOut(plan, view, now),
+    off: again || notCarriedOut(plan, view),
+    again: again !== "",
     request: () => started(dag, (form) => ({ plan: plan.hash, reason: form.get("reason") })),
   }];
 }

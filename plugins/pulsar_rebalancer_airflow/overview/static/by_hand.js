@@ -2,7 +2,7 @@
 
 import { dagPath, runPath } from "./address.js";
 import { attempt, choices, openDialog, sender, started } from "./dialog.js";
-import { disabled, newerOf, notCarriedOut } from "./disabled.js";
+import { disabled, newerOf, notCarriedOut, planAgain } from "./disabled.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./picker.js";
 import { plan, shortNames } from "./plan.js";
@@ -21,6 +21,7 @@ import { moment } from "./texts.js";
 
 const RULES = ["policies", "anti_affinity", "topic_ceiling", "exclusions", "grace_period", "overload"];
 const ALGORITHMS = [
+  "",
   "range_equally_divide",
   "topic_count_equally_divide",
   "flow_or_qps_equally_divide",
@@ -39,7 +40,7 @@ export function manual(view, page) {
   const all = view.of_one_run ? [] : actions(view, page);
   return [...all, ...undo(view)].map((action) => {
     const request = () => planned(action, dag);
-    return { name: action.name, dag, request, open: () => openPlan(action, request, dag, page) };
+    return { name: action.name, dag, noRoll: true, request, open: () => openPlan(action, request, dag, page) };
   });
 }
 
@@ -83,11 +84,11 @@ function actions(view, { base, dag }) {
       name: "Split",
       title: "Split a bundle",
       hint: "A split is permanent: Pulsar cannot merge bundles.",
-      overrule: ["exclusions"],
+      overrule: ["exclusions", "even_split"],
       optional: true,
       fields: () => [
         bundleFields(base, dag, false),
-        select("Algorithm", "algorithm", ALGORITHMS),
+        select("Algorithm", "algorithm", ALGORITHMS, "the one that divides the traffic most evenly"),
         make("label", {}, "Positions, for specified_positions_divide", make("input", { name: "positions" })),
         make("label", {}, make("input", { type: "checkbox", name: "unload" }), " Unload the parts afterwards"),
       ],
@@ -153,7 +154,7 @@ function planned(action, dag) {
 function openPlan(action, dryRun, dag, page) {
   const sendOnce = sender(dryRun, page.base);
   const fields = [action.fields?.(), folded("overrule", "Overrule", choices("Rules", "overrule", action.overrule))];
-  openDialog({ ...action, fields, confirm: "Make the plan", kind: "wide" }, async (form, parts) => {
+  openDialog({ ...action, fields, confirm: "Make the plan", cancel: "Close", kind: "wide" }, async (form, parts) => {
     const run = await sendOnce(form);
     const answer = await ended(parts, page.base, dag, run);
     /** @type {Overview} */
@@ -200,7 +201,9 @@ export function showPlan(parts, shown, answer, dag, page) {
   const documents = `${page.base}${dagPath(page.dag)}`;
   const drawn = plan(view, shortNames(shown), "The plan", shown.links.dag, documents);
   result.replaceChildren(make("div", {}, drawn, warning));
-  result.querySelector("[data-key^='ends ']")?.setAttribute("open", "");
+  for (const part of result.querySelectorAll("[data-key^='ends '], [data-key^='about splits ']")) {
+    part.setAttribute("open", "");
+  }
   said.replaceChildren(answer.text);
   go.textContent = "Plan again";
   go.classList.remove("go");
@@ -220,31 +223,18 @@ export function showPlan(parts, shown, answer, dag, page) {
   buttons.append(carry);
   const look = () => {
     if (!carry.isConnected) return clearInterval(watching);
-    const off = view && answer.plan ? notCarriedOut(view, shown, page.now()) : "";
+    const again = view && answer.plan ? planAgain(view, shown, page.present(), page.now()) : "";
+    const off = view && answer.plan ? notCarriedOut(view, shown) : "";
     const why = disabled(
       { dag, moves: true, waits: view?.marks_drains, noRoll: true, off },
       newerOf(page.present(), shown),
     );
-    carry.disabled = !answer.plan || why !== "";
-    const text = why || changed(shown, page.present());
+    carry.disabled = why !== "";
+    carry.hidden = !answer.plan || again !== "";
+    const text = again || why;
     if (warning.textContent !== text) warning.textContent = text;
   };
   const watching = setInterval(look, 1000);
   look();
-  (answer.plan ? carry : go).focus();
-}
-
-/**
- * Return a sentence about what has changed in the cluster since a plan was made; empty if nothing has.
- * @param {Overview} shown - the page of the dry run
- * @param {Overview | undefined} present
- */
-export function changed(shown, present) {
-  const since = Date.parse(shown.sampled_at ?? "");
-  if (Date.parse(present?.changed_at ?? "") > since) return "Bundles have moved since this plan was made: plan again.";
-  if (!present?.sampled_at || Date.parse(present.sampled_at) <= since) return "";
-  const names = (/** @type {Overview} */ { brokers }) => brokers.map(({ name }) => name).sort().join(" ");
-  return names(shown) === names(present)
-    ? ""
-    : "The cluster's brokers have changed since this plan was made: plan again.";
+  (carry.hidden ? go : carry).focus();
 }

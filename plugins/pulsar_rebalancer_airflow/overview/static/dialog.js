@@ -8,7 +8,7 @@ import { ask, Refusal } from "./server.js";
 /**
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
  * @typedef {{ name: string, title: string, hint?: string, fields?: Child, optional?: boolean, confirm?: string,
- *   kind?: string }} Form - `optional`: the reason may be empty
+ *   cancel?: string, kind?: string }} Form - `optional`: the reason may be empty
  * @typedef {{ dialog: HTMLDialogElement, form: HTMLFormElement, go: HTMLButtonElement, buttons: HTMLElement,
  *   said: HTMLElement, result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence;
  *   `result`: more below it
@@ -57,7 +57,10 @@ export function choices(label, name, values) {
  * @param {(form: FormData, parts: Parts) => Promise<void>} submit - throws if it was refused
  * @returns {Parts}
  */
-export function openDialog({ name, title, hint, fields, optional, confirm = name, kind }, submit) {
+export function openDialog(
+  { name, title, hint, fields, optional, confirm = name, cancel = "Keep it", kind },
+  submit,
+) {
   const said = make("p", { class: "said", role: "status" });
   const result = make("div", { class: "result" });
   const go = make("button", { type: "submit", class: "go" }, confirm);
@@ -79,7 +82,7 @@ export function openDialog({ name, title, hint, fields, optional, confirm = name
     result,
     buttons,
   );
-  buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, "Close"), go);
+  buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, cancel), go);
   // Safari gives no focus to a button that is clicked.
   const opener = document.activeElement instanceof HTMLElement && document.activeElement.dataset.key;
   const onclose = () => {
@@ -100,17 +103,41 @@ export function openDialog({ name, title, hint, fields, optional, confirm = name
  * @param {HTMLButtonElement} button
  * @param {() => Promise<void>} action
  */
-export async function attempt({ said }, button, action) {
+export async function attempt({ form, said }, button, action) {
   button.disabled = true;
   said.replaceChildren("Asking Airflow…");
+  mark(form, {});
   try {
     await action();
   } catch (problem) {
-    said.replaceChildren(problem instanceof Refusal ? problem.message : String(problem));
+    const marked = problem instanceof Refusal && mark(form, problem.fields);
+    const text = problem instanceof Refusal ? problem.message : String(problem);
+    said.replaceChildren(marked ? "Nothing was started. Correct the marked fields." : text);
   }
   button.disabled = false;
   // A disabled button loses the focus.
   if (document.activeElement === document.body) button.focus();
+}
+
+/**
+ * Say at each wrong field of a form what is wrong with it, and at no other.
+ * @param {HTMLFormElement} form
+ * @param {Record<string, string>} wrong - sentences by field
+ * @returns {boolean} whether there are wrong fields, and the form has all of them
+ */
+export function mark(form, wrong) {
+  for (const old of form.querySelectorAll(".wrong")) old.remove();
+  for (const old of form.querySelectorAll("[aria-invalid]")) old.removeAttribute("aria-invalid");
+  const places = Object.entries(wrong).map(([name, text]) => {
+    const field = /** @type {HTMLElement | null} */ (form.querySelector(`[name="${CSS.escape(name)}"]`));
+    const place = field?.closest("fieldset") ?? field?.closest("label");
+    place?.closest("details")?.setAttribute("open", "");
+    place?.append(make("p", { class: "wrong", role: "alert" }, text));
+    field?.setAttribute("aria-invalid", "true");
+    return place;
+  });
+  /** @type {HTMLElement | null} */ (form.querySelector("[aria-invalid]"))?.focus();
+  return places.length > 0 && places.every(Boolean);
 }
 
 /**

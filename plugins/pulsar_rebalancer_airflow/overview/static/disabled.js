@@ -42,14 +42,30 @@ export function own(plan, { acts }) {
 }
 
 /**
+ * Return why a manual plan has to be made again; empty if it can be carried out.
+ * @param {PlanView} plan
+ * @param {Overview} shown - the page of its dry run
+ * @param {Overview | undefined} present
+ * @param {number} now - by the server's clock, milliseconds
+ */
+export function planAgain(plan, shown, present, now) {
+  if (now > Date.parse(plan.until)) return "This plan is too old to be carried out: plan again.";
+  const since = Date.parse(shown.sampled_at ?? "");
+  if (Date.parse(present?.changed_at ?? "") > since) return "Bundles have moved since this plan was made: plan again.";
+  if (!present?.sampled_at || Date.parse(present.sampled_at) <= since) return "";
+  const names = (/** @type {Overview} */ { brokers }) => brokers.map(({ name }) => name).sort().join(" ");
+  return names(shown) === names(present)
+    ? ""
+    : "The cluster's brokers have changed since this plan was made: plan again.";
+}
+
+/**
  * Return why the user may not carry out a manual plan; empty if they may.
  * @param {PlanView} plan
  * @param {Overview} view - the page of its dry run
- * @param {number} now - by the server's clock, milliseconds
  */
-export function notCarriedOut(plan, view, now) {
+export function notCarriedOut(plan, view) {
   if (!plan.has_effect) return "The plan would have no effect.";
-  if (now > Date.parse(plan.until)) return "This plan is too old to be carried out: plan again.";
   const barred = (view.status.mode === "auto" || plan.marks_drains) && own(plan, view);
   return barred ? "You made this plan: another person carries it out, on the page of its run." : "";
 }

@@ -224,5 +224,5 @@ export function stayTable(key, bundles, all, short) {
 function aboutSplits({ folder, about_splits: sentences }) {
   if (!sentences.length) return null;
   const items = sentences.map((sentence) => make("li", {}, sentence));
-  return folded(`about splits ${folder}`, "Why other bundles are not split", make("ul", { class: "stay" }, items));
+  return folded(`about splits ${folder}`, "About splits", make("ul", { class: "stay" }, items));
 }

@@ -4,10 +4,12 @@ export class Refusal extends Error {
   /**
    * @param {number} status - 0 if there was no answer
    * @param {unknown} [detail] - what the server said
+   * @param {Record<string, string>} [fields] - what is wrong with each field of the form that was sent
    */
-  constructor(status, detail) {
+  constructor(status, detail, fields = {}) {
     super(refusal(status, detail));
     this.status = status;
+    this.fields = fields;
   }
 }
 
@@ -33,5 +35,5 @@ export async function ask(path, request) {
   const answer = await fetch(path, { ...request, headers, cache: "no-store" }).catch(() => null);
   if (answer?.ok) return answer.json();
   const said = await answer?.json().catch(() => null);
-  throw new Refusal(answer?.status ?? 0, said?.detail);
+  throw new Refusal(answer?.status ?? 0, said?.detail, said?.fields);
 }

@@ -31,7 +31,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ByHand, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer_airflow.operators import CarryOutOperator
+from pulsar_rebalancer_airflow.operators import CarryOutOperator, FormOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 UNLOAD: dict[str, Any] = {"action": "unload", "bundles": ["t/n"]}
@@ -233,6 +233,17 @@ def test_a_roll_that_begins_at_the_same_time_comes_first(
     monkeypatch.setattr(StateStore, "put", begun)
     assert act(storage, state, plan=identity)[0] == "rolling"
     assert store.get(Drains).brokers == {}
+
+
+def test_no_plan_is_made_during_a_roll(state: MemoryState) -> None:
+    form = FormOperator(task_id="form", cluster=CLUSTER, shows="collect", acts="carry_out")
+    assert form.choose_branch(context(CLUSTER, state, params=UNLOAD)) == "collect"
+
+    store_of(state).put(Roll(id="f", order=("b:1",), at=datetime.now(UTC)))
+    given: Any = context(CLUSTER, state, params=UNLOAD)
+    with pytest.raises(AirflowFailException):
+        form.choose_branch(given)
+    assert given["ti"].pushed["failure"] == "rolling"
 
 
 def test_releases_of_a_year_are_known() -> None:

@@ -114,8 +114,8 @@ def test_off_asks_nobody(
 @pytest.mark.parametrize(
     ("given", "params", "said"),
     [
-        ({}, {"force_threshold": 10}, "force_threshold needs force"),
-        ({}, {"low_threshold": 30, "high_threshold": 20}, "contradiction"),
+        ({}, {"force_threshold": 10}, "force: Say why you force the balance"),
+        ({}, {"low_threshold": 30, "high_threshold": 20}, "low_threshold: It is above high_threshold"),
         ({"mode": "observe"}, {"mode": "auto"}, "not raise it from observe to auto"),
         ({"max_bundles_per_run": 5}, {"max_bundles_per_run": 6}, "max_bundles_per_run: .* not raise it from 5"),
         ({"high_threshold": 20}, {"low_threshold": 30}, "low_threshold 30 is above high_threshold 20"),

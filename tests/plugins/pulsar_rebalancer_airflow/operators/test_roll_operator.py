@@ -102,8 +102,8 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
     ("settings", "form", "reason"),
     [
         ({}, {"brokers": ["z:1"], "reason": "patch"}, "unknown_destination"),
-        ({}, {"brokers": ["a:1"]}, "contradiction"),
-        ({}, {"brokers": ["a:1", "a:1"], "reason": "patch"}, "contradiction"),
+        ({}, {"brokers": ["a:1"]}, "wrong_setting"),
+        ({}, {"brokers": ["a:1", "a:1"], "reason": "patch"}, "wrong_setting"),
         ({}, {"brokers": ["no broker"], "reason": "patch"}, "wrong_setting"),
         ({}, {"plan": "0" * 64}, "other_plan"),
         ({"interval_seconds": 5}, {"plan": "0" * 63}, "wrong_setting"),

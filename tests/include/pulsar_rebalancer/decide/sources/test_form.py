@@ -21,6 +21,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"action": "unload", "bundles": [BUNDLE], "destination": "http://b:1"}, "destination"),
     ({"action": "unload", "bundles": [BUNDLE], "broker": "b:1"}, "broker"),
     ({"action": "unload", "bundles": [BUNDLE], "overrule": ["caps"]}, "reason"),
+    ({"action": "unload", "bundles": [BUNDLE], "overrule": ["even_split"], "reason": "x"}, "overrule"),
+    ({"action": "release", "reason": "x"}, "broker"),
+    ({"action": "release"}, "broker"),
+    ({"action": "drain", "reason": "x"}, "broker"),
     ({"action": "unload", "bundles": [BUNDLE], "overrule": ["pause"], "reason": "x"}, "overrule.0"),
     *(
         ({"action": "split", "bundles": [BUNDLE], "algorithm": POSITIONS, "positions": [position]}, "positions.0")
@@ -41,7 +45,19 @@ def test_what_is_refused(form: dict[str, Any], field: str) -> None:
     with pytest.raises(SettingsError, match=field) as refused:
         parse_form(form)
 
-    assert refused.value.reason in ("wrong_setting", "contradiction")
+    assert refused.value.reason == "wrong_setting"
+    assert refused.value.fields[field.partition(".")[0]]
+
+
+def test_each_wrong_field_has_its_sentence() -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse_form({"action": "release", "destination": "b:1"})
+
+    assert refused.value.fields == {
+        "broker": "Choose at least one broker.",
+        "reason": "Say why; the reason is recorded.",
+        "destination": "release does not use this field.",
+    }
 
 
 def test_other_fields_beside_a_hash_have_to_be_those_of_the_plan() -> None:

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all } from "./elements.js";
 import { acts, carryOut, neededFor, offered } from "page/acts.js";
-import { changed, manual } from "page/by_hand.js";
-import { disabled, newerOf, pausedText } from "page/disabled.js";
+import { manual } from "page/by_hand.js";
+import { disabled, newerOf, pausedText, planAgain } from "page/disabled.js";
 
 const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
@@ -124,6 +124,9 @@ test("nothing is approved or carried out while the gate is closed, nor released 
   assert.deepEqual([drain({}), drain({ stays_closed: "mode observe" })], ["", "mode observe"]);
   const rolls = "A rolling restart is in force: wait for its end, or stop it.";
   assert.deepEqual(off({ rolls: true }), [["Release", rolls], ["Carry out", rolls]]);
+  const rolling = view({ ...acts, rolls: true });
+  const byHand = manual(rolling, PAGE).map((each) => [each.name, disabled(each, rolling)]);
+  assert.deepEqual(byHand, ["Unload", "Drain", "Fill", "Split"].map((name) => [name, rolls]));
   assert.equal(
     pausedText("pulsar_roll__a"),
     "pulsar_roll__a is paused in Airflow: the rolling restart continues when it is unpaused.",
@@ -158,11 +161,17 @@ test("the plan of a dry run is carried out by somebody else, from its page", () 
   assert.equal(own("approve"), "");
 });
 
-test("a plan is not carried out once it is too old, nor if it has no effect", () => {
-  const off = (plan) => carryOut(view({ by_hand: "h" }, { plan: { ...PLAN, ...plan } }), "h", NOW)[0].off;
-  assert.equal(off({}), "");
-  assert.equal(off({ until: "2026-03-05T11:59:59Z" }), "This plan is too old to be carried out: plan again.");
-  assert.equal(off({ has_effect: false }), "The plan would have no effect.");
+test("a plan is not carried out if it has no effect, and has no button once it has to be made again", () => {
+  const shown = (plan, rest) => {
+    const [{ off, again }] = carryOut(view({ by_hand: "h" }, { plan: { ...PLAN, ...plan }, ...rest }), "h", NOW);
+    return [off, again];
+  };
+  assert.deepEqual(shown({}), ["", false]);
+  assert.deepEqual(shown({ has_effect: false }), ["The plan would have no effect.", false]);
+  const old = { until: "2026-03-05T11:59:59Z" };
+  assert.deepEqual(shown(old), ["This plan is too old to be carried out: plan again.", true]);
+  const moved = { sampled_at: "2026-03-05T11:50:00Z", changed_at: "2026-03-05T11:55:00Z" };
+  assert.deepEqual(shown({}, moved), ["Bundles have moved since this plan was made: plan again.", true]);
 });
 
 test("buttons and forms are drawn again when what they show has changed", () => {
@@ -299,6 +308,7 @@ test("the brokers that are ticked are released", () => {
 test("what has changed in the cluster since a plan was made is told", () => {
   const shown = { sampled_at: "2026-03-05T12:00:00Z", brokers: [{ name: "a:1" }] };
   const present = { ...shown, changed_at: null };
+  const changed = (made, page) => planAgain(PLAN, made, page, NOW);
   const later = { ...present, sampled_at: "2026-03-05T12:01:00Z" };
   assert.equal(changed(shown, undefined), "");
   assert.equal(changed(shown, present), "");
